@@ -1,0 +1,1 @@
+"""The two gates: participants prepare, one durable decision is recorded, participants commit."""

@@ -1,0 +1,242 @@
+"""The seam between the checkpoint coordinator and whatever can take part in a checkpoint (a sink).
+
+A participant prepares in the tasks and commits in the driver. Nothing it prepares is visible to a reader before a durable
+decision names it; everything a decision names becomes visible. All values here are JSON with a version, readable by a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from poundlock.formats.chunk import Chunk
+
+__all__ = [
+    "Aborted",
+    "Committed",
+    "Counts",
+    "Kind",
+    "Occasion",
+    "Orphan",
+    "Participant",
+    "Prepared",
+    "Reject",
+    "Staged",
+    "Writer",
+    "WriterContext",
+]
+
+JSON = dict[str, Any]
+
+
+class Kind(Enum):
+    """What a participant can promise; the guarantee analysis reads this and nothing else does."""
+
+    TRANSACTIONAL = "transactional"  # exactly-once
+    IDEMPOTENT = "idempotent"  # effectively once, by key
+    APPEND = "append"  # at-least-once
+
+
+class Occasion(Enum):
+    """Why a decision is being made."""
+
+    CHECKPOINT = "checkpoint"  # a micro-batch was prepared
+    ROLL = "roll"  # between two batches: only time has passed
+    END = "end"  # end of input, or a clean stop: everything pending is finished
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that could not be parsed, placed or written.
+
+    Args:
+        reason: why, in words for a person.
+        value: the record as bytes.
+        where: its place in the source, such as topic, partition, offset or file and byte offset.
+    """
+
+    reason: str
+    value: bytes
+    where: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Counts:
+    """Rows on the way to one sink in one task or checkpoint: read + produced = written + filtered + dead_lettered + skipped.
+
+    `produced` is what user functions added (flat_map) less what they merged away; it may be negative.
+    """
+
+    read: int = 0
+    produced: int = 0
+    written: int = 0
+    filtered: int = 0
+    dead_lettered: int = 0
+    skipped: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add another task's counts to these."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def balanced(self) -> bool:
+        """Return whether every row that came in is accounted for."""
+        return self.read + self.produced == self.written + self.filtered + self.dead_lettered + self.skipped
+
+    def to_json(self) -> dict[str, int]:
+        """Return the counts as a JSON object."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, int]) -> Counts:
+        """Return the counts of a JSON object; fields that are missing are 0."""
+        return cls(**{name: int(value.get(name, 0)) for name in cls.__slots__})
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What one task prepared for one sink, to be named, or not, by the decision.
+
+    Args:
+        sink: name of the sink in the job.
+        subtask: index of the task, a label only: never rely on it being the same on a replay.
+        payload: what the participant needs to verify, commit or abort it from any process; has "v".
+    """
+
+    sink: str
+    subtask: int
+    payload: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a participant wants the next decision to say.
+
+    Args:
+        state: all it must remember after this decision (JSON with "v"); the newest decision is the only place it is kept.
+        committables: what this decision makes visible, each a JSON object with "v" that `commit` understands.
+    """
+
+    state: JSON
+    committables: Sequence[JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The committable is visible. `detail` goes to the log and the ledger's reader, not into decisions."""
+
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The committable is proven never to become visible; its part of the checkpoint must be produced again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Output of this job that no decision names.
+
+    Args:
+        path: where it is, in words a person can use.
+        bytes: its size.
+        modified_ms: when it was last written, ms since the epoch.
+    """
+
+    path: str
+    bytes: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriterContext:
+    """What a writer knows about the task it runs in.
+
+    Args:
+        job_id: 32 hex digits.
+        sink: name of the sink in the job.
+        epoch: the driver's life that planned this task.
+        checkpoint: number of the checkpoint being written.
+        subtask: index of the task.
+        attempt: unique to this attempt of the task; put it in every name that is created.
+        directive: what `Participant.directive` returned for this checkpoint.
+        reject: hand over a record that cannot be written; it raises where the job says on_error="fail".
+        started_ms: the driver's clock when the checkpoint began, ms since the epoch. Use it instead of the machine's clock.
+    """
+
+    job_id: str
+    sink: str
+    epoch: int
+    checkpoint: int
+    subtask: int
+    attempt: str
+    directive: JSON
+    reject: Callable[[Reject], None]
+    started_ms: int
+
+
+class Writer(Protocol):
+    """The task's half. One writer per task attempt and sink; used by one thread."""
+
+    def write(self, chunk: Chunk) -> int:
+        """Write the rows of a chunk to attempt-unique, invisible output; return how many were written (not rejected)."""
+        ...
+
+    def prepare(self) -> Sequence[JSON]:
+        """Make all that was written durable and return the payloads that describe it; empty if nothing was written. Called once, last."""
+        ...
+
+    def abandon(self) -> None:
+        """Drop what was written; called instead of `prepare` when the task fails. Must not raise. A crash may skip it: sweep finds the rest."""
+        ...
+
+
+class Participant(Protocol):
+    """A sink's two halves. Picklable; the driver's half keeps no state in memory that recovery would need."""
+
+    kind: Kind
+
+    def open_writer(self, context: WriterContext) -> Writer:
+        """Task side: begin output for one attempt. Creates nothing visible."""
+        ...
+
+    def directive(self, state: JSON) -> JSON:
+        """Driver: what the tasks of the next checkpoint should know of the carried state. Keep it below 32 KB."""
+        ...
+
+    def verify(self, prepared: Sequence[Prepared]) -> None:
+        """Driver, before the decision: raise TransientError unless all of it can still be committed. Nothing is decided yet."""
+        ...
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        """Driver, before the decision: fold what was prepared into the carried state and say what becomes visible now.
+
+        A pure function: the same arguments give the same answer, nothing outside is touched. `state` is {} at first.
+        """
+        ...
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        """Driver: when, by the clock, `stage(state, [], ROLL, now)` would have something to commit; None = not by time alone."""
+        ...
+
+    def commit(self, committable: JSON) -> Committed | Aborted:
+        """Driver, after the decision: make it visible. Idempotent, from any process, any number of times.
+
+        Raises:
+            CommitUnknown: the outcome is not known; it will be asked for again. Never raised for anything proven.
+            TerminalError: what the decision names is neither there nor already visible.
+        """
+        ...
+
+    def abort(self, prepared: Prepared) -> None:
+        """Driver: remove what an attempt prepared that no decision names. Idempotent; unknown names are no error."""
+        ...
+
+    def sweep(self, state: JSON, *, remove: bool) -> Sequence[Orphan]:
+        """Driver, on start with no task running, or fsck: find this job's output that neither `state` names nor is finished; remove it if asked."""
+        ...

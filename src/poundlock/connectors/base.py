@@ -1,0 +1,161 @@
+"""The two kinds of source. A split-planned source is read by our own readers in the tasks; a Spark source by Spark's connector.
+
+Positions are plain JSON, so that Spark's offset log, the ledger and log lines show them alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from poundlock.checkpoint.participant import JSON, Reject
+    from poundlock.formats.chunk import Chunk
+    from poundlock.storage.base import Storage
+
+__all__ = ["Enumerator", "Reader", "ReaderContext", "SparkRead", "SparkSource", "Split", "SplitSource"]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One piece of work for one task.
+
+    Args:
+        id: unique within the source, the same on every replay.
+        payload: JSON that the reader understands.
+        weight: how much work it is, in bytes or rows; used to spread splits evenly over tasks.
+    """
+
+    id: str
+    payload: Mapping[str, Any]
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderContext:
+    """What a reader knows about its task. `reject` takes a record that cannot be decoded; `counts_read` is told of rows read."""
+
+    reject: Any  # Callable[[Reject], None]
+    columns: Sequence[str] | None = None  # the columns that are needed; None = all
+
+
+class Enumerator(Protocol):
+    """Driver's half of a split-planned source. Lives in one process; what it must remember it keeps in its workspace."""
+
+    def initial(self) -> JSON:
+        """Return the position before the first record."""
+        ...
+
+    def latest(self, start: JSON) -> JSON:
+        """Return how far the next checkpoint may read from `start`: at most the source's own limit per checkpoint. `start` if nothing is new."""
+        ...
+
+    def splits(self, start: JSON, end: JSON) -> Sequence[Split]:
+        """Return the work between two positions. A pure function of them and the workspace, so that a replay plans the same."""
+        ...
+
+    def finished(self, position: JSON) -> bool:
+        """Return whether nothing can come after this position (bounded input is read to its end)."""
+        ...
+
+    def committed(self, position: JSON) -> None:
+        """Be told that everything before this position is decided and committed. Must be idempotent."""
+        ...
+
+
+class Reader(Protocol):
+    """Task's half of a split-planned source."""
+
+    def read(self, split: Split) -> Iterator[Chunk]:
+        """Yield the rows of a split. The same split gives the same rows. Bad records go to `context.reject` and are counted as read."""
+        ...
+
+
+@runtime_checkable
+class SplitSource(Protocol):
+    """A source our own readers read. A frozen dataclass the user makes; picklable."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the job ends by itself when this source is read to its end."""
+        ...
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the rows. Chunks of `Lines` count as one binary column `value`."""
+        ...
+
+    def preflight(self) -> None:
+        """Raise DefinitionError, within 5 s, if the source cannot be read as it is described."""
+        ...
+
+    def enumerator(self, workspace: Storage) -> Enumerator:
+        """Return the driver's half. `workspace` is a durable folder of this source within the job's checkpoint."""
+        ...
+
+    def reader(self, context: ReaderContext) -> Reader:
+        """Return the task's half."""
+        ...
+
+    def describe(self, position: JSON) -> str:
+        """Return a position for the log, as Flink prints restored state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRead:
+    """How Spark reads a source: `spark.readStream.format(format).options(**options).load(path)`, then `.selectExpr(*columns)` where given."""
+
+    format: str
+    options: Mapping[str, str]
+    columns: Sequence[str] | None = None
+    schema: str | None = None
+    jars: Sequence[str] = field(default_factory=tuple)  # names of jar sets in runtime/jars.py, such as "kafka"
+
+
+@runtime_checkable
+class SparkSource(Protocol):
+    """A source that Spark's own connector reads."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the job ends by itself when this source is read to its end."""
+        ...
+
+    def preflight(self) -> None:
+        """Raise DefinitionError, within 5 s, if the source cannot be read as it is described."""
+        ...
+
+    def spark_read(self, restored: JSON | None) -> SparkRead:
+        """Return how Spark reads it. `restored` is the newest decided end position, None on a first start."""
+        ...
+
+    def decoder(self) -> Any | None:
+        """Return the formats decoder to apply to column `value` in the tasks, or None for raw columns."""
+        ...
+
+    def identity(self, start: JSON | None, end: JSON, previous: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Driver, at each checkpoint before the decision: return what names the very data, such as topic ids.
+
+        Raises:
+            SourceGoneError: the identity is not `previous`, so the range just read may be another topic's.
+        """
+        ...
+
+    def committed(self, end: JSON) -> None:
+        """Driver, after the checkpoint is done: tell the source, such as by committing group offsets. Errors only warn."""
+        ...
+
+    def lag(self, end: JSON) -> int | None:
+        """Return how many records wait behind this position, None if it is not known. May be called about once a second."""
+        ...
+
+    def describe(self, position: JSON) -> str:
+        """Return a position for the log, as Flink prints restored state."""
+        ...
+
+    def explain_error(self, message: str) -> Exception | None:
+        """Return a PoundlockError for an error text of Spark's connector that this source knows, or None."""
+        ...

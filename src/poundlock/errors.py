@@ -1,0 +1,90 @@
+"""Every error poundlock raises on purpose, as one tree.
+
+An error says what happened, where, and what to type next; `str(error)` is at most two lines, the second starting with "Next:".
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "CommitUnknown",
+    "DefinitionError",
+    "FencedError",
+    "PoundlockError",
+    "SourceGoneError",
+    "TerminalError",
+    "TransientError",
+]
+
+
+class PoundlockError(Exception):
+    """Base of all errors raised on purpose.
+
+    Args:
+        what: what happened and where, one line.
+        next: what the user should do or type now, one line; empty when there is nothing to do.
+        job: name of the job, where known.
+        checkpoint: number of the checkpoint, where known.
+        participant: name of the sink or source, where known.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        next: str = "",
+        job: str | None = None,
+        checkpoint: int | None = None,
+        participant: str | None = None,
+    ) -> None:
+        self.what = " ".join(what.split())
+        self.next = " ".join(next.split())
+        self.job = job
+        self.checkpoint = checkpoint
+        self.participant = participant
+        super().__init__(f"{self.what}\nNext: {self.next}" if self.next else self.what)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross from task to driver pickled; keyword-only arguments need the dictionary form.
+        return (_rebuild, (type(self), self.what, self.next, self.job, self.checkpoint, self.participant))
+
+
+def _rebuild(
+    kind: type[PoundlockError], what: str, next: str, job: str | None, checkpoint: int | None, participant: str | None
+) -> PoundlockError:
+    return kind(what, next=next, job=job, checkpoint=checkpoint, participant=participant)
+
+
+class DefinitionError(PoundlockError, ValueError):
+    """The job as written, or the machine as set up, cannot run. Raised before anything is touched."""
+
+    exit_code = 2
+
+
+class TransientError(PoundlockError):
+    """Something outside failed in a way a restart may mend: a broker away, a full disk, a lost task."""
+
+    exit_code = 3
+
+
+class TerminalError(PoundlockError):
+    """A restart will not help; a person has to decide."""
+
+    exit_code = 4
+
+
+class SourceGoneError(TerminalError):
+    """Data the job still needs is no longer in the source: a re-created topic, expired offsets, a changed file."""
+
+
+class FencedError(TerminalError):
+    """Another driver has taken over this checkpoint; this one must stop and touch nothing more."""
+
+    exit_code = 5
+
+
+class CommitUnknown(TransientError):
+    """A commit was asked for and its outcome is not known. Never aborts: it is asked for again."""

@@ -1,0 +1,125 @@
+"""Job: the graph a user builds, its settings, and the three things one can do with it: run, explain, look at.
+
+Building a job touches nothing and imports neither pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.nodes import Node, SinkNode, SourceNode
+from poundlock.stream.stream import DataStream
+from poundlock.values import duration
+
+__all__ = ["Job"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(eq=False)
+class Job:
+    """A pipeline with a name: sources, transforms and sinks that run as one Spark query and commit under one decision.
+
+    Args:
+        name: what the job is called; also names its checkpoint folder. Letters, digits, ".", "_", "-".
+        checkpoint_interval: time between checkpoints, such as "10 s"; "0 s" = one after the other.
+        checkpoint_dir: folder of the job's checkpoint and ledger; default: `checkpoints/<name>` in the state directory.
+        on_error: what becomes of a record that cannot be parsed, placed or written: "dead_letter", "fail" or "skip" (counted).
+        dead_letters: folder of the dead-letter files; default: `_dead_letters` in the first file sink's folder.
+        parallelism: number of tasks; default: the cores of the master.
+        restart: restart strategy, see `poundlock.RestartStrategy`; default: exponential delay, as Flink.
+        spark: further Spark settings, name to value.
+    """
+
+    name: str
+    checkpoint_interval: str | timedelta = "10 s"
+    checkpoint_dir: str | None = None
+    on_error: Literal["dead_letter", "fail", "skip"] = "dead_letter"
+    dead_letters: str | None = None
+    parallelism: int | None = None
+    restart: Any = None
+    spark: dict[str, str] = field(default_factory=dict)
+    sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
+    sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
+    _ids: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise DefinitionError(
+                f"{self.name!r} is not a job name", next='use letters, digits, ".", "_" and "-", such as "event-log"'
+            )
+        if self.on_error not in ("dead_letter", "fail", "skip"):
+            raise DefinitionError(
+                f"on_error={self.on_error!r} is not known", next='use "dead_letter", "fail" or "skip"'
+            )
+        self.checkpoint_interval = duration(self.checkpoint_interval)
+
+    def from_source(self, source: Any, *, name: str | None = None) -> DataStream:
+        """Add a source and return its stream. Name it: the name is the key of its position in checkpoints."""
+        node = SourceNode(self.operator_id("source", name), [], source)
+        self.sources.append(node)
+        return DataStream(self, node)
+
+    def operator_id(self, kind: str, name: str | None) -> str:
+        """Return the stable id of a new operator: its name, or one made of its kind and how many of the kind came before.
+
+        Raises:
+            DefinitionError: the name is taken or not a name.
+        """
+        if name is not None:
+            if not _NAME.fullmatch(name):
+                raise DefinitionError(
+                    f"{name!r} is not an operator name", next='use letters, digits, ".", "_" and "-"', job=self.name
+                )
+            if name in self._ids:
+                raise DefinitionError(f"two operators are called {name!r}", next="name them apart", job=self.name)
+            self._ids[name] = 1
+            return name
+        count = self._ids.get(f"#{kind}", 0)
+        self._ids[f"#{kind}"] = count + 1
+        made = f"{kind}-{count}"
+        if made in self._ids:
+            return self.operator_id(kind, None)
+        self._ids[made] = 1
+        return made
+
+    def register(self, node: Node) -> Node:
+        """Note a node that a stream method made; a seam for the plan's checks."""
+        return node
+
+    def add_sink(self, node: SinkNode) -> None:
+        """Note a sink that `DataStream.sink_to` made."""
+        self.sinks.append(node)
+
+    def graph(self) -> Sequence[SinkNode]:
+        """Return the sinks, from which every node can be reached.
+
+        Raises:
+            DefinitionError: the job has no source or no sink.
+        """
+        if not self.sinks:
+            raise DefinitionError(f"job {self.name!r} has no sink", next="end a stream with .sink_to(…)", job=self.name)
+        return list(self.sinks)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return 32 hex digits made from the name: the job id of a first run; later runs read it from the checkpoint."""
+        return hashlib.sha256(f"poundlock:{self.name}".encode()).hexdigest()[:32]
+
+    def explain(self) -> str:
+        """Return the plan as text: which stages there are, where each step runs, and why."""
+        from poundlock.plan.explain import explain
+
+        return explain(self)
+
+    def run(self, **options: Any) -> Any:
+        """Run the job in this process until it ends, is stopped, or fails; see `poundlock.runtime.driver.run`."""
+        from poundlock.runtime.driver import run
+
+        return run(self, **options)

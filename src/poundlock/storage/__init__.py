@@ -1,0 +1,1 @@
+"""File systems for ledger, segments and finished files, behind one small protocol."""

@@ -1,0 +1,1 @@
+"""What the user says: an immutable graph of nodes. No Spark."""

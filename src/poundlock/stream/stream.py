@@ -1,0 +1,132 @@
+"""The fluent surface over the graph: every method returns a new stream and changes nothing.
+
+A transform is said as a Spark SQL expression (native), as a function DataFrame -> DataFrame, or as a Python function per
+record or per Arrow batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.nodes import ApplyNode, Node, PythonNode, SideOutputNode, SinkNode, SqlNode, UnionNode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from poundlock.job import Job
+
+__all__ = ["DataStream", "Side"]
+
+Record = dict[str, Any]
+
+
+class Side(NamedTuple):
+    """Yield this from `flat_map` to send a record to a side output instead of the main one."""
+
+    tag: str
+    record: Record
+
+
+class DataStream:
+    """Rows between a source and its sinks. Made by `Job.from_source` and the methods here, never by the user."""
+
+    def __init__(self, job: Job, node: Node) -> None:
+        self._job = job
+        self._node = node
+
+    def _next(self, node: Node) -> DataStream:
+        return DataStream(self._job, self._job.register(node))
+
+    def _id(self, kind: str, name: str | None) -> str:
+        return self._job.operator_id(kind, name)
+
+    def _sql(self, kind: Any, name: str | None, *arguments: str) -> DataStream:
+        if not arguments or not all(isinstance(a, str) and a.strip() for a in arguments):
+            raise DefinitionError(f"{kind} needs Spark SQL text, got {arguments!r}", next=f'write {kind}("…")')
+        return self._next(SqlNode(self._id(kind, name), [self._node], kind, list(arguments)))
+
+    def select(self, *expressions: str, name: str | None = None) -> DataStream:
+        """Keep and compute columns: Spark SQL expressions such as "user", "n * 2 as twice"."""
+        return self._sql("select", name, *expressions)
+
+    def where(self, condition: str, *, name: str | None = None) -> DataStream:
+        """Keep the rows for which a Spark SQL condition is true; the others are counted as filtered."""
+        return self._sql("where", name, condition)
+
+    def with_column(self, column: str, expression: str, *, name: str | None = None) -> DataStream:
+        """Add or replace a column by a Spark SQL expression."""
+        return self._sql("with_column", name, column, expression)
+
+    def drop(self, *columns: str, name: str | None = None) -> DataStream:
+        """Leave out columns."""
+        return self._sql("drop", name, *columns)
+
+    def apply(self, function: Callable[[Any], Any], *, name: str | None = None) -> DataStream:
+        """Apply any function DataFrame -> DataFrame that Spark can stream. It must be deterministic: a replay runs it again."""
+        return self._next(ApplyNode(self._id("apply", name), [self._node], _callable(function, "apply")))
+
+    def map(self, function: Callable[[Record], Record], *, schema: str, name: str | None = None) -> DataStream:
+        """Turn each record (a dict) into one record. `schema` is the DDL of the result, such as "user string, n bigint"."""
+        return self._python("map", function, schema, {}, name)
+
+    def flat_map(
+        self,
+        function: Callable[[Record], Iterable[Record | Side]],
+        *,
+        schema: str,
+        side_outputs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Turn each record into any number of records. `side_outputs` maps tags to DDL; yield Side(tag, record) for those."""
+        return self._python("flat_map", function, schema, dict(side_outputs or {}), name)
+
+    def filter(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
+        """Keep the records for which a Python function returns something true; the others are counted as filtered."""
+        return self._python("filter", function, None, {}, name)
+
+    def map_batches(
+        self, function: Callable[[pa.RecordBatch], Any], *, schema: str, name: str | None = None
+    ) -> DataStream:
+        """Turn each pyarrow.RecordBatch into a RecordBatch, a Table, or an iterable of them, with columns as in `schema` (DDL)."""
+        return self._python("map_batches", function, schema, {}, name)
+
+    def _python(
+        self, kind: Any, function: Callable[..., Any], schema: str | None, sides: Mapping[str, str], name: str | None
+    ) -> DataStream:
+        return self._next(
+            PythonNode(self._id(kind, name), [self._node], kind, _callable(function, kind), schema, dict(sides))
+        )
+
+    def side_output(self, tag: str) -> DataStream:
+        """Return the stream of records that this stream's flat_map sent to a tag.
+
+        Raises:
+            DefinitionError: this stream has no such side output.
+        """
+        node = self._node
+        if not isinstance(node, PythonNode) or tag not in node.side_outputs:
+            raise DefinitionError(
+                f"{node.id} has no side output {tag!r}", next=f'declare it: flat_map(…, side_outputs={{"{tag}": "…"}})'
+            )
+        return self._next(SideOutputNode(f"{node.id}.{tag}", [node], tag, node.side_outputs[tag]))
+
+    def union(self, *others: DataStream, name: str | None = None) -> DataStream:
+        """Return the rows of this stream and the others, in no order; columns are matched by name."""
+        if not others:
+            raise DefinitionError("union needs at least one other stream", next="write a.union(b)")
+        if any(o._job is not self._job for o in others):
+            raise DefinitionError("union of streams of two jobs", next="make both streams from one Job")
+        return self._next(UnionNode(self._id("union", name), [self._node, *(o._node for o in others)]))
+
+    def sink_to(self, sink: Any, *, name: str | None = None) -> DataStream:
+        """Send the rows to a sink; may be called several times. Returns this stream."""
+        self._job.add_sink(SinkNode(self._id("sink", name), [self._node], sink))
+        return self
+
+
+def _callable(function: Any, kind: str) -> Callable[..., Any]:
+    if not callable(function):
+        raise DefinitionError(f"{kind} needs a function, got {function!r}", next=f"write {kind}(my_function, …)")
+    return function  # type: ignore[no-any-return]

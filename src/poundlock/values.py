@@ -1,0 +1,113 @@
+"""Small frozen values that are parsed once, where the user says them: durations, sizes, clocks.
+
+Nothing here imports anything but the standard library.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import timedelta
+from typing import Protocol
+
+from poundlock.errors import DefinitionError
+
+__all__ = ["Clock", "ManualClock", "SystemClock", "duration", "format_bytes", "format_duration", "size"]
+
+_UNITS_S = {
+    "ms": 0.001, "millisecond": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
+    "h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0,
+}  # fmt: skip
+_UNITS_B = {
+    "b": 1, "byte": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20,
+    "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30, "t": 1 << 40, "tb": 1 << 40, "tib": 1 << 40,
+}  # fmt: skip
+_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
+
+
+def _split(text: str, units: dict[str, float] | dict[str, int], what: str, example: str) -> tuple[float, float]:
+    match = _TEXT.fullmatch(text)
+    unit = match[2].lower() if match else ""
+    if match is None or (unit not in units and unit.removesuffix("s") not in units):
+        raise DefinitionError(f"{text!r} is not a {what}", next=f'write a number and a unit, such as "{example}"')
+    return float(match[1]), float(units.get(unit) or units[unit.removesuffix("s")])
+
+
+def duration(value: str | timedelta) -> timedelta:
+    """Return a time span from text such as "60 s", "500 ms", "1 min", "2 h", or a timedelta.
+
+    Raises:
+        DefinitionError: the text has no unit that is known, or the span is negative.
+    """
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise DefinitionError(f"{value!r} is negative", next="give a span of zero or more")
+        return value
+    if not isinstance(value, str):
+        raise DefinitionError(f"{value!r} is not a duration", next='write a number and a unit, such as "60 s"')
+    number, unit = _split(value, _UNITS_S, "duration", "60 s")
+    return timedelta(seconds=number * unit)
+
+
+def size(value: str | int) -> int:
+    """Return a number of bytes from text such as "128 MB" (1 MB = 1024 * 1024 bytes, as in Flink) or a whole number.
+
+    Raises:
+        DefinitionError: the text has no unit that is known, or the number is negative.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value < 0:
+            raise DefinitionError(f"{value!r} is negative", next="give a size of zero bytes or more")
+        return value
+    if not isinstance(value, str):
+        raise DefinitionError(f"{value!r} is not a size", next='write a number and a unit, such as "128 MB"')
+    number, unit = _split(value, _UNITS_B, "size", "128 MB")
+    return int(number * unit)
+
+
+def format_bytes(count: float) -> str:
+    """Return a number of bytes for people: 1536 -> "1.5 KB"."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TB"
+
+
+def format_duration(span: timedelta) -> str:
+    """Return a time span for people: 90 s -> "1.5 min"."""
+    seconds = span.total_seconds()
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for limit, divisor, unit in ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / divisor:g} {unit}"
+    return f"{seconds / 86400:g} d"
+
+
+class Clock(Protocol):
+    """Where the time comes from; passed in, so that a test can hold it still."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since 1970-01-01T00:00:00Z."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that stands still until it is set. It never goes back."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._now = now_ms
+
+    def now_ms(self) -> int:
+        return self._now
+
+    def set(self, now_ms: int) -> None:
+        self._now = max(self._now, now_ms)
