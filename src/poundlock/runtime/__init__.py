@@ -1,0 +1,1 @@
+"""The only place that knows the JVM: session, jars, driver loop, restart strategies."""
