@@ -70,7 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="where to make the environment")
     target: Path = parser.parse_args().venv.absolute()
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  # this script runs before any version is chosen
         print(f"Python {sys.version.split()[0]} is too old: 3.11 or later is needed.", file=sys.stderr)
         print("Next: install one, then type: make PYTHON=python3.11 venv", file=sys.stderr)
         return 2
@@ -86,7 +86,9 @@ def main() -> int:
     try:
         install(python, requirements)
     except subprocess.CalledProcessError as error:
-        print(f"pip could not install the locked packages into {target} (exit code {error.returncode}).", file=sys.stderr)
+        print(
+            f"pip could not install the locked packages into {target} (exit code {error.returncode}).", file=sys.stderr
+        )
         print("Next: read pip's message above; network, proxy and disk space are the usual causes.", file=sys.stderr)
         return 1
     stamp.write_text(wanted)

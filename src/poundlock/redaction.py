@@ -13,13 +13,18 @@ __all__ = ["HIDDEN", "is_secret", "redact", "redact_text", "secret_values"]
 
 HIDDEN = "*****"
 
-_WORDS = r"password|passwd|passphrase|secret|token|credential|jaas|basic\.auth|api[._-]?key|access[._-]?key|private[._-]?key"
+_WORDS = (
+    r"password|passwd|passphrase|secret|token|credential|jaas|basic\.auth|api[._-]?key|access[._-]?key|private[._-]?key"
+)
 # "key.password" is a secret; "token.endpoint.url" and "key.deserializer" only look like one.
 _NAME = re.compile(rf"(?:{_WORDS})(?!.*(?:url|uri|file|location|class|provider|enabled|interval)$)", re.IGNORECASE)
 _IN_TEXT = re.compile(
     rf"""(?P<name>["']?[\w.-]*(?:{_WORDS})[\w.-]*["']?\s*[=:]\s*)(?P<value>"[^"]*"|'[^']*'|[^\s,;&}})\]]+)""",
     re.IGNORECASE,
 )
+_JAAS = re.compile(
+    r"""(?P<name>\b[\w.-]*jaas[\w.-]*["']?\s*[=:]\s*)[^;\n]*;?""", re.IGNORECASE
+)  # a whole sentence of settings
 _URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://[^/\s:@]*):(?P<value>[^/\s@]+)@", re.IGNORECASE)
 _SHORTEST = 4  # blanking every "a" because somebody's password is "a" would hide the log
 
@@ -45,6 +50,7 @@ def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in sorted((s for s in secrets if len(s) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     text = _URL.sub(rf"\g<scheme>:{HIDDEN}@", text)
+    text = _JAAS.sub(rf"\g<name>{HIDDEN}", text)
     return _IN_TEXT.sub(rf"\g<name>{HIDDEN}", text)
 
 
