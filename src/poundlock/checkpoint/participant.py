@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
+from poundlock.formats.reject import Reject
+
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
 
@@ -46,21 +48,6 @@ class Occasion(Enum):
     CHECKPOINT = "checkpoint"  # a micro-batch was prepared
     ROLL = "roll"  # between two batches: only time has passed
     END = "end"  # end of input, or a clean stop: everything pending is finished
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """A record that could not be parsed, placed or written.
-
-    Args:
-        reason: why, in words for a person.
-        value: the record as bytes.
-        where: its place in the source, such as topic, partition, offset or file and byte offset.
-    """
-
-    reason: str
-    value: bytes
-    where: Mapping[str, Any]
 
 
 @dataclass(slots=True)
