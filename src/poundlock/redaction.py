@@ -13,7 +13,9 @@ __all__ = ["HIDDEN", "is_secret", "redact", "redact_text", "secret_values"]
 
 HIDDEN = "*****"
 
-_WORDS = r"password|passwd|passphrase|secret|token|credential|jaas|basic\.auth|api[._-]?key|access[._-]?key|private[._-]?key"
+_WORDS = (
+    r"password|passwd|passphrase|secret|token|credential|jaas|basic\.auth|api[._-]?key|access[._-]?key|private[._-]?key"
+)
 # "key.password" is a secret; "token.endpoint.url" and "key.deserializer" only look like one.
 _NAME = re.compile(rf"(?:{_WORDS})(?!.*(?:url|uri|file|location|class|provider|enabled|interval)$)", re.IGNORECASE)
 _IN_TEXT = re.compile(

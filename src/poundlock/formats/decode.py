@@ -120,7 +120,8 @@ class RowDecoder:
         batch = chunk if isinstance(chunk, Batch) else to_batch(chunk)
         if batch.batch.schema.get_field_index(VALUE) < 0:
             raise DefinitionError(
-                f'no column "value" to decode among {batch.batch.schema.names}', next='read the source with format="raw"'
+                f'no column "value" to decode among {batch.batch.schema.names}',
+                next='read the source with format="raw"',
             )
         column = batch.batch.column(VALUE)
         values = column_values(column if not pa.types.is_string(column.type) else column.cast(pa.binary()))

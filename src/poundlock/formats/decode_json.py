@@ -141,7 +141,9 @@ class JsonCodec:
     def _shape(self, want: Want) -> _Shape:
         if want not in self._shapes:
             micros = check_unit(self.timestamp_unit)
-            self._shapes[want] = _dict_shape(self.columns, micros) if want == "records" else _struct(self.columns, micros)
+            self._shapes[want] = (
+                _dict_shape(self.columns, micros) if want == "records" else _struct(self.columns, micros)
+            )
         return self._shapes[want]
 
 

@@ -151,12 +151,14 @@ def _shaped(row: Any, names: tuple[str, ...], known: frozenset[str], step: str) 
     """Return a user's record with exactly the declared columns."""
     if not isinstance(row, dict):
         raise DefinitionError(
-            f"{step} returned {type(row).__name__}, not a dict", next="return {column: value, …} with the declared schema"
+            f"{step} returned {type(row).__name__}, not a dict",
+            next="return {column: value, …} with the declared schema",
         )
     extra = row.keys() - known
     if extra:
         raise DefinitionError(
-            f"{step} returned the undeclared column {min(extra)!r}", next=f"add it to schema=, or return only {', '.join(names)}"
+            f"{step} returned the undeclared column {min(extra)!r}",
+            next=f"add it to schema=, or return only {', '.join(names)}",
         )
     return {name: row.get(name) for name in names}
 
@@ -234,7 +236,8 @@ def _batches(result: Any, step: str) -> Iterable[pa.RecordBatch]:
         yield from result.to_batches()
     elif result is None or isinstance(result, (str, bytes, dict)) or not isinstance(result, Iterable):
         raise DefinitionError(
-            f"{step} returned {type(result).__name__}, not Arrow", next="return a pyarrow.RecordBatch, a Table, or yield them"
+            f"{step} returned {type(result).__name__}, not Arrow",
+            next="return a pyarrow.RecordBatch, a Table, or yield them",
         )
     else:
         for part in result:

@@ -22,7 +22,9 @@ def explain(job: Job) -> str:
     """
     plan = make_plan(job)
     interval = format_duration(duration(job.checkpoint_interval))
-    lines = [f"job {job.name}: {_count(len(plan.branches), 'branch', 'branches')}, one Spark query, checkpoint every {interval}"]
+    lines = [
+        f"job {job.name}: {_count(len(plan.branches), 'branch', 'branches')}, one Spark query, checkpoint every {interval}"
+    ]
     for number, branch in enumerate(plan.branches, 1):
         lines += ["", *_branch(number, branch)]
     if DEAD_LETTER in plan.sinks:

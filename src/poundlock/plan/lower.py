@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from poundlock.checkpoint.participant import Reject
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Chunk
+from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Decode, Edge, Filter, FlatMap, Map, MapBatches, Operator, Pass, Step
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan
 from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, TOPIC, arrow_rows, chunk_of, lines_of
@@ -130,9 +130,13 @@ class Lowering:
         if as_lines:
             hidden = [] if topic is not None else [f"topic as {TOPIC}"]
             extra = [f"`{name}`" for name in getattr(decoder, "carried", ())]
-            frame = frame.selectExpr(
-                "concat(value, X'0A') as value", f"partition as {PARTITION}", f"offset as {OFFSET}", *hidden, *extra
-            ) if not extra else frame.selectExpr("value", *extra, f"partition as {PARTITION}", f"offset as {OFFSET}", *hidden)
+            frame = (
+                frame.selectExpr(
+                    "concat(value, X'0A') as value", f"partition as {PARTITION}", f"offset as {OFFSET}", *hidden, *extra
+                )
+                if not extra
+                else frame.selectExpr("value", *extra, f"partition as {PARTITION}", f"offset as {OFFSET}", *hidden)
+            )
             as_lines = not extra
         elif kafka:
             frame = frame.selectExpr("*", f"partition as {PARTITION}", f"offset as {OFFSET}", f"topic as {TOPIC}")
@@ -320,5 +324,3 @@ def _python_stage(frame: DataFrame, node: PythonNode | SideOutputNode) -> DataFr
         yield from arrow_rows((c for c in chunks()), after, [BAD], bad)
 
     return frame.mapInArrow(task, _columns(ddl.render(after), [BAD]))
-
-

@@ -13,7 +13,17 @@ from typing import Any, Literal
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import DefinitionError
 from poundlock.job import Job
-from poundlock.stream.nodes import ApplyNode, Node, PythonNode, SideOutputNode, SinkNode, SourceNode, SqlNode, UnionNode, walk
+from poundlock.stream.nodes import (
+    ApplyNode,
+    Node,
+    PythonNode,
+    SideOutputNode,
+    SinkNode,
+    SourceNode,
+    SqlNode,
+    UnionNode,
+    walk,
+)
 
 __all__ = ["DEAD_LETTER", "Branch", "Placement", "Plan", "make_plan"]
 
@@ -83,7 +93,8 @@ def make_plan(job: Job) -> Plan:
     task_side: dict[int, bool] = {}
     for node in reversed(order):
         inside = isinstance(node, SinkNode) or (
-            isinstance(node, (PythonNode, SideOutputNode, UnionNode)) and all(task_side[id(r)] for r in readers[id(node)])
+            isinstance(node, (PythonNode, SideOutputNode, UnionNode))
+            and all(task_side[id(r)] for r in readers[id(node)])
         )
         task_side[id(node)] = inside
     branches = [
@@ -94,7 +105,9 @@ def make_plan(job: Job) -> Plan:
     sources = {node.id: node.source for node in order if isinstance(node, SourceNode)}
     participants = {sink.id: sink.sink for sink in sinks}
     if DEAD_LETTER in participants:
-        raise DefinitionError(f"the name {DEAD_LETTER!r} is taken by the dead letters", next="name the sink otherwise", job=job.name)
+        raise DefinitionError(
+            f"the name {DEAD_LETTER!r} is taken by the dead letters", next="name the sink otherwise", job=job.name
+        )
     if job.on_error == "dead_letter":
         participants[DEAD_LETTER] = _dead_letter_sink(job, participants)
     return Plan(job, branches, sources, participants)
@@ -132,7 +145,10 @@ def _place(head: Node, before: Sequence[Node]) -> tuple[Placement, str]:
     if isinstance(head, SourceNode):
         if isinstance(head.source, SplitSource):
             return "fused", "the source is split-planned and nothing needs a Spark operator: rows never enter the JVM"
-        return "direct", "Spark's connector reads the source and nothing needs a Spark operator: values go over as one buffer"
+        return (
+            "direct",
+            "Spark's connector reads the source and nothing needs a Spark operator: values go over as one buffer",
+        )
     needs = [f"{node.id} ({_kind(node)})" for node in before if not isinstance(node, SourceNode)]
     return "spread", f"Spark operators are needed: {', '.join(needs)}"
 
@@ -156,6 +172,8 @@ def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:
         path = f"{first}/_dead_letters" if first else None
     if path is None:
         raise DefinitionError(
-            "there is no place for dead letters: the job has no file sink", next='say Job(…, dead_letters="/a/folder"), or on_error="fail"', job=job.name
+            "there is no place for dead letters: the job has no file sink",
+            next='say Job(…, dead_letters="/a/folder"), or on_error="fail"',
+            job=job.name,
         )
     return FileSink(path, row="value", prefix="dead", suffix=".jsonl", rolling=RollingPolicy(on_checkpoint=True))

@@ -14,10 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.checkpoint.participant import Reject
 from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, NoOrigin, Origin
+from poundlock.formats.origin import SubsetOrigin
+from poundlock.formats.reject import Reject
 
-__all__ = ["BAD", "HIDDEN", "OFFSET", "PARTITION", "TOPIC", "arrow_rows", "bad_batch", "chunk_of", "lines_of", "with_hidden"]
+__all__ = [
+    "BAD",
+    "HIDDEN",
+    "OFFSET",
+    "PARTITION",
+    "TOPIC",
+    "arrow_rows",
+    "bad_batch",
+    "chunk_of",
+    "lines_of",
+    "with_hidden",
+]
 
 BAD = "__bad"
 TOPIC, PARTITION, OFFSET = "__topic", "__partition", "__offset"
@@ -88,33 +100,48 @@ def _bad_record(text: str) -> Reject:
 def with_hidden(chunk: Batch, hidden: Sequence[str]) -> pa.RecordBatch:
     """Return a Batch's columns followed by the hidden ones asked for, filled from its origin where it is known."""
     arrays, names, rows = list(chunk.batch.columns), list(chunk.batch.schema.names), len(chunk)
-    origin = chunk.origin if isinstance(chunk.origin, KafkaOrigin) else None
+    origin, index = _kafka_place(chunk.origin)
     for name in hidden:
         if name == BAD or origin is None:
             array = pa.nulls(rows, pa.int32() if name == PARTITION else pa.int64() if name == OFFSET else pa.string())
         elif name == PARTITION:
-            array = pa.array(origin.partition, pa.int32())
+            array = pa.array(origin.partition[index], pa.int32())
         elif name == OFFSET:
-            array = pa.array(origin.offset, pa.int64())
+            array = pa.array(origin.offset[index], pa.int64())
         else:
             topic = origin.topic
-            array = pa.array([topic] * rows if isinstance(topic, str) else list(topic), pa.string())
+            every = range(len(origin.offset))[index] if isinstance(index, slice) else index
+            array = pa.array([topic] * rows if isinstance(topic, str) else [topic[int(i)] for i in every], pa.string())
         arrays.append(array)
         names.append(name)
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
+def _kafka_place(origin: Origin) -> tuple[KafkaOrigin | None, Any]:
+    """Return the Kafka origin behind an origin, and which of its rows are meant."""
+    if isinstance(origin, KafkaOrigin):
+        return origin, slice(None)
+    if isinstance(origin, SubsetOrigin) and isinstance(origin.of, KafkaOrigin):
+        return origin.of, np.asarray(origin.index, np.int64)
+    return None, slice(None)
+
+
 def bad_batch(bad: Sequence[Reject], schema: pa.Schema) -> pa.RecordBatch:
     """Return undecodable records as rows that are null but for the hidden column BAD; `schema` holds all columns."""
     texts = [
-        json.dumps({"reason": r.reason, "value": base64.b64encode(r.value).decode("ascii"), "where": dict(r.where)}, default=str)
+        json.dumps(
+            {"reason": r.reason, "value": base64.b64encode(r.value).decode("ascii"), "where": dict(r.where)},
+            default=str,
+        )
         for r in bad
     ]
     arrays = [pa.array(texts, pa.string()) if f.name == BAD else pa.nulls(len(texts), f.type) for f in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def arrow_rows(chunks: Iterator[Chunk], schema: pa.Schema, hidden: Sequence[str], bad: list[Reject]) -> Iterator[pa.RecordBatch]:
+def arrow_rows(
+    chunks: Iterator[Chunk], schema: pa.Schema, hidden: Sequence[str], bad: list[Reject]
+) -> Iterator[pa.RecordBatch]:
     """Yield chunks as Spark rows of `schema` plus hidden columns, and what gathered in `bad` as rows of their own."""
     from poundlock.formats import convert
 

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from poundlock.checkpoint.participant import Reject
 from poundlock.connectors.base import ReaderContext, Split, SplitSource
 from poundlock.formats.chunk import Chunk
+from poundlock.formats.reject import Reject
 from poundlock.plan.rows import BAD, arrow_rows
 from poundlock.plan.stage import PROPERTY, Stage, TaskIdentity
 from poundlock.storage.base import Storage

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from poundlock.checkpoint.participant import Counts, Participant, Reject, Writer, WriterContext
+from poundlock.checkpoint.participant import Counts, Participant, Writer, WriterContext
 from poundlock.errors import TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk, Lines, Records
+from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Chain, Decode, Emit, Step
 from poundlock.plan.plan import DEAD_LETTER
 
@@ -93,7 +94,10 @@ class Stage:
     schemas: Mapping[str, Any] = field(default_factory=dict)
 
     def run(
-        self, read: Callable[[Callable[[Reject], None]], Iterator[Chunk]], directive: Mapping[str, Any], task: TaskIdentity
+        self,
+        read: Callable[[Callable[[Reject], None]], Iterator[Chunk]],
+        directive: Mapping[str, Any],
+        task: TaskIdentity,
     ) -> Iterator[str]:
         """Read chunks, write them, prepare, and yield one JSON text per prepared payload and one with the counts.
 
@@ -211,7 +215,9 @@ class _Run:
         if self.dead_count:
             counts[DEAD_LETTER] = Counts(read=self.dead_count, written=self.dead_count)
         read = self.chain.tallies[self.chain.head].rows_in + self.read_rejects
-        texts.append(_text(t="counts", head=self.stage.source, read=read, sinks={n: c.to_json() for n, c in counts.items()}))
+        texts.append(
+            _text(t="counts", head=self.stage.source, read=read, sinks={n: c.to_json() for n, c in counts.items()})
+        )
         return texts
 
     def _counts(self, step: str, sink: _RunningSink) -> Counts:
@@ -243,7 +249,9 @@ class _Run:
 
 
 def _refuse(record: Reject) -> None:
-    raise TerminalError(f"a dead letter cannot be written: {record.reason}", next="this is a fault; nothing was committed")
+    raise TerminalError(
+        f"a dead letter cannot be written: {record.reason}", next="this is a fault; nothing was committed"
+    )
 
 
 def _text(**fields: Any) -> str:
@@ -262,5 +270,3 @@ def _dead_letter(record: Reject, source: str, sink: str | None, checkpoint: int)
     except UnicodeDecodeError:
         line["value_base64"] = base64.b64encode(record.value).decode("ascii")
     return json.dumps(line, separators=(",", ":"), default=str, ensure_ascii=False).encode() + b"\n"
-
-

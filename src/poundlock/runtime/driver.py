@@ -106,7 +106,11 @@ class Driver:
         storage = open_storage(checkpoint_dir(self.job, self.settings))
         with _two_lines(self.plan, storage):
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
-            sinks = {name: describe() for name, p in self.plan.sinks.items() if (describe := getattr(p, "describe_json", None))}
+            sinks = {
+                name: describe()
+                for name, p in self.plan.sinks.items()
+                if (describe := getattr(p, "describe_json", None))
+            }
             with Epoch.claim(storage, clock=self.clock, sinks=sinks) as epoch:
                 try:
                     return self._keep_running(storage, identity, epoch)
@@ -224,7 +228,7 @@ class Driver:
         return self._spark
 
     def _jar_sets(self) -> Iterator[str]:
-        for name, source in self.plan.sources.items():
+        for source in self.plan.sources.values():
             if not isinstance(source, SplitSource):
                 yield from getattr(source, "jars", ())
 

@@ -27,7 +27,8 @@ class SparkLog:
             text = self._storage.read(path).decode()
         except FileNotFoundError:
             raise TerminalError(
-                f"Spark planned batch {batch} but {self._storage.root}/{path} is missing", next="restore the checkpoint folder from a backup"
+                f"Spark planned batch {batch} but {self._storage.root}/{path} is missing",
+                next="restore the checkpoint folder from a backup",
             ) from None
         version, _, rest = text.partition("\n")
         if version != "v2":

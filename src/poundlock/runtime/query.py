@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -113,10 +114,8 @@ class Query:
     def kill(self) -> None:
         """End the query without waiting for anything; what it was doing is done again by the next one."""
         self._stopping = True
-        try:
+        with suppress(Exception):  # it failed or its JVM is gone: both are an end
             self._query.stop()
-        except Exception:
-            pass  # it failed or its JVM is gone: both are an end
 
     def _raise(self) -> None:
         if self.error is not None:
@@ -171,7 +170,10 @@ class Query:
             ranges[name] = SourceRange(start, end)
         decided = self.coordinator.decided(batch)
         if decided is not None:
-            return {n: SourceRange(decided.sources[n].start, r.end) if n in decided.sources else r for n, r in ranges.items()}
+            return {
+                n: SourceRange(decided.sources[n].start, r.end) if n in decided.sources else r
+                for n, r in ranges.items()
+            }
         return self._identify(ranges)
 
     def _identify(self, ranges: dict[str, SourceRange]) -> dict[str, SourceRange]:

@@ -78,7 +78,10 @@ class SessionSpec:
         """Return the Spark settings. Raises DefinitionError where the user's contradict what the protocol needs."""
         for key, value in FIXED.items():
             if self.user.get(key, value) != value:
-                raise DefinitionError(f"{key}={self.user[key]} cannot be used with poundlock", next=f"leave {key} out; it has to be {value}")
+                raise DefinitionError(
+                    f"{key}={self.user[key]} cannot be used with poundlock",
+                    next=f"leave {key} out; it has to be {value}",
+                )
         conf = {**DEFAULTS, **FIXED}
         if self.local_checkpoint:
             conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
@@ -87,7 +90,9 @@ class SessionSpec:
         if self.jars:
             conf["spark.jars"] = ",".join(self.jars)
         conf.update(self.user)
-        conf["spark.driver.extraJavaOptions"] = " ".join([*self._jvm(), self.user.get("spark.driver.extraJavaOptions", "")]).strip()
+        conf["spark.driver.extraJavaOptions"] = " ".join(
+            [*self._jvm(), self.user.get("spark.driver.extraJavaOptions", "")]
+        ).strip()
         return conf
 
     def _jvm(self) -> list[str]:
@@ -132,7 +137,8 @@ def start_session(spec: SessionSpec) -> Any:
         except Exception as error:
             forget_session()
             raise DefinitionError(
-                f"Spark did not start: {_last_line(spec.jvm_log) or error}", next=f"read {spec.jvm_log}, or type: poundlock doctor"
+                f"Spark did not start: {_last_line(spec.jvm_log) or error}",
+                next=f"read {spec.jvm_log}, or type: poundlock doctor",
             ) from error
     return SparkSession(context)
 
@@ -190,4 +196,6 @@ def _last_line(path: Path) -> str:
             lines = [line.strip() for line in handle if line.strip()]
     except OSError:
         return ""
-    return next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1] if lines else "")
+    return next(
+        (line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1] if lines else ""
+    )

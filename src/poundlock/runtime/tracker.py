@@ -49,7 +49,11 @@ class Tracker:
         self._recent.append((now, read))
         first = self._recent[0][0]
         elapsed = now - first
-        rate = sum(rows for _, rows in list(self._recent)[1:]) / elapsed if elapsed > 0 else read / max(took_ms / 1000, 0.001)
+        rate = (
+            sum(rows for _, rows in list(self._recent)[1:]) / elapsed
+            if elapsed > 0
+            else read / max(took_ms / 1000, 0.001)
+        )
         sinks = [c for name, c in counts.items() if name != DEAD_LETTER]
         was = self.progress
         self._set(
