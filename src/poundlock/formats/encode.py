@@ -38,7 +38,9 @@ class Encoded:
 
 
 class RowEncoder(Protocol):
-    """A row format."""
+    """A row format. `takes_records`: dicts need not be made columns first."""
+
+    takes_records: bool
 
     def encode(self, chunk: Batch | Records) -> Encoded:
         """Return the rows as bytes."""
@@ -56,6 +58,8 @@ class JsonEncoder:
         columns: the columns to write, in this order; None = all but those in `hidden`.
         hidden: columns never written unless named.
     """
+
+    takes_records = True
 
     def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
         self._columns = columns
@@ -115,7 +119,11 @@ class CsvEncoder:
         header: begin each file with the column names.
     """
 
-    def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = (), *, header: bool = False) -> None:
+    takes_records = False
+
+    def __init__(
+        self, columns: Sequence[str] | None = None, hidden: Sequence[str] = (), *, header: bool = False
+    ) -> None:
         self._columns = columns
         self._hidden = frozenset(hidden)
         self._header = header
@@ -165,7 +173,8 @@ def select(batch: pa.RecordBatch, columns: Sequence[str] | None, hidden: frozens
     missing = [name for name in columns if name not in names]
     if missing:
         raise DefinitionError(
-            f"the sink's columns {missing} are not among {names}", next="select them before the sink, or change columns="
+            f"the sink's columns {missing} are not among {names}",
+            next="select them before the sink, or change columns=",
         )
     return batch.select(list(columns))
 
@@ -181,9 +190,10 @@ def values(column: pa.Array) -> list[Any]:
 
 
 class Output(Protocol):
-    """Where the bytes of one segment go. `bytes` is what reached the file so far."""
+    """Where the bytes of one segment go. `size` is how many there are in the file so far."""
 
-    bytes: int
+    @property
+    def size(self) -> int: ...
 
     def write(self, data: memoryview | bytes) -> None:
         """Write some bytes."""
@@ -202,10 +212,10 @@ class PlainOutput:
     def __init__(self, handle: BinaryIO) -> None:
         self._handle = handle
         self._held = bytearray()
-        self.bytes = 0
+        self.size = 0
 
     def write(self, data: memoryview | bytes) -> None:
-        self.bytes += len(data)
+        self.size += len(data)
         if len(self._held) + len(data) <= self._GATHER // 4:
             self._held += data
             return
@@ -227,8 +237,8 @@ class CompressedOutput:
         self._stream = pa.CompressedOutputStream(pa.PythonFile(self._sink, mode="w"), codec)
 
     @property
-    def bytes(self) -> int:  # type: ignore[override]
-        return self._plain.bytes
+    def size(self) -> int:
+        return self._plain.size
 
     def write(self, data: memoryview | bytes) -> None:
         self._stream.write(data)

@@ -1,4 +1,4 @@
-"""Rows into files of the bulk formats, Parquet and Avro: written as a whole, closed with a footer or in blocks, never appended to.
+"""Rows into files of the bulk formats, Parquet and Avro: written as a whole and never appended to.
 
 Several of them are joined by record; what was joined carries a marker, so that it can be known again after a crash.
 """
@@ -109,7 +109,9 @@ def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, compression: str |
 
 def schema_digest(schema: pa.Schema) -> str:
     """Return 8 hex digits that stand for columns and types; files of unlike digests are never joined."""
-    return hashlib.sha256(schema.to_string(show_field_metadata=False, show_schema_metadata=False).encode()).hexdigest()[:8]
+    return hashlib.sha256(schema.to_string(show_field_metadata=False, show_schema_metadata=False).encode()).hexdigest()[
+        :8
+    ]
 
 
 class BulkMerger:
@@ -138,7 +140,7 @@ class BulkMerger:
                     return metadata.get(_MARKER.encode()) == marker.encode()
                 import fastavro
 
-                return fastavro.reader(io.BufferedReader(handle)).metadata.get(_MARKER) == marker  # type: ignore[arg-type]
+                return fastavro.reader(handle).metadata.get(_MARKER) == marker  # type: ignore[arg-type]
         except (pa.ArrowInvalid, ValueError, EOFError):
             return False  # not a file of this format: not ours
 
@@ -164,14 +166,16 @@ def _parquet_batches(storage: Storage, sources: Sequence[str]) -> Iterator[tuple
                 yield batch, file.schema_arrow
 
 
-def _join_avro(storage: Storage, sources: Sequence[str], handle: BinaryIO, compression: str | None, marker: str) -> None:
+def _join_avro(
+    storage: Storage, sources: Sequence[str], handle: BinaryIO, compression: str | None, marker: str
+) -> None:
     import fastavro
     from fastavro.write import Writer
 
     out: Any = None
     for path in sources:
         with storage.open(path) as raw:
-            reader = fastavro.reader(io.BufferedReader(raw))  # type: ignore[arg-type]
+            reader = fastavro.reader(raw)
             if out is None:
                 out = Writer(handle, reader.writer_schema, compression or "null", metadata={_MARKER: marker})
             for record in reader:

@@ -181,7 +181,8 @@ class ColumnBuckets(_Named):
         if isinstance(columns, Records):
             return self.assignment([self.number(row.get(self._column)) for row in columns.rows])
         raise DefinitionError(
-            f"the rows have no column {self._column} with their bucket", next="use an expression over columns of the stream"
+            f"the rows have no column {self._column} with their bucket",
+            next="use an expression over columns of the stream",
         )
 
 

@@ -1,7 +1,7 @@
 """Bucket assigners as the user writes them: where a record goes below the sink's folder.
 
-All of it is checked when it is written down; a zone is never taken from the machine, and what has no usable event time is
-rejected with a reason, never put into a made-up day.
+All of it is checked when it is written down; a zone is never taken from the machine, and what has no usable event time
+is rejected with a reason, never put into a made-up day.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from poundlock.connectors.files.names import bucket_fault
@@ -70,7 +70,7 @@ class EventTimeBucketAssigner:
             into structs); a tuple of names where a name has a dot.
         pattern: Java date pattern of the bucket, such as "'dt='yyyyMMdd" or "'dt='yyyyMMdd'/hour='HH".
         zone: IANA name of the zone the pattern is written in, such as "UTC" or "Asia/Shanghai".
-        unit: "s" (epoch seconds, with fraction), "ms" (epoch milliseconds) or "iso" (ISO 8601 text; without an offset it
+        unit: "s" (epoch seconds, with fraction), "ms" (epoch milliseconds) or "iso" (ISO 8601; without an offset it
             is local time in `zone`). Arrow timestamp columns need none; those without a zone are local time in `zone`.
         source: "json" or "column" forces one; "auto" = JSON in raw mode.
         earliest, latest: bounds, `earliest <= time < latest`, ISO text or datetime; default 1970-01-02 in `zone` (times
@@ -152,7 +152,8 @@ def _check_event_time(it: EventTimeBucketAssigner) -> None:
 def _zone(name: Any) -> zoneinfo.ZoneInfo:
     if not isinstance(name, str) or not name:
         raise DefinitionError(
-            "the zone of the buckets is not given", next='say it: zone="UTC" or zone="Asia/Shanghai"; no default is safe'
+            "the zone of the buckets is not given",
+            next='say it: zone="UTC" or zone="Asia/Shanghai"; no default is safe',
         )
     try:
         return zoneinfo.ZoneInfo(name)
@@ -165,7 +166,7 @@ def _zone(name: Any) -> zoneinfo.ZoneInfo:
 def _moment(value: str | datetime, zone: zoneinfo.ZoneInfo) -> float:
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(timezone.utc).timestamp()
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC).timestamp()
     except (ValueError, TypeError, AttributeError, OverflowError):
         raise DefinitionError(f"{value!r} is not a date", next='write "2018-12-19" or "2018-12-19T08:00:00"') from None
 

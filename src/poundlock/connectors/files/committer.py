@@ -1,4 +1,4 @@
-"""The driver's hands of the file sink: verify, commit, abort, sweep, preflight, all over a storage and nothing in memory.
+"""The driver's hands of the file sink: verify, commit, abort, sweep, preflight, over a storage and with no memory.
 
 A finished file is never written to, replaced or deleted; its name is given by one rename that refuses to overwrite.
 """
@@ -127,7 +127,7 @@ def _by_record(committable: JSON) -> bool:
 
 
 def _marker(segments: Sequence[str]) -> str:
-    """Return what names a merge: segment names are unique to their attempt, so a digest of them is unique to the merge."""
+    """Return what names a merge: segment names are unique to their attempt, so a digest of them is too."""
     return hashlib.sha256("\n".join(segments).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Small parts merged before they become visible: the user's setting, and the pure coordinator that says which go together.
+"""Small parts merged before they become visible: the user's setting, and the pure coordinator that says which go when.
 
 Files wait hidden and named by the newest decision, so a crash can neither lose them nor show them twice.
 """

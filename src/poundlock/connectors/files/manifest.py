@@ -1,6 +1,6 @@
 """The finished files of a job, read from its decisions: what a reader may rely on, without listing a folder.
 
-A file is in the manifest exactly when a decision made it visible; its row count and event-time bounds are the writer's own.
+A file is in the manifest exactly when a decision made it visible; its counts and event-time bounds are the writer's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ManifestEntry:
         path: below the folder, with forward slashes.
         bucket: its bucket; "" = the folder itself.
         rows: records in it.
-        bytes: size; of what was merged by record (compaction of bulk formats) the size before the merge.
+        bytes: size; of what was merged by record (compaction of bulk formats) before the merge.
         min_event_ms, max_event_ms: event-time bounds, ms since the epoch; None where the sink does not know event times.
         checkpoint: the checkpoint of the decision that made it visible (for a roll: the newest before it).
         decision: number of that decision.

@@ -49,7 +49,7 @@ def ours(path: str, tag: str) -> bool:
 
 
 def bucket_fault(bucket: str) -> str | None:
-    """Return why a text cannot be the folder of a bucket, or None. Readers must see it, and it must lie below the sink."""
+    """Return why a text cannot be a bucket, or None. Readers must see the folder, and it must lie below the sink."""
     if bucket == "":
         return None
     if _UNSAFE.search(bucket):

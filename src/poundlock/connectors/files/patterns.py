@@ -13,7 +13,10 @@ from poundlock.errors import DefinitionError
 
 __all__ = ["DatePattern"]
 
-_FIELDS = {"yyyy": "{0.year:04d}", "MM": "{0.month:02d}", "dd": "{0.day:02d}", "HH": "{0.hour:02d}", "mm": "{0.minute:02d}", "ss": "{0.second:02d}"}  # fmt: skip
+_FIELDS = {
+    "yyyy": "{0.year:04d}", "MM": "{0.month:02d}", "dd": "{0.day:02d}",
+    "HH": "{0.hour:02d}", "mm": "{0.minute:02d}", "ss": "{0.second:02d}",
+}  # fmt: skip
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z']+)")
 
 
@@ -22,7 +25,7 @@ class DatePattern:
     """A parsed date pattern.
 
     Args:
-        text: such as "'dt='yyyyMMdd" or "yyyy-MM-dd--HH": yyyy, MM, dd, HH, mm, ss, text in quotes, other signs as they are.
+        text: such as "'dt='yyyyMMdd": yyyy, MM, dd, HH, mm, ss, text in quotes, other signs as they are.
         template: the same as a format string over one datetime.
         resolution_s: how long the text stays the same at least: 1, 60 or 3600 s.
     """

@@ -84,13 +84,15 @@ def _column(chunk: Batch | Records, row: str) -> pa.Array:
     if pa.types.is_large_string(kind):
         return column.cast(pa.large_binary())
     raise DefinitionError(
-        f"column {row!r} is {kind}, not bytes or text", next=f'cast it, or drop row= and write format="json"'
+        f"column {row!r} is {kind}, not bytes or text", next='cast it, or drop row= and write format="json"'
     )
 
 
 def _bytes(record: Mapping[str, Any], row: str) -> bytes | None:
     if row not in record:
-        raise DefinitionError(f"a record has no column {row!r}, only {list(record)}", next="name a column of the stream")
+        raise DefinitionError(
+            f"a record has no column {row!r}, only {list(record)}", next="name a column of the stream"
+        )
     value = record[row]
     if value is None or isinstance(value, bytes):
         return value

@@ -53,8 +53,7 @@ def route(data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment)
     index = order(codes)
     offsets = np.empty(n + 1, np.int32 if len(data) < _WIDE else np.int64)
     offsets[0] = 0
-    offsets[1:] = ends
-    offsets[1:] += 1
+    np.add(ends, 1, out=offsets[1:], casting="unsafe")
     kind = pa.binary() if offsets.dtype == np.int32 else pa.large_binary()
     rows = pa.Array.from_buffers(kind, n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     taken = rows.take(pa.array(index))

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -112,16 +112,16 @@ class Segments:
     _count: int = 0
 
     def rows(self, bucket: str, rows: Slice, ms: float) -> None:
-        """Write rows of bytes. A row that finds its part over the limit begins a new one, as if rows came one by one."""
+        """Write rows of bytes. A row that finds its part over the limit begins a new one, as if written one by one."""
         first, after, base = 0, len(rows.ends), rows.base
         while first < after:
             part = self._part(bucket)
             segment = self._segment(bucket, None)
             stop = self._fitting(part, rows.ends, first, base)
             end = int(rows.ends[stop - 1]) + 1
-            before = segment.output.bytes
+            before = segment.output.size
             segment.output.write(rows.data[base - rows.base : end - rows.base])
-            part.bytes += segment.output.bytes - before
+            part.bytes += segment.output.size - before
             segment.seen(stop - first, None if rows.times is None else rows.times[first:stop], ms)
             first, base = stop, end
 
@@ -130,9 +130,9 @@ class Segments:
         part = self._part(bucket)
         segment = self._segment(bucket, batch.schema)
         assert segment.bulk is not None
-        before = segment.output.bytes
+        before = segment.output.size
         segment.bulk.write(batch)
-        part.bytes += segment.output.bytes - before
+        part.bytes += segment.output.size - before
         segment.seen(batch.num_rows, times, ms)
 
     def finish(self) -> list[JSON]:
@@ -191,7 +191,9 @@ class Segments:
         part.new = self.layout.whole
         if schema is not None:
             segment.schema = schema
-            segment.bulk = open_bulk(self.layout.kind, _Counted(output), schema, self.layout.compression)
+            segment.bulk = open_bulk(
+                self.layout.kind, cast(BinaryIO, _Counted(output)), schema, self.layout.compression
+            )
         elif head := self.header():
             output.write(head)
         return segment
@@ -212,7 +214,7 @@ class Segments:
                 "kind": segment.kind,
                 "new_part": segment.new_part,
                 "rows": segment.rows,
-                "bytes": segment.output.bytes,
+                "bytes": segment.output.size,
                 "min_ms": math.floor(segment.low + _ROUNDING_MS) if known else None,
                 "max_ms": math.floor(segment.high + _ROUNDING_MS) if known else None,
             }

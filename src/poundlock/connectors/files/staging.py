@@ -1,7 +1,7 @@
 """The file sink's part of a decision, as pure functions of the carried state: which parts go on, which become visible.
 
-Every segment that was prepared is named by exactly one of: an open part, a waiting part, a committable. A counter is never
-given twice, so no two parts of a job ever have one name.
+Every segment that was prepared is named by exactly one of: an open part, a waiting part, a committable. A counter is
+never given twice, so no two parts of a job ever have one name.
 """
 
 from __future__ import annotations
@@ -191,8 +191,7 @@ def next_roll_ms(rules: Rules, state: JSON) -> int | None:
 def directive(state: JSON) -> JSON:
     """Return the bytes that wait per bucket and subtask, largest first, and the subtasks that have given names before.
 
-    Both lists may be cut to keep the whole below 32 KB: a bucket that is left out is cut at the next checkpoint instead,
-    a subtask that is left out looks once more at the names in the folder.
+    Both lists may be cut to keep the whole below 32 KB: a part that is left out is finished at the next checkpoint, subtask that is left out looks once more at the names in the folder.
     """
     known = sorted(map(int, state.get("counters", {})))[:1500]
     budget = DIRECTIVE_BYTES - 200 - sum(len(str(k)) + 2 for k in known)
@@ -209,8 +208,8 @@ def directive(state: JSON) -> JSON:
 def rescale(state: JSON, parallelism: int) -> JSON:
     """Return the state for fewer subtasks: a part of a subtask that is gone goes on under another, or closes next time.
 
-    Subtask s becomes s mod parallelism. Where that one has an open part in the bucket, the part that came is marked to be
-    finished at the next decision; names stay as they were given.
+    Subtask s becomes s mod parallelism. Where that one has an open part in the bucket, the part that came is marked to
+    be finished at the next decision; names stay as they were given.
     """
     moved: list[JSON] = []
     taken = {(p["bucket"], p["subtask"]) for p in state.get("parts", ()) if p["subtask"] < parallelism}

@@ -75,8 +75,7 @@ class ValueStamps:
         if self._unit == "iso":
             return self.of_text(value) if isinstance(value, str) else f"{self._label} is not ISO text"
         if isinstance(value, str):
-            number = _is_number(value)
-            return f"{self._label} is text, not a number" if number else f"{self._label} is not a number"
+            return f"{self._label} is {'text, not a number' if _is_number(value) else 'not a number'}"
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             return f"{self._label} is not a number"
         try:
@@ -239,20 +238,25 @@ class ColumnStamps:
         column = self._column(batch)
         kind = column.type
         if pa.types.is_timestamp(kind) and kind.tz:
-            return self._numbers(pc.cast(column, pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()), self._scale())
+            return self._numbers(
+                pc.cast(column, pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()), self._scale()
+            )
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             return self._one_by_one(column.cast(pa.timestamp("us"), safe=False))
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if self._unit == "iso" and text:
             return self._one_by_one(column)
         if self._unit != "iso" and (
-            pa.types.is_integer(kind) or pa.types.is_float64(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+            pa.types.is_integer(kind)
+            or pa.types.is_float64(kind)
+            or pa.types.is_decimal(kind)
+            or pa.types.is_null(kind)
         ):
             return self._numbers(column, 1.0)
         if pa.types.is_floating(kind):
             raise DefinitionError(
                 f"column {self._label} is {kind}: 32-bit floats are wrong by up to 129 s here",
-                next="declare it as double, or as bigint with unit=\"ms\"",
+                next='declare it as double, or as bigint with unit="ms"',
             )
         raise DefinitionError(
             f"column {self._label} is {kind}, which is no time in unit {self._unit!r}",

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.checkpoint.participant import JSON, Reject, WriterContext
@@ -111,8 +113,7 @@ class FileWriter:
         assignment = self._assigner.assign(Rows(lines, rows.columns))
         for i in sorted(assignment.reasons):
             place = i if rows.index is None else int(rows.index[i])
-            value = rows.originals.get(i)
-            value = lines.row(i) if value is None else value
+            value = rows.originals[i] if i in rows.originals else lines.row(i)
             self._context.reject(Reject(assignment.reasons[i], value, origin.at(place)))
         self._route(lines.data, lines.ends, assignment)
         return len(lines) - len(assignment.reasons)
@@ -153,12 +154,12 @@ class FileWriter:
         wanted, codes = wanted.take(pa.array(index)), codes[index]
         times = None if times is None else times[index]
         cuts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
-        for first, after in zip(cuts, cuts[1:], strict=False):
+        for first, after in pairwise(cuts):
             part = None if times is None else times[first:after]
             bucket = assignment.names[int(codes[first])]
             self._segments.batch(bucket, wanted.slice(first, after - first), part, assignment.ms)
 
-    def _route(self, data: memoryview, ends: np.ndarray, assignment: Assignment) -> None:  # type: ignore[type-arg]
+    def _route(self, data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment) -> None:
         for part in route(data, ends, assignment):
             self._segments.rows(assignment.names[part.bucket], part, assignment.ms)
 

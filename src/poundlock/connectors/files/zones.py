@@ -1,6 +1,6 @@
 """Instants to bucket names in a zone, many at a time: each short slot of time is looked up once.
 
-A slot in which the zone's offset changes is looked up by the second, so every border is exact whatever the zone's history.
+A slot in which the zone's offset changes is looked up by the second, so borders are exact whatever the zone's history.
 """
 
 from __future__ import annotations
