@@ -140,7 +140,7 @@ class BulkMerger:
                     return metadata.get(_MARKER.encode()) == marker.encode()
                 import fastavro
 
-                return fastavro.reader(handle).metadata.get(_MARKER) == marker  # type: ignore[arg-type]
+                return fastavro.reader(handle).metadata.get(_MARKER) == marker
         except (pa.ArrowInvalid, ValueError, EOFError):
             return False  # not a file of this format: not ours
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from poundlock.formats.encode import RowEncoder
     from poundlock.storage.base import Storage
 
-__all__ = ["FileSink"]
+__all__ = ["FileSink", "RollingPolicy"]
 
 Format = Literal["json", "csv", "parquet", "avro"]
 
@@ -111,6 +111,11 @@ class FileSink:
     def kind_of_rows(self) -> str:
         """ "raw", or the format."""
         return "raw" if self.row is not None else self.format or "json"
+
+    @property
+    def bulk(self) -> bool:
+        """Whether rows have to come as columns, not as dicts."""
+        return self.kind_of_rows in ("csv", "parquet", "avro")
 
     @property
     def assigner(self) -> BucketAssigner:

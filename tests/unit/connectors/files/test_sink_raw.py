@@ -7,7 +7,8 @@ from pathlib import Path
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets import EventTimeBucketAssigner
 from poundlock.connectors.files.sink import FileSink
-from tests.unit.connectors.files.sink_harness import Harness, lines
+from poundlock.testing.sinks import FileSinkHarness as Harness
+from poundlock.testing.sinks import lines
 
 EVENTS = [
     b'{"timestamp":1545184226.432,"event":"page_view","uuid":"ac0e50bf-944c-4e2f-bbf5-a34b22718e0c"}',

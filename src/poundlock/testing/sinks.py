@@ -19,6 +19,8 @@ from poundlock.connectors.files.sink import FileSink
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines
 from poundlock.values import ManualClock
 
+__all__ = ["JOB", "FileSinkHarness", "batch", "hidden", "lines"]
+
 JOB = "0123456789abcdef0123456789abcdef"
 
 
@@ -34,7 +36,7 @@ def batch(**columns: Any) -> Batch:
     return Batch(pa.record_batch({k: v if isinstance(v, pa.Array) else pa.array(v) for k, v in columns.items()}))
 
 
-class Harness:
+class FileSinkHarness:
     """One sink, its carried state, and a clock."""
 
     def __init__(self, sink: FileSink, *, now_ms: int = 0) -> None:
