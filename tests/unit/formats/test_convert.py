@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from chunks import lines, offsets, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,12 +17,13 @@ from poundlock.formats.chunk import Batch, FileOrigin, Records
 from poundlock.formats.convert import take, to_batch, to_records
 from poundlock.formats.reject import Reject
 
+Make = Callable[..., Any]
 ROWS = st.lists(st.binary(max_size=12).filter(lambda b: b"\n" not in b), max_size=20)
 
 
 @settings(deadline=None)
-@given(ROWS)
-def test_lines_in_every_form(rows: list[bytes]) -> None:
+@given(rows=ROWS)
+def test_lines_in_every_form(rows: list[bytes], lines: Make, offsets: Make) -> None:
     chunk = lines(*rows)
     assert [r["value"] for r in to_records(chunk).rows] == rows
     assert to_batch(chunk).batch.column("value").to_pylist() == rows
@@ -29,8 +31,10 @@ def test_lines_in_every_form(rows: list[bytes]) -> None:
 
 
 @settings(deadline=None)
-@given(ROWS, st.data())
-def test_take_keeps_rows_and_places_in_every_form(rows: list[bytes], data: st.DataObject) -> None:
+@given(rows=ROWS, data=st.data())
+def test_take_keeps_rows_and_places_in_every_form(
+    rows: list[bytes], data: st.DataObject, lines: Make, values: Make, offsets: Make
+) -> None:
     once = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
     twice = data.draw(st.lists(st.booleans(), min_size=sum(once), max_size=sum(once)))
     left = [i for i, keep in enumerate(once) if keep]
@@ -74,7 +78,9 @@ def test_columns_are_matched_by_name() -> None:
         ("int NOT NULL", 1, None),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_and_never_changed(kind: str, good: object, bad: object) -> None:
+def test_a_value_that_does_not_fit_is_named_and_never_changed(
+    kind: str, good: object, bad: object, offsets: Make
+) -> None:
     schema = ddl.parse(f"n string, v {kind}")
     rows = Records(
         [{"n": "a", "v": good}, {"n": "b", "v": bad}, {"n": "c", "v": good}], FileOrigin("f", range(3)), [0, 1, 2]
@@ -90,7 +96,7 @@ def test_a_value_that_does_not_fit_is_named_and_never_changed(kind: str, good: o
     assert to_records(batch).rows == [{"n": "a", "v": good}, {"n": "c", "v": good}]
 
 
-def test_a_cast_that_fails_names_the_row() -> None:
+def test_a_cast_that_fails_names_the_row(lines: Make) -> None:
     rejected: list[Reject] = []
     batch = to_batch(lines(b"1", b"x", b"3"), ddl.parse("value int"), rejected.append)
     assert batch.batch.to_pydict() == {"value": [1, 3]}
@@ -102,7 +108,7 @@ def test_values_of_several_types_need_a_schema() -> None:
         to_batch(Records([{"a": 1}, {"a": "x"}]))
 
 
-def test_a_batch_that_fits_is_not_copied() -> None:
+def test_a_batch_that_fits_is_not_copied(values: Make) -> None:
     chunk = values(b"a")
     assert to_batch(chunk) is chunk
     assert to_batch(chunk, pa.schema([("value", pa.binary())])) is chunk

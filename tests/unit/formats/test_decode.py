@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,6 @@ from unittest.mock import patch
 
 import fastavro
 import pytest
-from chunks import lines, offsets, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +22,7 @@ from poundlock.formats.decode import Decoder, RowDecoder, decoder
 from poundlock.formats.reject import Reject
 
 EVENT = "timestamp double, event string, uuid string"
+Make = Callable[..., Any]
 WANTS = ("records", "batch")
 
 
@@ -29,7 +30,8 @@ def run(made: Decoder, chunk: Any, want: Any) -> tuple[list[dict[str, Any]], lis
     """Return the rows in one form, their places, and what was rejected."""
     rejected: list[Reject] = []
     out = made.decode(chunk, rejected.append, want)
-    places = offsets(out)
+    where = getattr(out, "where", None) or out.origin.at
+    places = [where(i)["offset"] for i in range(len(out))]
     rows = list(to_records(out if want == "batch" else to_batch(out, made.schema())).rows)
     assert sorted(places + [r.where["offset"] for r in rejected]) == [10 * i for i in range(len(chunk))]
     return rows, places, rejected
@@ -65,8 +67,8 @@ JSON_LINES = st.lists(
 
 
 @settings(deadline=None)
-@given(JSON_LINES)
-def test_json_short_way_and_long_way_agree(rows: list[bytes]) -> None:
+@given(rows=JSON_LINES)
+def test_json_short_way_and_long_way_agree(rows: list[bytes], lines: Make, values: Make) -> None:
     made = decoder("json", EVENT)
     assert isinstance(made, RowDecoder)
     seen = []
@@ -78,7 +80,7 @@ def test_json_short_way_and_long_way_agree(rows: list[bytes]) -> None:
     assert all(s == seen[0] for s in seen)
 
 
-def test_json_lines_take_the_short_way_and_never_shift() -> None:
+def test_json_lines_take_the_short_way_and_never_shift(lines: Make) -> None:
     made = decoder("json", EVENT)
     assert isinstance(made, RowDecoder)
     good = b'{"timestamp":1.5,"event":"a"}'
@@ -96,7 +98,7 @@ TYPED = (
 
 
 @pytest.mark.parametrize("want", WANTS)
-def test_json_types(want: str) -> None:
+def test_json_types(want: str, lines: Make) -> None:
     moment = datetime(2018, 12, 19, 1, 50, 26, 432000, tzinfo=UTC)
     cases: list[tuple[bytes, dict[str, Any]]] = [
         (b'{"a b":1}', {}),
@@ -144,7 +146,7 @@ def test_json_types(want: str) -> None:
         (b'{"a b":1,"c":"\xff"}', "not UTF-8 at byte 14"),
     ],
 )
-def test_json_rejects_name_the_field(want: str, text: bytes, reason: str) -> None:
+def test_json_rejects_name_the_field(want: str, text: bytes, reason: str, lines: Make) -> None:
     rows, places, rejected = run(decoder("json", TYPED), lines(b'{"a b":1}', text, b'{"a b":2}'), want)
     assert ([r["a b"] for r in rows], places) == ([1, 2], [0, 20])
     assert rejected[0].reason.startswith(reason)
@@ -152,13 +154,13 @@ def test_json_rejects_name_the_field(want: str, text: bytes, reason: str) -> Non
 
 
 @pytest.mark.parametrize(("unit", "number"), [("s", "1545184226"), ("ms", "1545184226000"), ("us", "1545184226000000")])
-def test_times_as_numbers_have_a_unit(unit: str, number: str) -> None:
+def test_times_as_numbers_have_a_unit(unit: str, number: str, lines: Make) -> None:
     rows, _, _ = run(decoder("json", "t timestamp", timestamp_unit=unit), lines(f'{{"t":{number}}}'.encode()), "batch")
     assert rows == [{"t": datetime(2018, 12, 19, 1, 50, 26, tzinfo=UTC)}]
 
 
 @pytest.mark.parametrize("want", WANTS)
-def test_records_without_a_value(want: Any) -> None:
+def test_records_without_a_value(want: Any, values: Make, offsets: Make) -> None:
     chunk = values(b'{"a":1}', None, b"x", b'{"a":2}', key=["k0", "k1", "k2", "k3"], a=[9, 9, 9, 9])
     for nulls, expected in (
         ("reject", [{"a": 1, "key": "k0"}, {"a": 2, "key": "k3"}]),
@@ -181,8 +183,8 @@ FIELD = st.one_of(
 
 
 @settings(deadline=None)
-@given(st.lists(st.lists(FIELD, min_size=1, max_size=4), max_size=10), st.booleans())
-def test_csv_short_way_and_long_way_agree(table: list[list[str]], quoted: bool) -> None:
+@given(table=st.lists(st.lists(FIELD, min_size=1, max_size=4), max_size=10), quoted=st.booleans())
+def test_csv_short_way_and_long_way_agree(table: list[list[str]], quoted: bool, lines: Make) -> None:
     def write(field: str) -> str:
         return '"' + field.replace('"', '""') + '"' if quoted else field
 
@@ -209,7 +211,7 @@ def test_csv_short_way_and_long_way_agree(table: list[list[str]], quoted: bool) 
             assert [row["a"] for row in seen[0][0]] == [row[0] for row in table if len(row) == 1]
 
 
-def test_csv_values_and_rejects() -> None:
+def test_csv_values_and_rejects(lines: Make, values: Make) -> None:
     made = decoder("csv", "a int, b string, t timestamp", delimiter=";", null="-")
     assert isinstance(made, RowDecoder)
     rows = [
@@ -271,7 +273,7 @@ def avro_bytes(row: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("want", WANTS)
 @pytest.mark.parametrize("confluent", [False, True])
-def test_avro(want: str, confluent: bool) -> None:
+def test_avro(want: str, confluent: bool, values: Make) -> None:
     head = b"\0\0\0\0\7" if confluent else b""
     body = avro_bytes(AVRO_ROW)
     made = pickle.loads(pickle.dumps(decoder("avro", avro_schema=json.dumps(AVRO), confluent=confluent)))
