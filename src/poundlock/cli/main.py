@@ -31,7 +31,6 @@ app = typer.Typer(
     name="poundlock",
     help="PySpark Structured Streaming pipelines that are exactly-once end to end.",
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -87,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _usage(error: TyperException) -> DefinitionError:
     """Say a mistake on the command line with a suggestion."""
-    if type(error).__name__ == "NoArgsIsHelpError":
+    if type(error).__name__ == "NoArgsIsHelpError" or not error.format_message():
         return DefinitionError("a command is missing", next="type: poundlock --help")
     what = error.format_message().strip()
     context = getattr(error, "ctx", None)
