@@ -101,7 +101,9 @@ def test_pyspark_stays_in_plan_and_runtime(trees: dict[str, ast.Module]) -> None
 
 
 def test_the_job_and_the_command_line_do_not_name_heavy_packages_at_the_top(trees: dict[str, ast.Module]) -> None:
-    light = {n: t for n, t in trees.items() if _package(n) in ("", "errors", "values", "job", "stream", "cli", "config")}
+    light = {
+        n: t for n, t in trees.items() if _package(n) in ("", "errors", "values", "job", "stream", "cli", "config")
+    }
     assert light
     assert {n: _top_level_imports(t) & set(HEAVY) for n, t in light.items() if _top_level_imports(t) & set(HEAVY)} == {}
 

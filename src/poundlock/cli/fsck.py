@@ -116,16 +116,23 @@ def examine(
         DefinitionError: no job ran there, or (to fix) one is running now.
         TerminalError: the ledger is damaged.
     """
+    from poundlock.checkpoint.identity import read_identity
     from poundlock.checkpoint.ledger import Ledger
 
-    ledger = Ledger(storage)
-    newest = ledger.newest()
-    if participants is None:
-        participants = _described(storage)
-    if newest is None and not participants:
+    identity = read_identity(storage)
+    if identity is None:
         raise DefinitionError(
             f"{storage.root} is no checkpoint of a job that has run", next="give the job's checkpoint folder or file"
         )
+    ledger = Ledger(storage)
+    newest = ledger.newest()
+    if participants is None:
+        participants = _described(storage, newest)
+    # A sink finds its own hidden files by the job's id and its name.
+    participants = {
+        name: sink.bind(job_id=identity.job_id, sink=name) if hasattr(sink, "bind") else sink
+        for name, sink in participants.items()
+    }
     with _alone(storage, needed=fix):
         if fix and newest is not None:
             _carry_out(newest, participants)
@@ -149,22 +156,22 @@ def _subject(path: str, define: Sequence[str], config: Any) -> tuple[str, Mappin
     return checkpoint_dir(job, settings), make_plan(job).sinks
 
 
-def _described(storage: Storage) -> Mapping[str, Participant]:
+def _described(storage: Storage, newest: Decision | None) -> Mapping[str, Participant]:
     """Make the sinks again from what the job's last start wrote about them."""
     from poundlock.checkpoint.epoch import newest_life
 
     life = newest_life(storage)
-    if life is None:
-        return {}
+    descriptions = dict(life.sinks) if life is not None else {}
     sinks: dict[str, Participant] = {}
-    for name, description in life.sinks.items():
-        if description.get("kind") not in _KINDS:
+    for name in {*descriptions, *(newest.sinks if newest is not None else ())}:
+        kind = descriptions.get(name, {}).get("kind")
+        if kind not in _KINDS:
             raise DefinitionError(
-                f"sink {name!r} of {storage.root} cannot be made from its description alone",
+                f"sink {name!r} of {storage.root} cannot be made again from the checkpoint alone",
                 next="give the job's file instead of its folder: poundlock fsck job.py",
             )
-        module, kind = _KINDS[description["kind"]]
-        sinks[name] = getattr(importlib.import_module(module), kind).from_json(description)
+        module, made = _KINDS[kind]
+        sinks[name] = getattr(importlib.import_module(module), made).from_json(descriptions[name])
     return sinks
 
 

@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     output = Output()
     try:
-        return int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
+        typed = None if arguments is None else list(arguments)
+        return int(app(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
     except PoundlockError as error:
         output.error(error)
         return error.exit_code

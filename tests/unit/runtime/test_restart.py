@@ -101,7 +101,7 @@ def test_the_same_failure_three_times_without_a_checkpoint_ends_the_job() -> Non
     state, rng = RestartState(ExponentialDelayRestart()), random.Random(1)
     assert state.next_delay(0, rng, ValueError("bad")) is not None
     assert state.next_delay(1, rng, ValueError("bad")) is not None
-    with pytest.raises(SameFailure, match="3 times in the same way.*bad") as caught:
+    with pytest.raises(SameFailure, match=r"3 times in the same way.*bad") as caught:
         state.next_delay(2, rng, ValueError("bad"))
     assert isinstance(caught.value, TerminalError)
     assert isinstance(caught.value.__cause__, ValueError)
