@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from confluent_kafka import Producer
+from poundlock.testing.kafka import EmbeddedKafka
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
@@ -27,7 +28,6 @@ from poundlock.errors import PoundlockError, TerminalError, TransientError
 from poundlock.testing.audit import AuditResult, audit
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess, end_tagged, new_tag
-from poundlock.testing.kafka import EmbeddedKafka
 
 __all__ = ["DemoSettings", "run_demo"]
 

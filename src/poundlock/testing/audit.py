@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 from zoneinfo import ZoneInfo
 
 from poundlock.testing.events import event_time_ms
@@ -95,13 +95,13 @@ def finished_files(root: Path, *, leave_out: Path | None = None) -> tuple[list[P
 
 def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")
+        return cast(IO[bytes], gzip.open(path, "rb"))
     if path.suffix == ".bz2":
-        return bz2.open(path, "rb")
+        return cast(IO[bytes], bz2.open(path, "rb"))
     if path.suffix in (".zst", ".zstd"):
         import pyarrow as pa
 
-        return pa.input_stream(str(path), compression="zstd")  # type: ignore[no-any-return]
+        return cast(IO[bytes], pa.input_stream(str(path), compression="zstd"))
     return path.open("rb")
 
 

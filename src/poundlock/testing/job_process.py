@@ -69,7 +69,9 @@ def end_tagged(tag: str, *, patience_s: float = 20.0) -> list[str]:
         with contextlib.suppress(psutil.Error):
             stayed.append(f"{process.pid} {' '.join(process.cmdline())[:200]}")
             process.kill()
-    psutil.wait_procs(left, timeout=5)
+    deadline = time.monotonic() + 5
+    while any(_alive(process) for process in left) and time.monotonic() < deadline:
+        time.sleep(0.05)  # not psutil.wait_procs: it would take a child's exit code from whoever started it
     return stayed
 
 
