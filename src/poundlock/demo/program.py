@@ -10,21 +10,19 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-from confluent_kafka import Producer
-from poundlock.testing.kafka import EmbeddedKafka
+from poundlock.testing.kafka import EmbeddedKafka, Record
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from poundlock.demo.report import DemoReport, directory_tree
 from poundlock.demo.watch import Run
-from poundlock.errors import PoundlockError, TerminalError, TransientError
+from poundlock.errors import PoundlockError, TerminalError
 from poundlock.testing.audit import AuditResult, audit
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess, end_tagged, new_tag
@@ -121,7 +119,7 @@ def _run(settings: DemoSettings, root: Path, tag: str, steps: _Steps, started: f
         with steps.step(
             f"Produce {settings.events:,} events over two days, some malformed, some out of order", settings.events
         ):
-            produced = _produce(settings, kafka.bootstrap_servers, steps)
+            produced = _produce(settings, kafka, steps)
         run = _consume(settings, root, tag, kafka.bootstrap_servers, steps)
     with steps.step("See that no process of the job is left"):
         left = end_tagged(tag)
@@ -131,44 +129,28 @@ def _run(settings: DemoSettings, root: Path, tag: str, steps: _Steps, started: f
 
 
 @contextmanager
-def _broker(root: Path, steps: _Steps) -> Iterator[Any]:
-    kafka = EmbeddedKafka(root / "kafka")
-    with steps.step("Start a Kafka broker on free ports"):
-        kafka.__enter__()
+def _broker(root: Path, steps: _Steps) -> Iterator[EmbeddedKafka]:
+    kafka = EmbeddedKafka(home=root / "kafka", progress=lambda line: steps.update(note=line))
     try:
+        with steps.step("Start a Kafka broker on free ports"):
+            kafka.start()
         steps.say(f"broker at {kafka.bootstrap_servers}")
         yield kafka
     finally:
-        kafka.__exit__(None, None, None)
+        kafka.close()
 
 
-def _produce(settings: DemoSettings, servers: str, steps: _Steps) -> Counter[bytes]:
-    failed: list[str] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "linger.ms": 20,
-            "enable.idempotence": True,
-            "queue.buffering.max.messages": 1_000_000,
-        }
-    )
+def _produce(settings: DemoSettings, kafka: EmbeddedKafka, steps: _Steps) -> Counter[bytes]:
     produced: Counter[bytes] = Counter()
 
-    def delivered(error: Any, _message: Any) -> None:
-        if error is not None:
-            failed.append(str(error))
+    def records() -> Iterator[Record]:
+        for number, value in enumerate(ReferenceEvents(count=settings.events, seed=settings.seed)):
+            produced[value] += 1
+            if number % 5000 == 0:
+                steps.update(number)
+            yield Record(value, partition=number % PARTITIONS)
 
-    for number, value in enumerate(ReferenceEvents(count=settings.events, seed=settings.seed)):
-        producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=delivered)
-        produced[value] += 1
-        if number % 5000 == 0:
-            producer.poll(0)
-            steps.update(number)
-    if producer.flush(60) or failed:
-        raise TransientError(
-            f"the broker did not take all events: {failed[:1]}",
-            next="look at build/demo/kafka, then run the demo again",
-        )
+    kafka.produce(TOPIC, records(), enable_idempotence=True, linger_ms=20)
     return produced
 
 
@@ -224,7 +206,9 @@ def _await_all(run: Run, job: JobProcess, settings: DemoSettings, steps: _Steps)
     _await(lambda: run.consumed(job), "did not consume everything", run, job, settings, steps)
 
 
-def _await(reached: Any, what: str, run: Run, job: JobProcess, settings: DemoSettings, steps: _Steps) -> None:
+def _await(
+    reached: Callable[[], bool], what: str, run: Run, job: JobProcess, settings: DemoSettings, steps: _Steps
+) -> None:
     deadline = time.monotonic() + settings.patience_s
     while not reached():
         if job.exit_code is not None:
