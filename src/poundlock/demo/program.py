@@ -31,6 +31,7 @@ __all__ = ["DemoSettings", "run_demo"]
 
 TOPIC = "flink_test"
 PARTITIONS = 3
+_PLAIN_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +56,29 @@ class DemoSettings:
 
 
 class _Steps:
-    """The steps on the terminal: a live bar for the running one, a line for each that is done."""
+    """The steps on the terminal: a live bar for the running one, a line for each that is done.
+
+    Where there is no terminal a plain line every few seconds takes the place of the bar.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self._bars = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(), console=console, transient=True,
-        )  # fmt: skip
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
         self._task: TaskID | None = None
+        self._said = 0.0
 
     @contextmanager
     def step(self, name: str, total: int | None = None) -> Iterator[None]:
-        started = time.monotonic()
+        started = self._said = time.monotonic()
         self._task = self._bars.add_task(name, total=total, note="")
         self._bars.start()
         done = False
@@ -77,15 +88,20 @@ class _Steps:
         finally:
             self._bars.stop()
             self._bars.remove_task(self._task)
+            self._task = None
             mark = "[green]done  [/]" if done else "[red]failed[/]"
-            self.console.print(f"{mark} {name} [dim]{time.monotonic() - started:.1f} s[/]")
+            self.console.print(f"{mark} {name} [dim]{time.monotonic() - started:.1f} s[/]", soft_wrap=True)
 
     def update(self, completed: int | None = None, note: str = "") -> None:
-        if self._task is not None:
-            self._bars.update(self._task, completed=completed, note=note)
+        if self._task is None:
+            return
+        self._bars.update(self._task, completed=completed, note=note)
+        if not self.console.is_terminal and time.monotonic() - self._said > _PLAIN_EVERY_S:
+            self._said = time.monotonic()
+            self.say(f"[dim]{'' if completed is None else f'{completed:,} '}{note}[/]")
 
     def say(self, text: str) -> None:
-        self.console.print(f"       {text}")
+        self.console.print(f"       {text}", soft_wrap=True)
 
 
 def run_demo(settings: DemoSettings | None = None, console: Console | None = None) -> DemoReport:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -64,8 +65,8 @@ class DemoReport:
 
     def table(self) -> Table:
         """Return the report as a table for people."""
-        table = Table(title="Audit: every finished file read and compared with what was produced", title_justify="left")
-        table.add_column("what")
+        table = Table()
+        table.add_column("audit of every finished file")
         table.add_column("result", justify="right")
         for name, value in (
             ("produced", f"{self.produced:,}"),
@@ -99,7 +100,7 @@ def directory_tree(root: Path, *, limit: int = 4) -> Tree:
 
 
 def _grow(tree: Tree, folder: Path, limit: int) -> None:
-    entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    entries = sorted(os.scandir(folder), key=lambda entry: _natural(entry.name))
     for entry in (e for e in entries if e.is_dir()):
         _grow(tree.add(f"[bold]{entry.name}/[/]"), Path(entry.path), limit)
     files = [e for e in entries if e.is_file()]
@@ -107,3 +108,8 @@ def _grow(tree: Tree, folder: Path, limit: int) -> None:
         tree.add(f"{entry.name}  [dim]{format_bytes(entry.stat().st_size)}[/]")
     if rest := files[limit:]:
         tree.add(f"[dim]… and {len(rest)} more, {format_bytes(sum(e.stat().st_size for e in rest))}[/]")
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts part-0-9 before part-0-10."""
+    return [(int(word), "") if word.isdigit() else (-1, word) for word in re.split(r"([0-9]+)", name)]
