@@ -21,10 +21,10 @@ def not_hit(scene: Scene) -> set[str]:
     return {point.value for point in Failpoint} - {path.name for path in scene.hit.iterdir()}
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_files_killed_at_every_failpoint(file_scene: FileScene, times: int) -> None:
+def test_files_killed_at_every_failpoint(file_scene: FileScene) -> None:
+    """At the second pass of each process: in the checkpoint after the one that a new life resumes or makes first."""
     file_scene.produce(45_000)
-    codes = file_scene.lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", file_scene.hit, times=times))
+    codes = file_scene.lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", file_scene.hit, times=2))
     assert not_hit(file_scene) == set()
     # a task's process dies alone; all other points are the driver's, and each costs it a life
     assert len(codes) - 1 >= len(Failpoint) - 2
@@ -42,6 +42,7 @@ def test_files_failing_at_every_failpoint(file_scene: FileScene) -> None:
 
 
 def test_kafka_killed_at_every_failpoint(kafka_scene: KafkaScene) -> None:
+    """At the first pass of each process: many of the deaths are in the recovery from the one before."""
     kafka_scene.produce(45_000)
     job = kafka_scene.lives.run_until(
         lambda value: value.get("lag") == 0 and value.get("last_ms") is not None,
@@ -52,11 +53,12 @@ def test_kafka_killed_at_every_failpoint(kafka_scene: KafkaScene) -> None:
     kafka_scene.assert_exact()
 
 
-@pytest.mark.parametrize("point", [Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTED], ids=lambda p: p.value)
-def test_control_without_the_ledger_the_audit_fails(file_scene: FileScene, point: Failpoint) -> None:
-    """The crash matrix can fail: with the look at the ledger switched off, a crash after the decision costs or doubles rows."""
-    file_scene.produce(10_000)
-    setting = failpoint_setting("kill", file_scene.hit, times=3, points=[point])
+def test_control_without_the_ledger_the_audit_fails(file_scene: FileScene) -> None:
+    """The crash matrix can fail: with the look at the ledger switched off, crashes after the decision cost or double rows."""
+    file_scene.produce(12_000)
+    points = [Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTED]
+    setting = failpoint_setting("kill", file_scene.hit, times=3, points=points)
     file_scene.lives.run(POUNDLOCK_FAILPOINTS=setting, **IGNORE_LEDGER)
-    assert (file_scene.hit / point.value).exists()
-    assert not file_scene.audit().exact
+    assert not_hit(file_scene).isdisjoint(point.value for point in points)
+    result = file_scene.audit()
+    assert result.lost or result.duplicated, result

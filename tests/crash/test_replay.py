@@ -18,8 +18,8 @@ def forget_last_commit(scene: Scene) -> None:
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
-def test_files_last_commit_deleted_after_a_stop_and_after_the_end(file_scene: FileScene) -> None:
-    file_scene.produce(40_000)
+def test_files_last_commit_deleted_after_a_stop_a_kill_and_the_end(file_scene: FileScene) -> None:
+    file_scene.produce(60_000)
     lives = file_scene.lives
     job = lives.start()
     lives.checkpoints(job, 4)
@@ -28,20 +28,15 @@ def test_files_last_commit_deleted_after_a_stop_and_after_the_end(file_scene: Fi
     assert before.lost > 0, "the job was through before it was stopped: give it more input"
     assert before.hidden == before.duplicated == before.misplaced == 0
     forget_last_commit(file_scene)
-    assert lives.run() == [0]
-    file_scene.assert_exact()
-    forget_last_commit(file_scene)
-    assert lives.run() == [0]
-    file_scene.assert_exact()
 
-
-def test_files_last_commit_deleted_after_a_kill(file_scene: FileScene) -> None:
-    file_scene.produce(40_000)
-    lives = file_scene.lives
     job = lives.start()
     lives.checkpoints(job, 4)
     job.kill("driver")
     assert lives.left_behind() == []
+    forget_last_commit(file_scene)
+
+    assert lives.run() == [0]
+    file_scene.assert_exact()
     forget_last_commit(file_scene)
     assert lives.run() == [0]
     file_scene.assert_exact()
