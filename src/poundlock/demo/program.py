@@ -175,6 +175,7 @@ def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: 
     source = Path(__file__).with_name("event_log.py")
     job_file = Path(shutil.copy(source, root / "event_log.py"))
     environment = {
+        "POUNDLOCK_STATE_DIR": str(root / "state"),
         "EVENT_LOG_SERVERS": servers,
         "EVENT_LOG_TOPIC": TOPIC,
         "EVENT_LOG_OUT": str(root / "event_log"),

@@ -63,7 +63,7 @@ class Lives:
         patience_s: float = 150.0,
     ) -> None:
         self._job = job
-        self._environment = dict(environment)
+        self._environment = {"POUNDLOCK_STATE_DIR": str(folder / "state"), **environment}
         self._arguments = [*(word for setting in _QUICK_RESTARTS for word in ("-D", setting)), *arguments]
         self.folder = folder
         self.patience_s = patience_s
