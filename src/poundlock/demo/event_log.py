@@ -19,7 +19,7 @@ events = job.from_source(
         topics=environ.get("EVENT_LOG_TOPIC", "flink_test"),
         group_id=environ.get("EVENT_LOG_GROUP", "event-log"),
         start="earliest",
-        max_per_checkpoint=int(environ.get("EVENT_LOG_MAX_PER_CHECKPOINT", "1000000")),
+        max_records_per_checkpoint=int(environ.get("EVENT_LOG_MAX_PER_CHECKPOINT", "2000000")),
     ),
     name="events",
 )
