@@ -1,7 +1,7 @@
 """The decision record: one line of the ledger, the only point of truth about a checkpoint.
 
-Records form one serial log per job: record L+1 is written only by a driver that has read record L and finished committing it.
-Hence only the newest record may have work left, and its sink states are the whole state of the job's sinks.
+Records form one serial log per job: record L+1 is written only by a driver that has read record L and finished
+committing it. Hence only the newest record may have work left, and its sink states are all there is to remember.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ class SourceRange:
         start: position before the checkpoint, in the source's own readable JSON; None at the very beginning.
         end: position after it.
         identity: what names the very data, such as Kafka's topic ids; compared on a restart.
+        rows: how many rows were read, None where nobody counted.
     """
 
     start: Any
     end: Any
     identity: Mapping[str, Any] = field(default_factory=dict)
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,15 @@ class Decision:
 
     Args:
         number: place in the log, from 0, without gaps.
-        occasion: "checkpoint", "roll" or "end".
-        checkpoint: the micro-batch it decides; for a roll or an end the newest one decided before, -1 if none.
+        occasion: "checkpoint", "roll", "end", or "start": a driver took over, nothing is committed, and any decision an
+            older driver still has in hand finds its number taken.
+        checkpoint: the micro-batch it decides; for other occasions the newest one decided before, -1 if none.
         job_id: 32 hex digits.
         epoch: the driver's life that wrote it.
         time_ms: when it was written, ms since the epoch.
-        sources: per source name, what was read. Empty for rolls.
-        sinks: per sink name, what is committed and carried on. Every sink of the job is in every record.
+        sources: per source name, what the checkpoint read. Empty for rolls and ends; a start repeats the newest ones.
+        sinks: per sink name, what is committed and carried on. Every sink the job ever had is in every record.
+        durations_ms: how long "run" and "verify" took, and "decide" and "commit" of the record before.
     """
 
     number: int
@@ -77,7 +81,8 @@ class Decision:
             "epoch": self.epoch,
             "time_ms": self.time_ms,
             "sources": {
-                name: {"start": r.start, "end": r.end, "identity": dict(r.identity)} for name, r in self.sources.items()
+                name: {"start": r.start, "end": r.end, "identity": dict(r.identity), "rows": r.rows}
+                for name, r in self.sources.items()
             },
             "sinks": {
                 name: {"committables": list(s.committables), "state": s.state, "counts": s.counts.to_json()}
@@ -98,7 +103,9 @@ class Decision:
             job_id=value["job_id"],
             epoch=value["epoch"],
             time_ms=value["time_ms"],
-            sources={n: SourceRange(r["start"], r["end"], r["identity"]) for n, r in value["sources"].items()},
+            sources={
+                n: SourceRange(r["start"], r["end"], r["identity"], r.get("rows")) for n, r in value["sources"].items()
+            },
             sinks={
                 n: SinkDecision(s["committables"], s["state"], Counts.from_json(s["counts"]))
                 for n, s in value["sinks"].items()

@@ -1,7 +1,7 @@
 """The seam between the checkpoint coordinator and whatever can take part in a checkpoint (a sink).
 
-A participant prepares in the tasks and commits in the driver. Nothing it prepares is visible to a reader before a durable
-decision names it; everything a decision names becomes visible. All values here are JSON with a version, readable by a person.
+A participant prepares in the tasks and commits in the driver. Nothing it prepares is visible to a reader before a
+durable decision names it; everything a decision names becomes visible. All values are JSON with a version.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from poundlock.formats.reject import Reject
 
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
@@ -18,6 +20,8 @@ __all__ = [
     "Aborted",
     "Committed",
     "Counts",
+    "Finding",
+    "Inspectable",
     "Kind",
     "Occasion",
     "Orphan",
@@ -48,25 +52,11 @@ class Occasion(Enum):
     END = "end"  # end of input, or a clean stop: everything pending is finished
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """A record that could not be parsed, placed or written.
-
-    Args:
-        reason: why, in words for a person.
-        value: the record as bytes.
-        where: its place in the source, such as topic, partition, offset or file and byte offset.
-    """
-
-    reason: str
-    value: bytes
-    where: Mapping[str, Any]
-
-
 @dataclass(slots=True)
 class Counts:
-    """Rows on the way to one sink in one task or checkpoint: read + produced = written + filtered + dead_lettered + skipped.
+    """Rows on the way to one sink in one task or checkpoint.
 
+    read + produced = written + filtered + dead_lettered + skipped.
     `produced` is what user functions added (flat_map) less what they merged away; it may be negative.
     """
 
@@ -116,7 +106,9 @@ class Staged:
     """What a participant wants the next decision to say.
 
     Args:
-        state: all it must remember after this decision (JSON with "v"); the newest decision is the only place it is kept.
+        state: all it must remember after this decision (JSON with "v"); it is kept in the newest decision only.
+            What still waits to become visible stands under "pending", empty when there is nothing: a sink may be taken
+            out of a job only then.
         committables: what this decision makes visible, each a JSON object with "v" that `commit` understands.
     """
 
@@ -154,6 +146,24 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as a decision says.
+
+    Args:
+        problem: "pending" = prepared but not visible yet; "missing" = neither there nor prepared; "size" = not as long
+            as decided.
+        path: where it should be, in words a person can use.
+        expected_bytes: what the decision says.
+        found_bytes: what is there, None if nothing.
+    """
+
+    problem: Literal["pending", "missing", "size"]
+    path: str
+    expected_bytes: int | None = None
+    found_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WriterContext:
     """What a writer knows about the task it runs in.
 
@@ -166,7 +176,7 @@ class WriterContext:
         attempt: unique to this attempt of the task; put it in every name that is created.
         directive: what `Participant.directive` returned for this checkpoint.
         reject: hand over a record that cannot be written; it raises where the job says on_error="fail".
-        started_ms: the driver's clock when the checkpoint began, ms since the epoch. Use it instead of the machine's clock.
+        started_ms: the driver's clock when the checkpoint began, ms since the epoch. Use it, not the machine's clock.
     """
 
     job_id: str
@@ -184,15 +194,21 @@ class Writer(Protocol):
     """The task's half. One writer per task attempt and sink; used by one thread."""
 
     def write(self, chunk: Chunk) -> int:
-        """Write the rows of a chunk to attempt-unique, invisible output; return how many were written (not rejected)."""
+        """Write a chunk's rows to attempt-unique, invisible output; return how many were written (not rejected)."""
         ...
 
     def prepare(self) -> Sequence[JSON]:
-        """Make all that was written durable and return the payloads that describe it; empty if nothing was written. Called once, last."""
+        """Make all that was written durable and return the payloads that describe it. Called once, last.
+
+        Empty if nothing was written. A payload with "rows" is counted against the rows written.
+        """
         ...
 
     def abandon(self) -> None:
-        """Drop what was written; called instead of `prepare` when the task fails. Must not raise. A crash may skip it: sweep finds the rest."""
+        """Drop what was written; called instead of `prepare` when the task fails. Must not raise.
+
+        A crash may skip it: sweep finds the rest.
+        """
         ...
 
 
@@ -210,7 +226,7 @@ class Participant(Protocol):
         ...
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
-        """Driver, before the decision: raise TransientError unless all of it can still be committed. Nothing is decided yet."""
+        """Driver, before the decision: raise TransientError unless all of it can still be committed."""
         ...
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
@@ -221,7 +237,7 @@ class Participant(Protocol):
         ...
 
     def next_roll_ms(self, state: JSON) -> int | None:
-        """Driver: when, by the clock, `stage(state, [], ROLL, now)` would have something to commit; None = not by time alone."""
+        """Driver: when, by the clock, `stage(state, [], ROLL, now)` would commit anything; None = not by time."""
         ...
 
     def commit(self, committable: JSON) -> Committed | Aborted:
@@ -238,5 +254,22 @@ class Participant(Protocol):
         ...
 
     def sweep(self, state: JSON, *, remove: bool) -> Sequence[Orphan]:
-        """Driver, on start with no task running, or fsck: find this job's output that neither `state` names nor is finished; remove it if asked."""
+        """Driver, on start with no task running, or fsck: find this job's output that no one needs.
+
+        That is what is neither finished nor named by `state`. Everything decided has been committed before. Remove what
+        is found if asked.
+        """
+        ...
+
+
+@runtime_checkable
+class Inspectable(Protocol):
+    """What a participant may offer besides, so that `fsck` can work without the user's code."""
+
+    def describe_json(self) -> JSON:
+        """Return what it takes to sweep, inspect and commit again: {"v", "kind", ...}. Kept with each driver start."""
+        ...
+
+    def inspect(self, committable: JSON) -> Sequence[Finding]:
+        """Compare what a committable makes visible with what is there; touch nothing. Empty if all is as decided."""
         ...

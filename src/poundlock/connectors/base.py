@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from poundlock.checkpoint.participant import JSON, Reject
+    from poundlock.checkpoint.participant import JSON
     from poundlock.formats.chunk import Chunk
     from poundlock.storage.base import Storage
 

@@ -1,6 +1,6 @@
 """What poundlock asks of a file system. Paths are plain strings below the root a storage was opened for.
 
-The invariant every implementation keeps: `create_exclusive` has exactly one winner, and a name it made holds its whole content.
+The invariant all implementations keep: `create_exclusive` has exactly one winner, and a name holds its whole content.
 """
 
 from __future__ import annotations
@@ -30,25 +30,36 @@ class Entry:
 class Storage(Protocol):
     """A folder on some file system. Picklable: tasks receive it with the plan and open their own handles."""
 
-    root: str
+    @property
+    def root(self) -> str:
+        """Return the folder, as a person would write it."""
+        ...
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
         """Write a whole new file durably; return False, and change nothing, if the name is taken.
 
-        A crash leaves either no file or the whole one. Any leftover temporary name starts with ".tmp-".
+        A crash leaves either no file or the whole one. A leftover temporary name is ".tmp-<hex>-<name>" in that folder.
         """
         ...
 
     def write(self, path: str) -> BinaryIO:
         """Open a new file for writing, making its folders. Raises FileExistsError if the name is taken.
 
-        The caller calls `sync(handle)` and closes it. On stores where a file appears only when complete, closing publishes
-        it under this (hidden) name.
+        The caller calls `sync(handle)` and closes it. On stores where a file appears only when complete, closing
+        publishes it under this (hidden) name.
         """
         ...
 
     def sync(self, handle: BinaryIO) -> None:
-        """Make what was written to a handle of `write` durable."""
+        """Make what was written to a handle of `write`, and its name, durable."""
+        ...
+
+    def settle(self, path: str) -> None:
+        """Make a complete file that another process left durable. Raises FileNotFoundError.
+
+        A process may die between giving a file its name and making the name durable; a later power failure must not
+        take back what a reader has already acted upon.
+        """
         ...
 
     def read(self, path: str) -> bytes:
@@ -64,11 +75,22 @@ class Storage(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file to a new name, durably and atomically. Raises FileExistsError if the target exists, FileNotFoundError if the source does not."""
+        """Move a file to a new name, durably and atomically.
+
+        The target's folder is made where it is missing. Where a file system cannot move without replacing, a crash may
+        leave both names on the same content.
+
+        Raises:
+            FileExistsError: the target exists.
+            FileNotFoundError: the source does not.
+        """
         ...
 
     def concat(self, sources: Sequence[str], target: str) -> None:
-        """Write the content of the sources, in order, to a new durable file. The sources stay."""
+        """Write the content of the sources, in order, to a new durable file: all of it or no file. The sources stay.
+
+        Raises FileExistsError if the target exists. A leftover temporary name is as in `create_exclusive`.
+        """
         ...
 
     def delete(self, path: str) -> bool:

@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["ApplyNode", "Node", "PythonNode", "SideOutputNode", "SinkNode", "SourceNode", "SqlNode", "UnionNode", "walk"]
+__all__ = [
+    "ApplyNode",
+    "Node",
+    "PythonNode",
+    "SideOutputNode",
+    "SinkNode",
+    "SourceNode",
+    "SqlNode",
+    "UnionNode",
+    "walk",
+]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,58 @@
+# Every target makes the virtual environment it needs; nothing outside this folder is changed.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.poundlock-stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint types format bench bench-flink torture docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock requirements-jre.lock pyproject.toml tools/bootstrap.py
+	@test -n "$(PYTHON)" || { echo "No Python of 3.11 or later was found."; \
+		echo "Next: install one, then type: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 2; } >&2
+	@$(PYTHON) tools/bootstrap.py --venv $(VENV)
+	@touch $@
+
+venv: $(STAMP) ## make .venv from the lock file
+
+demo: $(STAMP) ## run the reference job: real Kafka, two kills, an audit (under 5 minutes)
+	@$(BIN)/poundlock demo
+
+test: $(STAMP) ## run every test, real Kafka broker and crashes included (torture excluded)
+	$(BIN)/python -m pytest -q
+
+lint: $(STAMP) ## check format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+types: $(STAMP) ## check types only
+	$(BIN)/mypy
+
+format: $(STAMP) ## format the code and sort imports
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## measure against Spark's file sink, write build/bench/report.json
+	$(BIN)/python -m benchmarks
+
+bench-flink: $(STAMP) ## install Flink for make bench to measure against
+	$(BIN)/python -m benchmarks.flink
+
+torture: $(STAMP) ## kill the job at 50 or more random moments and audit the files
+	$(BIN)/python -m pytest -q -m torture tests/crash
+
+docs: $(STAMP) ## run the code of README and docs, check their links
+	$(BIN)/python -m pytest -q tests/docs
+
+lock: $(STAMP) ## resolve requirements.lock anew
+	$(BIN)/python -m uv pip compile --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url \
+		--upgrade --extra dev --constraints tools/lock-constraints.txt pyproject.toml -o requirements.lock
+
+clean: ## remove the environment, builds and caches of this folder
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

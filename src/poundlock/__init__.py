@@ -1,0 +1,85 @@
+"""poundlock: PySpark Structured Streaming pipelines that are exactly-once end to end.
+
+Every public name has one import path, `from poundlock import …`; importing the package loads neither pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from poundlock.connectors.datagen.source import DatagenSource as DatagenSource
+    from poundlock.connectors.files.buckets import BasePathBucketAssigner as BasePathBucketAssigner
+    from poundlock.connectors.files.buckets import EventTimeBucketAssigner as EventTimeBucketAssigner
+    from poundlock.connectors.files.buckets import ExpressionBucketAssigner as ExpressionBucketAssigner
+    from poundlock.connectors.files.buckets import ProcessingTimeBucketAssigner as ProcessingTimeBucketAssigner
+    from poundlock.connectors.files.buckets import PythonBucketAssigner as PythonBucketAssigner
+    from poundlock.connectors.files.compaction import FileCompaction as FileCompaction
+    from poundlock.connectors.files.rolling import RollingPolicy as RollingPolicy
+    from poundlock.connectors.files.sink import FileSink as FileSink
+    from poundlock.connectors.files.source import FileSource as FileSource
+    from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
+    from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
+    from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
+    from poundlock.connectors.spark_source import SparkFormatSource
+    from poundlock.errors import CommitUnknown as CommitUnknown
+    from poundlock.errors import DefinitionError as DefinitionError
+    from poundlock.errors import PoundlockError as PoundlockError
+    from poundlock.errors import TerminalError as TerminalError
+    from poundlock.errors import TransientError as TransientError
+    from poundlock.job import Job as Job
+    from poundlock.runtime.restart import ExponentialDelayRestart as ExponentialDelayRestart
+    from poundlock.runtime.restart import FailureRateRestart as FailureRateRestart
+    from poundlock.runtime.restart import FixedDelayRestart as FixedDelayRestart
+    from poundlock.runtime.restart import NoRestart as NoRestart
+    from poundlock.stream.stream import DataStream as DataStream
+    from poundlock.stream.stream import Side as Side
+
+    SparkSource = SparkFormatSource
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    "BasePathBucketAssigner": "connectors.files.buckets",
+    "CommitUnknown": "errors",
+    "DataStream": "stream.stream",
+    "DatagenSource": "connectors.datagen.source",
+    "DefinitionError": "errors",
+    "EventTimeBucketAssigner": "connectors.files.buckets",
+    "ExponentialDelayRestart": "runtime.restart",
+    "ExpressionBucketAssigner": "connectors.files.buckets",
+    "FailureRateRestart": "runtime.restart",
+    "FileCompaction": "connectors.files.compaction",
+    "FileSink": "connectors.files.sink",
+    "FileSource": "connectors.files.source",
+    "FixedDelayRestart": "runtime.restart",
+    "Job": "job",
+    "KafkaSecurity": "connectors.kafka.security",
+    "KafkaSource": "connectors.kafka.source",
+    "NoRestart": "runtime.restart",
+    "PoundlockError": "errors",
+    "ProcessingTimeBucketAssigner": "connectors.files.buckets",
+    "PythonBucketAssigner": "connectors.files.buckets",
+    "RollingPolicy": "connectors.files.rolling",
+    "Side": "stream.stream",
+    "SparkSource": "connectors.spark_source:SparkFormatSource",
+    "StartingOffsets": "connectors.kafka.start",
+    "TerminalError": "errors",
+    "TransientError": "errors",
+}
+
+__all__ = ["__version__", *sorted(_NAMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'poundlock' has no attribute {name!r}")
+    module, _, attribute = _NAMES[name].partition(":")
+    value = getattr(import_module(f"poundlock.{module}"), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_NAMES])

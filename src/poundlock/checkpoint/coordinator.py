@@ -1,0 +1,339 @@
+"""The checkpoint coordinator: verify, decide, commit, and the same again after a crash.
+
+Nothing becomes visible before a ledger record names it; once recorded, nothing is aborted and everything is committed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from poundlock.checkpoint.checks import (
+    check_continues,
+    check_counts,
+    check_owner,
+    check_removed_sinks,
+    check_same_ranges,
+)
+from poundlock.checkpoint.commits import Retry, carry_out
+from poundlock.checkpoint.decision import Decision, SourceRange
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, StandardLog, TaskResults
+from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Staged
+from poundlock.checkpoint.records import find_checkpoint, next_record, start_record, state_of
+from poundlock.checkpoint.trouble import explained
+from poundlock.errors import CommitUnknown, FencedError, TerminalError, TransientError
+from poundlock.failpoints import Failpoint, hit
+from poundlock.values import Clock
+
+__all__ = ["Coordinator"]
+
+_END_ROUNDS = 100
+
+
+class Coordinator:
+    """Decides and carries out the checkpoints of one job, in one life of its driver.
+
+    Args:
+        identity: whose checkpoint it is.
+        epoch: this driver's life.
+        ledger: the decisions so far.
+        participants: per name, the job's sinks.
+        clock: the time.
+        log: where events go.
+        retry: how commits with unknown outcomes are repeated.
+        sleep: waits so many seconds.
+        ignore_ledger: for tests only, to show that they can fail: believe no decision that was made before.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        epoch: Epoch,
+        ledger: Ledger,
+        participants: Mapping[str, Participant],
+        clock: Clock,
+        log: Log | None = None,
+        retry: Retry | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        ignore_ledger: bool = False,
+    ) -> None:
+        self.lock = threading.RLock()
+        """Taken by everything that decides; take it to look at several facts at once."""
+        self._identity = identity
+        self._epoch = epoch
+        self._ledger = ledger
+        self._participants = dict(participants)
+        self._clock = clock
+        self._log = log or StandardLog()
+        self._retry = retry or Retry()
+        self._sleep = sleep
+        self._ignore_ledger = ignore_ledger
+        self._newest: Decision | None = None  # None until recovered, and again when a decision's fate is not known
+        self._settled = False  # whether the newest decision is carried out
+        self._sources: Mapping[str, SourceRange] = {}
+        self._last_ms: dict[str, int] = {}
+
+    @property
+    def newest(self) -> Decision:
+        """The newest decision, this life's start record at first.
+
+        Raises:
+            TransientError: `recover` has not been called, or must be called again.
+        """
+        if self._newest is None:
+            raise TransientError(
+                "the newest decision is not known", next="start the job again; it reads the ledger and goes on"
+            )
+        return self._newest
+
+    def recover(self) -> Recovery:
+        """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
+
+        The newest decision is carried out to its end; then a record of this start closes the ledger to older drivers,
+        and only then is output that no decision names removed, for nobody can name it any more.
+
+        Raises:
+            DefinitionError: a sink with pending data was taken out of the job.
+            TerminalError: the ledger is damaged or another job's, or data that a decision names is gone.
+            TransientError: a commit's outcome stayed unknown, or storage failed.
+            FencedError: a newer driver has taken over.
+        """
+        with self.lock, explained("recovering", job=self._identity.name, starting=True):
+            begun = self._clock.now_ms()
+            before, committed = self._take_over()
+            orphans = self._sweep()
+            recovery = Recovery(
+                newest=before,
+                checkpoint=self.newest.checkpoint,
+                sources=self._sources,
+                committed=committed,
+                orphans=orphans,
+                took_ms=max(0, self._clock.now_ms() - begun),
+            )
+        self._log.info(
+            "recovered",
+            checkpoint=recovery.checkpoint,
+            committed=committed,
+            orphans=sum(len(found) for found in orphans.values()),
+            took_ms=recovery.took_ms,
+        )
+        return recovery
+
+    def begin(self, checkpoint: int) -> Directive:
+        """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
+        newest = self.newest
+        decided = self._is_decided(checkpoint)
+        return {
+            "checkpoint": checkpoint,
+            "epoch": self._epoch.number,
+            "started_ms": self._clock.now_ms(),
+            "decided": decided,
+            "sinks": {}
+            if decided
+            else {name: item.directive(state_of(newest, name)) for name, item in self._participants.items()},
+        }
+
+    def checkpoint(
+        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
+    ) -> Outcome:
+        """Carry one micro-batch through both gates, or see that it went through before.
+
+        Args:
+            n: the batch's number. Numbers rise, may have gaps, and come again after a crash.
+            sources: per source name, what the batch reads.
+            run: runs the tasks with a directive and returns when all have ended; called exactly once.
+
+        Raises:
+            TransientError: tasks, storage or a sink failed; a restart goes on. What was not decided is aborted.
+            TerminalError: the batch does not add up, or belongs to another history.
+            FencedError: a newer driver has taken over.
+        """
+        with self.lock, explained(f"taking checkpoint {n}", job=self._identity.name, checkpoint=n):
+            hit(Failpoint.BATCH_PLANNED)
+            hit(Failpoint.CHECKPOINT_ENTERED)
+            self._ready()
+            outcome = self._resume(n, sources, run) if self._is_decided(n) else self._take(n, sources, run)
+            hit(Failpoint.CHECKPOINT_DONE)
+            return outcome
+
+    def roll(self, occasion: Occasion) -> Outcome | None:
+        """Decide and commit what is due by time alone (ROLL) or at the end (END); None if nothing is.
+
+        An end leaves a last record that names nothing: the proof that everything before it is visible.
+
+        Raises:
+            TransientError, TerminalError, FencedError: as in `checkpoint`.
+        """
+        with self.lock, explained(f"finishing files ({occasion.value})", job=self._identity.name):
+            self._ready()
+            last: Outcome | None = None
+            staged = self._stage([], occasion)
+            for _ in range(_END_ROUNDS):
+                if not any(part.committables for part in staged.values()):
+                    break
+                last = self._decide_roll(occasion, staged)
+                if occasion is not Occasion.END:
+                    return last
+                staged = self._stage([], occasion)
+            else:
+                raise TerminalError(f"a sink still had data to finish after {_END_ROUNDS} rounds", next="report this")
+            if occasion is Occasion.END and any(sink.committables for sink in self.newest.sinks.values()):
+                self._decide_roll(occasion, staged)
+            return last
+
+    def next_roll_ms(self) -> int | None:
+        """Return when, by the clock, `roll(ROLL)` will have something to do; None = not by time alone."""
+        with self.lock:
+            newest = self.newest
+            times = (item.next_roll_ms(state_of(newest, name)) for name, item in self._participants.items())
+            return min((time for time in times if time is not None), default=None)
+
+    def _take_over(self) -> tuple[Decision | None, int]:
+        """Carry the newest decision out and close the ledger to older drivers; return it and how much was committed."""
+        while True:
+            self._epoch.check()
+            before, committed = self._ledger.newest(), 0
+            check_owner(before, self._identity)
+            check_removed_sinks(before, self._participants, self._identity.name)
+            if before is not None and not self._ignore_ledger:
+                self._ledger.settle(before.number)
+                committed = sum(len(done) for done in self._carry_out(before).values())
+            start = start_record(
+                before,
+                ledger=self._ledger,
+                identity=self._identity,
+                epoch=self._epoch.number,
+                now_ms=self._clock.now_ms(),
+                sinks=self._participants,
+            )
+            try:
+                self._ledger.append(start)
+            except FencedError:
+                # An older driver was about to decide and was first: its decision stands and is carried out as well.
+                continue
+            self._newest, self._settled, self._sources = start, True, start.sources
+            return before, committed
+
+    def _ready(self) -> None:
+        newest = self.newest
+        self._epoch.check()
+        if not self._settled:  # an earlier call failed after its decision
+            self._carry_out(newest)
+            self._settled = True
+
+    def _is_decided(self, n: int) -> bool:
+        return not self._ignore_ledger and n <= self.newest.checkpoint
+
+    def _take(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
+        if not self._ignore_ledger:
+            check_continues(self._sources, n, sources)
+        begun = self._clock.now_ms()
+        results = run(self.begin(n))
+        ran = self._clock.now_ms()
+        try:
+            self._verify(results)
+            hit(Failpoint.PREPARE_VERIFIED)
+            staged = self._stage(results.prepared, Occasion.CHECKPOINT)
+            durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
+            decision = next_record(
+                self.newest,
+                occasion=Occasion.CHECKPOINT.value,
+                staged=staged,
+                epoch=self._epoch.number,
+                now_ms=self._clock.now_ms(),
+                checkpoint=n,
+                sources={name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
+                counts=results.counts,
+                durations_ms={**durations, **self._last_ms},
+            )
+            self._append(decision)
+        except CommitUnknown:
+            raise  # it may be decided: nothing is aborted, the next start finds out
+        except Exception:
+            self._abort(results.prepared)
+            raise
+        self._sources = decision.sources
+        return self._finish(decision, durations)
+
+    def _resume(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
+        """See a decided checkpoint through again: the rows are read, as Spark demands, and nothing is written."""
+        decided = find_checkpoint(self._ledger, self.newest, n)
+        check_same_ranges(decided, sources)
+        begun = self._clock.now_ms()
+        results = run(self.begin(n))
+        self._abort(results.prepared)
+        self._log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
+        return Outcome(decision=decided, replayed=True, durations_ms={"run": max(0, self._clock.now_ms() - begun)})
+
+    def _verify(self, results: TaskResults) -> None:
+        check_counts(results, self._participants)
+        for name, participant in self._participants.items():
+            prepared = [item for item in results.prepared if item.sink == name]
+            if prepared:
+                participant.verify(prepared)
+
+    def _stage(self, prepared: Sequence[Prepared], occasion: Occasion) -> dict[str, Staged]:
+        newest, now = self.newest, self._clock.now_ms()
+        return {
+            name: participant.stage(
+                state_of(newest, name), [item for item in prepared if item.sink == name], occasion, now
+            )
+            for name, participant in self._participants.items()
+        }
+
+    def _decide_roll(self, occasion: Occasion, staged: Mapping[str, Staged]) -> Outcome:
+        decision = next_record(
+            self.newest,
+            occasion=occasion.value,
+            staged=staged,
+            epoch=self._epoch.number,
+            now_ms=self._clock.now_ms(),
+            durations_ms=self._last_ms,
+        )
+        self._append(decision)
+        return self._finish(decision, {})
+
+    def _append(self, decision: Decision) -> None:
+        self._epoch.check()
+        begun = self._clock.now_ms()
+        before, self._newest = self._newest, None  # whatever interrupts this leaves the newest decision unknown
+        try:
+            self._ledger.append(decision)
+        except OSError:
+            self._newest = before  # proven: it was not recorded
+            raise
+        self._newest, self._settled = decision, False
+        self._last_ms = {"decide": max(0, self._clock.now_ms() - begun)}
+
+    def _finish(self, decision: Decision, durations: Mapping[str, int]) -> Outcome:
+        """Carry out what was just recorded. From here on nothing is ever aborted."""
+        hit(Failpoint.DECISION_RECORDED)
+        begun = self._clock.now_ms()
+        committed = self._carry_out(decision)
+        self._settled = True
+        self._last_ms["commit"] = max(0, self._clock.now_ms() - begun)
+        return Outcome(decision=decision, committed=committed, durations_ms={**durations, **self._last_ms})
+
+    def _carry_out(self, decision: Decision) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        return carry_out(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self._log)
+
+    def _abort(self, prepared: Sequence[Prepared]) -> None:
+        for item in prepared:
+            try:
+                self._participants[item.sink].abort(item)
+            except Exception as error:  # the failure that led here is the one to report; sweep finds what is left
+                self._log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
+
+    def _sweep(self) -> dict[str, Sequence[Orphan]]:
+        newest = self.newest
+        return {
+            name: participant.sweep(state_of(newest, name), remove=True)
+            for name, participant in self._participants.items()
+        }

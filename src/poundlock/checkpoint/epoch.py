@@ -1,0 +1,235 @@
+"""Epochs: each life of a job's driver claims the next number, and whoever sees a higher one than its own stops.
+
+On a local file system a lock held for the life of the process refuses a second driver before it touches anything; the
+epochs fence what a lock cannot, a driver that went on elsewhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.errors import DefinitionError, FencedError
+from poundlock.storage.base import Storage
+from poundlock.storage.local import LocalStorage
+from poundlock.values import Clock
+
+__all__ = ["DriverLock", "Epoch", "Life", "newest_life"]
+
+FOLDER = "epochs"
+LOCK = "driver.lock"
+_NAME = re.compile(rf"{FOLDER}/([0-9]{{8}})\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One life of a driver.
+
+    Args:
+        epoch: its number, from 1.
+        host, pid: where it ran.
+        started_ms: when it started, ms since the epoch.
+        sinks: per sink name, what `Inspectable.describe_json` said.
+    """
+
+    epoch: int
+    host: str
+    pid: int
+    started_ms: int
+    sinks: Mapping[str, JSON] = field(default_factory=dict)
+
+
+class DriverLock:
+    """A lock on a checkpoint folder, held until `release` or the end of the process, however it ends."""
+
+    def __init__(self, handle: int | None) -> None:
+        self._handle = handle
+
+    @classmethod
+    def acquire(cls, storage: Storage, *, clock: Clock) -> DriverLock:
+        """Take the lock. On storages and mounts that have none the lock is empty (`held` is False).
+
+        Raises:
+            DefinitionError: another driver holds it; names the process and its host.
+        """
+        if not isinstance(storage, LocalStorage):
+            return cls(None)
+        path = os.path.join(storage.root, LOCK)
+        os.makedirs(storage.root, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(handle, 4096, 0)
+            os.close(handle)
+            raise _refusal(storage, owner) from None
+        except OSError:  # a mount without locks; epochs remain
+            os.close(handle)
+            return cls(None)
+        text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started_ms": clock.now_ms()})
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, text.encode() + b"\n", 0)
+        return cls(handle)
+
+    @staticmethod
+    def holder(storage: Storage) -> str | None:
+        """Return who holds the lock, such as "process 4711 on host", without taking it; None if nobody does."""
+        if not isinstance(storage, LocalStorage):
+            return None
+        try:
+            handle = os.open(os.path.join(storage.root, LOCK), os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _owner(os.pread(handle, 4096, 0))[0]
+        except OSError:  # a mount without locks
+            return None
+        finally:
+            os.close(handle)
+        return None
+
+    @property
+    def held(self) -> bool:
+        """Whether this lock keeps others out."""
+        return self._handle is not None
+
+    def release(self) -> None:
+        """Let others in. Idempotent."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+class Epoch:
+    """This driver's life. Use `claim`; `release`, or leave the `with` block, when the driver has stopped."""
+
+    def __init__(self, storage: Storage, life: Life, lock: DriverLock) -> None:
+        self._storage = storage
+        self._lock = lock
+        self.life = life
+
+    @classmethod
+    def claim(cls, storage: Storage, *, clock: Clock, sinks: Mapping[str, JSON] | None = None) -> Epoch:
+        """Begin a new life: take the lock where there is one, then the next free number.
+
+        Args:
+            storage: the job's checkpoint folder.
+            clock: the time of the start.
+            sinks: per sink name, what `Inspectable.describe_json` says; kept for `fsck`.
+
+        Raises:
+            DefinitionError: another driver is alive on this checkpoint.
+        """
+        lock = DriverLock.acquire(storage, clock=clock)
+        try:
+            number = _newest(storage) + 1
+            while True:
+                life = Life(
+                    epoch=number,
+                    host=socket.gethostname(),
+                    pid=os.getpid(),
+                    started_ms=clock.now_ms(),
+                    sinks=dict(sinks or {}),
+                )
+                if storage.create_exclusive(_path(number), _dump(life)):
+                    return cls(storage, life, lock)
+                number += 1
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def number(self) -> int:
+        """The number of this life."""
+        return self.life.epoch
+
+    def check(self) -> None:
+        """Return if this is still the newest life; one look-up.
+
+        Raises:
+            FencedError: a newer driver has taken over; this one must touch nothing more.
+        """
+        if self._storage.stat(_path(self.number + 1)) is None:
+            return
+        newer = _load(self._storage, _newest(self._storage))
+        raise FencedError(
+            f"epoch {self.number} is over: process {newer.pid} on {newer.host} took over {self._storage.root}"
+            f" as epoch {newer.epoch}",
+            next="let the newer driver run; nothing is lost",
+        )
+
+    def release(self) -> None:
+        """Give up the lock. Idempotent."""
+        self._lock.release()
+
+    def __enter__(self) -> Epoch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def newest_life(storage: Storage) -> Life | None:
+    """Return the newest driver's life on a checkpoint, None if there was none."""
+    number = _newest(storage)
+    return _load(storage, number) if number else None
+
+
+def _newest(storage: Storage) -> int:
+    matches = (_NAME.fullmatch(entry.path) for entry in storage.list(FOLDER))
+    return max((int(match[1]) for match in matches if match), default=0)
+
+
+def _path(number: int) -> str:
+    return f"{FOLDER}/{number:08d}.json"
+
+
+def _dump(life: Life) -> bytes:
+    value = {
+        "v": 1,
+        "epoch": life.epoch,
+        "host": life.host,
+        "pid": life.pid,
+        "started_ms": life.started_ms,
+        "sinks": dict(life.sinks),
+    }
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def _load(storage: Storage, number: int) -> Life:
+    value = json.loads(storage.read(_path(number)))
+    return Life(
+        epoch=value["epoch"],
+        host=value["host"],
+        pid=value["pid"],
+        started_ms=value["started_ms"],
+        sinks=value.get("sinks", {}),
+    )
+
+
+def _refusal(storage: LocalStorage, owner: bytes) -> DefinitionError:
+    who, stop = _owner(owner)
+    return DefinitionError(
+        f"two drivers on one checkpoint: {who} is running on {storage.root}",
+        next=f"{stop} (it finishes its checkpoint), or give this job another checkpoint_dir",
+    )
+
+
+def _owner(text: bytes) -> tuple[str, str]:
+    """Return who wrote a lock file, and how to stop it."""
+    try:
+        value = json.loads(text)
+        return f"process {value['pid']} on {value['host']}", f"stop it with: kill {value['pid']}"
+    except (ValueError, KeyError, TypeError):  # it has the lock and has not yet written who it is
+        return "another process", "stop it first"

@@ -1,0 +1,91 @@
+"""Whose checkpoint this is: `job.json`, written once when a job first runs.
+
+The job id is ours and random, so that forks and restores of a Spark checkpoint are never mistaken for their origin.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from dataclasses import dataclass
+
+from poundlock.errors import DefinitionError, TerminalError
+from poundlock.storage.base import Storage
+from poundlock.values import Clock
+
+__all__ = ["Identity", "open_identity", "read_identity"]
+
+PATH = "job.json"
+_JOB_ID = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a checkpoint belongs to.
+
+    Args:
+        job_id: 32 hex digits.
+        name: the job's name.
+        created_ms: when the job first ran, ms since the epoch.
+    """
+
+    job_id: str
+    name: str
+    created_ms: int
+
+
+def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | None = None) -> Identity:
+    """Return the identity kept in a checkpoint folder; write it if the folder is new.
+
+    Args:
+        storage: the job's checkpoint folder.
+        name: the name of the job that is about to run.
+        clock: the time of a first run.
+        job_id: 32 hex digits for a first run; random if not given. On a later run it must be the kept one.
+
+    Raises:
+        DefinitionError: the checkpoint is another job's, or job_id is not an id.
+        TerminalError: the file is damaged.
+    """
+    if job_id is not None and not _JOB_ID.fullmatch(job_id):
+        raise DefinitionError(f"{job_id!r} is not a job id", next="give 32 lower-case hex digits", job=name)
+    kept = read_identity(storage)
+    if kept is None:
+        mine = {"v": 1, "job_id": job_id or secrets.token_hex(16), "name": name, "created_ms": clock.now_ms()}
+        storage.create_exclusive(PATH, json.dumps(mine).encode() + b"\n")
+        kept = read_identity(storage)
+        if kept is None:
+            raise TerminalError(f"{storage.root}/{PATH} was written and is gone", next="check who deletes files there")
+    if kept.name != name:
+        raise DefinitionError(
+            f"{storage.root} is the checkpoint of job {kept.name!r}, not of {name!r}",
+            next=f'give {name!r} another folder: Job({name!r}, checkpoint_dir="…")',
+            job=name,
+        )
+    if job_id is not None and kept.job_id != job_id:
+        raise DefinitionError(
+            f"{storage.root} is the checkpoint of job {name!r} with id {kept.job_id}, not {job_id}",
+            next=f'give this job another folder: Job({name!r}, checkpoint_dir="…")',
+            job=name,
+        )
+    return kept
+
+
+def read_identity(storage: Storage) -> Identity | None:
+    """Return the identity kept in a checkpoint folder, or None if no job ran there.
+
+    Raises:
+        TerminalError: the file is damaged.
+    """
+    try:
+        value = json.loads(storage.read(PATH))
+        if value["v"] != 1:
+            raise ValueError(f"format {value['v']!r} is not known to this version")
+        return Identity(job_id=value["job_id"], name=value["name"], created_ms=value["created_ms"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise TerminalError(
+            f"{storage.root}/{PATH} cannot be read: {error}", next="restore the file from a backup"
+        ) from None

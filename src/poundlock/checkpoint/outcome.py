@@ -1,0 +1,104 @@
+"""The values that go in and out of the coordinator: what tasks are told, what they report, what came of it.
+
+All are plain and frozen; a Directive is JSON, small enough for a task's local property.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from poundlock.checkpoint.decision import Decision, SourceRange
+from poundlock.checkpoint.participant import Counts, Orphan, Prepared
+
+__all__ = ["Directive", "Log", "Outcome", "Recovery", "StandardLog", "TaskResults"]
+
+Directive = dict[str, Any]
+"""What the tasks of a checkpoint are told: {"checkpoint", "epoch", "started_ms", "decided", "sinks": {name: JSON}}.
+
+`decided` says that the checkpoint was decided before: read everything, write nothing. `sinks` is empty then.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResults:
+    """What the tasks of one checkpoint report, added up.
+
+    Args:
+        prepared: everything that was prepared, of all tasks and sinks.
+        counts: per sink name, the rows on the way to it.
+        rows_read: per source name, rows read.
+    """
+
+    prepared: Sequence[Prepared]
+    counts: Mapping[str, Counts] = field(default_factory=dict)
+    rows_read: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A decision that is carried out.
+
+    Args:
+        decision: the ledger record.
+        replayed: whether it had been decided before and was only delivered again.
+        committed: per sink name, the details of each committable made visible now; empty for a replay.
+        durations_ms: how long "run", "verify", "decide" and "commit" took.
+    """
+
+    decision: Decision
+    replayed: bool = False
+    committed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    durations_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What a start found and did.
+
+    Args:
+        newest: the newest decision before this start, None on a first start.
+        checkpoint: the newest decided checkpoint, -1 if none.
+        sources: per source name, what that checkpoint read; the job resumes at each `end`.
+        committed: how many committables were asked for again.
+        orphans: per sink name, output that no decision named, now removed.
+        took_ms: how long it took.
+    """
+
+    newest: Decision | None
+    checkpoint: int
+    sources: Mapping[str, SourceRange]
+    committed: int
+    orphans: Mapping[str, Sequence[Orphan]]
+    took_ms: int
+
+
+class Log(Protocol):
+    """Where events go, such as a structlog logger."""
+
+    def info(self, event: str, **fields: Any) -> Any:
+        """Note something a person may want to know."""
+        ...
+
+    def warning(self, event: str, **fields: Any) -> Any:
+        """Note something a person should look at."""
+        ...
+
+
+class StandardLog:
+    """Events to a logger of the standard library, fields as name=value."""
+
+    def __init__(self, logger: logging.Logger | None = None) -> None:
+        self._logger = logger or logging.getLogger("poundlock.checkpoint")
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._logger.info("%s", _line(event, fields))
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._logger.warning("%s", _line(event, fields))
+
+
+def _line(event: str, fields: Mapping[str, Any]) -> str:
+    return " ".join([event, *(f"{name}={value}" for name, value in fields.items())])

@@ -1,0 +1,94 @@
+"""Making ledger records: what carries over from the one before, and what a start says.
+
+Pure functions; every sink the job ever had stays in every record, so that one taken out and put back goes on counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
+from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.participant import JSON, Counts, Staged
+from poundlock.errors import TerminalError
+
+__all__ = ["find_checkpoint", "next_record", "start_record", "state_of"]
+
+START = "start"
+
+
+def state_of(decision: Decision, sink: str) -> JSON:
+    """Return what a sink must remember, {} if it is new."""
+    found = decision.sinks.get(sink)
+    return dict(found.state) if found else {}
+
+
+def start_record(
+    before: Decision | None, *, ledger: Ledger, identity: Identity, epoch: int, now_ms: int, sinks: Mapping[str, object]
+) -> Decision:
+    """Return the record with which a driver takes over: nothing is committed, all states go on."""
+    states: dict[str, JSON] = {name: {} for name in sinks}
+    sources: Mapping[str, SourceRange] = {}
+    if before is not None:
+        states.update({name: dict(sink.state) for name, sink in before.sinks.items()})
+        # Rolls and ends name no sources; few of them stand between two records that do.
+        sources = next(
+            (record.sources for record in ledger.back(before) if record.occasion in ("checkpoint", START)), {}
+        )
+    return Decision(
+        number=before.number + 1 if before else 0,
+        occasion=START,
+        checkpoint=before.checkpoint if before else -1,
+        job_id=identity.job_id,
+        epoch=epoch,
+        time_ms=now_ms,
+        sources=sources,
+        sinks={name: SinkDecision([], state) for name, state in states.items()},
+    )
+
+
+def next_record(
+    newest: Decision,
+    *,
+    occasion: str,
+    staged: Mapping[str, Staged],
+    epoch: int,
+    now_ms: int,
+    checkpoint: int | None = None,
+    sources: Mapping[str, SourceRange] | None = None,
+    counts: Mapping[str, Counts] | None = None,
+    durations_ms: Mapping[str, int] | None = None,
+) -> Decision:
+    """Return the record after `newest`. A roll or an end keeps its checkpoint number and reads nothing."""
+    sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}
+    for name, part in staged.items():
+        sinks[name] = SinkDecision(list(part.committables), part.state, (counts or {}).get(name, Counts()))
+    return Decision(
+        number=newest.number + 1,
+        occasion=occasion,
+        checkpoint=newest.checkpoint if checkpoint is None else checkpoint,
+        job_id=newest.job_id,
+        epoch=epoch,
+        time_ms=now_ms,
+        sources=sources or {},
+        sinks=sinks,
+        durations_ms=durations_ms or {},
+    )
+
+
+def find_checkpoint(ledger: Ledger, newest: Decision, n: int) -> Decision:
+    """Return the record that says what checkpoint n read, looking back from the newest.
+
+    Raises:
+        TerminalError: the ledger never decided n, although it decided a later one.
+    """
+    for record in ledger.back(newest):
+        if record.checkpoint < n:
+            break
+        if record.checkpoint == n and record.occasion == "checkpoint":
+            return record
+    raise TerminalError(
+        f"checkpoint {n} of another history: the ledger has decided {newest.checkpoint} but never {n}",
+        next="restore Spark's checkpoint and the ledger from the same moment, or begin in a new checkpoint_dir",
+    )

@@ -1,0 +1,60 @@
+"""What the operating system refuses, said so that a person can act on it.
+
+Nothing is decided here: whether work is undone or repeated is up to whoever caught the error.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
+
+__all__ = ["explained", "storage_trouble"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
+
+
+def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> PoundlockError:
+    """Return the error to raise for a failed file operation.
+
+    Args:
+        error: what the operating system said.
+        doing: what was being done, such as "recording checkpoint 7".
+        starting: whether nothing has run yet, so that a path that cannot be written is the job's definition at fault.
+    """
+    place = f" ({error.filename2 or error.filename})" if error.filename else ""
+    if error.errno in _FULL:
+        return TransientError(
+            f"disk full while {doing}{place}",
+            next="free some space; the job goes on from its last checkpoint, nothing is lost",
+        )
+    if error.errno in _REFUSED:
+        kind = DefinitionError if starting else TransientError
+        return kind(
+            f"{error.strerror} while {doing}{place}",
+            next="let the user that runs the job write there, or choose another path",
+        )
+    return TransientError(
+        f"{error.strerror or type(error).__name__} while {doing}{place}",
+        next="look at the disk or mount; the job goes on from its last checkpoint when it answers",
+    )
+
+
+@contextmanager
+def explained(
+    doing: str, *, job: str | None = None, checkpoint: int | None = None, starting: bool = False
+) -> Iterator[None]:
+    """Turn OSErrors of a block into PoundlockErrors, and let every PoundlockError say its job and checkpoint."""
+    try:
+        yield
+    except PoundlockError as error:
+        error.job = error.job or job
+        error.checkpoint = checkpoint if error.checkpoint is None else error.checkpoint
+        raise
+    except OSError as error:
+        trouble = storage_trouble(error, doing=doing, starting=starting)
+        trouble.job, trouble.checkpoint = job, checkpoint
+        raise trouble from error

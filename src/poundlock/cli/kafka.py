@@ -1,0 +1,80 @@
+"""`poundlock kafka up`: a real single-node Kafka broker for trials, as long as the command runs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from poundlock.cli.options import JsonOption
+from poundlock.cli.output import Output, Text
+from poundlock.errors import DefinitionError
+
+__all__ = ["app", "command"]
+
+app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
+
+
+@app.callback()
+def _group() -> None:
+    """A Kafka broker for trials."""
+
+
+@app.command("up")
+def command(
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="NAME[:PARTITIONS]", help="Create a topic; may be repeated.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port for clients; 0 = any free one.")] = 9092,
+    home: Annotated[Path | None, typer.Option("--dir", help="Keep its data here; default: a temporary folder.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run a Kafka broker on this machine until Ctrl-C."""
+    from poundlock.testing.kafka import EmbeddedKafka
+
+    topics = [parse_topic(text) for text in topic or ()]
+    output, ended = Output(json), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    _free(port)
+    with EmbeddedKafka(home=home, port=port or None, progress=output.note) as broker:
+        for name, partitions in topics:
+            broker.create_topic(name, partitions)
+        servers = broker.bootstrap_servers
+        text = [f"Kafka is up at {servers}"]
+        text += [f"topic {name} with {partitions} partitions" for name, partitions in topics]
+        text.append("Press Ctrl-C to stop it.")
+        output.show(Text(text="\n".join(text), data={"bootstrap_servers": servers, "topics": dict(topics)}))
+        ended.wait()
+    if not json:
+        output.line("Kafka is stopped.")
+
+
+def parse_topic(text: str) -> tuple[str, int]:
+    """Return name and number of partitions of "events:3"; without a number it is 1.
+
+    Raises:
+        DefinitionError: the number is none.
+    """
+    name, colon, count = text.partition(":")
+    if not name or (colon and (not count.isdecimal() or int(count) < 1)):
+        raise DefinitionError(f"--topic {text} is not NAME:PARTITIONS", next="write --topic events:3")
+    return name, int(count) if colon else 1
+
+
+def _free(port: int) -> None:
+    """Raise DefinitionError if the port is taken, before anything is fetched or started."""
+    import socket
+
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise DefinitionError(
+                f"port {port} cannot be used: {error.strerror or error}",
+                next="stop the program that holds it, or type: poundlock kafka up --port 0",
+            ) from error

@@ -1,0 +1,118 @@
+"""Finds the job in a user's file; a fault in the file is told with its line.
+
+The file is run under a name of its own that is not kept, so that Spark sends its functions to the workers whole.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from poundlock.errors import DefinitionError, PoundlockError
+
+if TYPE_CHECKING:
+    from poundlock.job import Job
+
+__all__ = ["load_job"]
+
+
+def load_job(target: str) -> Job:
+    """Return the job of `file.py` or `file.py:name`.
+
+    Args:
+        target: path of a Python file; after a colon the variable the job is in, or the job's own name.
+
+    Raises:
+        DefinitionError: there is no such file or job, there are several, or the file fails; says which line.
+    """
+    from poundlock.job import Job
+
+    path, name = _split(target)
+    found: dict[str, Job] = {}
+    for variable, value in vars(_execute(path)).items():
+        if isinstance(value, Job) and not any(value is other for other in found.values()):
+            found[variable] = value
+    if not found:
+        raise DefinitionError(
+            f"{path} defines no job", next='make one at the top level of the file: job = Job("event-log")'
+        )
+    if name:
+        chosen = found.get(name) or next((job for job in found.values() if job.name == name), None)
+        if chosen is None:
+            near = get_close_matches(name, found, n=1)
+            choice = f"did you mean {path}:{near[0]}?" if near else f"use one of: {', '.join(found)}"
+            raise DefinitionError(f"{path} has no job {name!r}", next=choice)
+        return chosen
+    if len(found) > 1:
+        raise DefinitionError(
+            f"{path} defines {len(found)} jobs: {', '.join(found)}", next=f"name one: {path}:{next(iter(found))}"
+        )
+    return next(iter(found.values()))
+
+
+def _split(target: str) -> tuple[Path, str]:
+    path, _, name = target.rpartition(":") if ":" in target and not target.endswith(".py") else (target, "", "")
+    file = Path(path)
+    if not file.is_file():
+        raise DefinitionError(f"there is no file {path}", next=_nearby(file))
+    return file, name
+
+
+def _nearby(file: Path) -> str:
+    folder = file.parent
+    names = sorted(each.name for each in folder.glob("*.py")) if folder.is_dir() else []
+    near = get_close_matches(file.name, names, n=1)
+    if near:
+        return f"did you mean {folder / near[0]}?"
+    return f"Python files there: {', '.join(names[:5])}" if names else "give the path of your job, such as job.py"
+
+
+def _execute(file: Path) -> ModuleType:
+    """Run the user's file as a module and return it."""
+    path = file.resolve()
+    folder = str(path.parent)
+    sys.path.insert(0, folder)
+    # Workers find the modules beside the job by the same path.
+    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (folder, os.environ.get("PYTHONPATH")) if p)
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    shadowed = sys.modules.get(path.stem)
+    sys.modules[path.stem] = module  # dataclasses look their module up while the file runs
+    try:
+        code = compile(path.read_bytes(), str(path), "exec")
+        exec(code, module.__dict__)
+    except SyntaxError as error:
+        raise DefinitionError(
+            f"{error.filename or file}:{error.lineno}: {error.msg}", next=f"mend line {error.lineno}"
+        ) from error
+    except PoundlockError as error:
+        raise DefinitionError(f"{_where(error, path)}: {error.what}", next=error.next) from error
+    except ModuleNotFoundError as error:
+        raise DefinitionError(
+            f"{_where(error, path)}: {error}", next=f"install it: {sys.executable} -m pip install {error.name}"
+        ) from error
+    except (Exception, SystemExit) as error:
+        raise DefinitionError(
+            f"{_where(error, path)}: {type(error).__name__}: {error}", next="mend that line"
+        ) from error
+    finally:
+        # Spark pickles the functions of a module it cannot import by value: what runs there is what was read here.
+        if shadowed is None:
+            sys.modules.pop(path.stem, None)
+        else:
+            sys.modules[path.stem] = shadowed
+    return module
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """Return file:line of the newest frame in the user's folder."""
+    frames: list[Any] = traceback.extract_tb(error.__traceback__)
+    for frame in reversed(frames):
+        if frame.filename == str(path):
+            return f"{path}:{frame.lineno}"
+    return str(path)

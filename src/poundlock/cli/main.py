@@ -1,0 +1,138 @@
+"""The entry point: finds the command, runs it, and turns whatever goes wrong into two lines and an exit code.
+
+Starting it imports no Spark, no Arrow and no NumPy; a command imports what it needs when it runs.
+
+Exit codes: 0 done (a clean stop too), 1 failed, 2 the job, the command or the machine's set-up is wrong, 3 something outside
+failed for now, 4 a person has to decide, 5 another driver has taken over, 130 or 143 stopped hard by SIGINT or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+
+import typer
+from typer.exceptions import TyperException
+
+from poundlock.cli import demo, doctor, explain, fsck, kafka, ledger, new, run, version
+from poundlock.cli.output import Output
+from poundlock.errors import DefinitionError, PoundlockError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="poundlock",
+    help="PySpark Structured Streaming pipelines that are exactly-once end to end.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.command)
+app.command("explain")(explain.command)
+app.command("new")(new.command)
+app.command("demo")(demo.command)
+app.add_typer(kafka.app, name="kafka")
+app.command("doctor")(doctor.command)
+app.command("fsck")(fsck.command)
+app.command("ledger")(ledger.command)
+app.command("version")(version.command)
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    show_version: bool = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True),
+) -> None:
+    if show_version:
+        Output().show(version.versions())
+        raise typer.Exit()
+    if context.invoked_subcommand is None:
+        Output().line(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Args:
+        arguments: what was typed after `poundlock`; default: the process's own.
+    """
+    output = Output()
+    try:
+        typed = None if arguments is None else list(arguments)
+        return int(app(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
+    except PoundlockError as error:
+        output.error(error)
+        return error.exit_code
+    except TyperException as error:
+        output.error(_usage(error))
+        return DefinitionError.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        output.error(_unexpected(error))
+        return 1
+
+
+def _usage(error: TyperException) -> DefinitionError:
+    """Say a mistake on the command line with a suggestion."""
+    if type(error).__name__ == "NoArgsIsHelpError" or not error.format_message():
+        return DefinitionError("a command is missing", next="type: poundlock --help")
+    what = error.format_message().strip()
+    context = getattr(error, "ctx", None)
+    where = getattr(context, "command_path", "poundlock")
+    guesses = list(getattr(error, "possibilities", None) or [])
+    what = re.sub(r"\s*\(Possible options: .*\)|\.? ?Did you mean .*", "", what)
+    named = re.search(r"'([^']+)'|: (-\S+)", error.format_message())
+    command = getattr(context, "command", None)
+    if named and not guesses and command is not None:
+        wrong = named[1] or named[2]
+        known = list(getattr(command, "commands", {}))
+        known += [name for parameter in getattr(command, "params", []) for name in getattr(parameter, "opts", [])]
+        guesses = get_close_matches(wrong, known, n=2, cutoff=0.5)
+    next = f"did you mean {' or '.join(guesses)}?" if guesses else f"type: {where} --help"
+    return DefinitionError(f"{what.rstrip('.')} ({where})", next=next)
+
+
+def _unexpected(error: Exception) -> PoundlockError:
+    """Keep the stack trace of an error nobody foresaw in a file, and say where."""
+    from poundlock.redaction import redact_text
+
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    text = redact_text("".join(traceback.format_exception(error)))
+    what = f"{type(error).__name__}: {redact_text(str(error))}" if str(error) else type(error).__name__
+    for folder in _log_folders():
+        path = folder / f"poundlock-{stamp}-{os.getpid()}.log"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError:
+            continue
+        return PoundlockError(f"unexpected {what}", next=f"the stack trace is in {path}; please report it")
+    return PoundlockError(f"unexpected {what}", next="no folder for a log could be written; type: poundlock doctor")
+
+
+def _log_folders() -> Sequence[Path]:
+    folders = [Path(tempfile.gettempdir())]
+    try:
+        from poundlock.config import load_settings
+
+        return [load_settings().logs, *folders]
+    except Exception:
+        # The settings may be the very thing that is broken.
+        return folders
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+"""Settings of a run: defaults, then a TOML file, then the environment, then what is typed; the later one wins.
+
+A key may be spelled as in TOML, as an environment variable or as in Flink; one that nobody knows is an error, never ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from poundlock.errors import DefinitionError
+from poundlock.redaction import redact, secret_values
+from poundlock.values import duration, size
+
+__all__ = ["CONFIG_FILE", "ENVIRONMENT_PREFIX", "Settings", "load_settings"]
+
+CONFIG_FILE = "poundlock.toml"
+ENVIRONMENT_PREFIX = "POUNDLOCK_"
+
+# Variables with our prefix that are no settings.
+_OTHER_VARIABLES = frozenset({"POUNDLOCK_CONFIG", "POUNDLOCK_FAILPOINTS"})
+_SAME_AS = {
+    "execution.checkpointing.interval": "checkpoint_interval",
+    "execution.checkpointing.dir": "checkpoint_dir",
+    "state.checkpoints.dir": "checkpoint_dir",
+    "parallelism.default": "parallelism",
+    "restart-strategy": "restart_strategy_type",
+}
+_RESTART_TYPES = {
+    "none": "none", "off": "none", "disable": "none", "fixeddelay": "fixed-delay", "fixed-delay": "fixed-delay",
+    "failurerate": "failure-rate", "failure-rate": "failure-rate", "exponentialdelay": "exponential-delay",
+    "exponential-delay": "exponential-delay",
+}  # fmt: skip
+
+Span = Annotated[timedelta, BeforeValidator(duration)]
+
+
+def _home(variable: str, default: str) -> Path:
+    base = os.environ.get(variable)
+    return (Path(base) if base else Path.home() / default) / "poundlock"
+
+
+def _path(value: object) -> object:
+    return Path(value).expanduser() if isinstance(value, str) else value
+
+
+Folder = Annotated[Path, BeforeValidator(_path)]
+
+
+class Settings(BaseSettings):
+    """Everything that can be set from outside a job. What is set here wins over what the job says.
+
+    Names are written `state_dir` or `state-dir` in the TOML file and after -D, POUNDLOCK_STATE_DIR in the environment;
+    those of restart strategies are Flink's, such as `restart-strategy.fixed-delay.attempts`. `spark.…` goes to Spark.
+    """
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=ENVIRONMENT_PREFIX)
+
+    config: Folder | None = None
+    master: str = "local[*]"
+    parallelism: Annotated[int, Field(gt=0)] | None = None
+    checkpoint_dir: str | None = None
+    checkpoint_interval: Span | None = None
+    on_error: Literal["dead_letter", "fail", "skip"] | None = None
+    dead_letters: str | None = None
+    state_dir: Folder = Field(default_factory=lambda: _home("XDG_STATE_HOME", ".local/state"))
+    cache_dir: Folder = Field(default_factory=lambda: _home("XDG_CACHE_HOME", ".cache"))
+    log_dir: Folder | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    jars_dir: Folder | None = None
+    ivy_settings: Folder | None = None
+    java_home: Folder | None = None
+    driver_memory: str = "2g"
+    spark: dict[str, str] = Field(default_factory=dict, repr=False)
+
+    restart_strategy_type: Literal["none", "fixed-delay", "failure-rate", "exponential-delay"] | None = None
+    restart_strategy_fixed_delay_attempts: int | None = None
+    restart_strategy_fixed_delay_delay: Span | None = None
+    restart_strategy_failure_rate_max_failures_per_interval: int | None = None
+    restart_strategy_failure_rate_failure_rate_interval: Span | None = None
+    restart_strategy_failure_rate_delay: Span | None = None
+    restart_strategy_exponential_delay_initial_backoff: Span | None = None
+    restart_strategy_exponential_delay_max_backoff: Span | None = None
+    restart_strategy_exponential_delay_backoff_multiplier: float | None = None
+    restart_strategy_exponential_delay_reset_backoff_threshold: Span | None = None
+    restart_strategy_exponential_delay_jitter_factor: float | None = None
+    restart_strategy_exponential_delay_attempts_before_reset_backoff: int | None = None
+
+    @field_validator("restart_strategy_type", mode="before")
+    @classmethod
+    def _restart_type(cls, value: object) -> object:
+        return _RESTART_TYPES.get(value.lower(), value) if isinstance(value, str) else value
+
+    @field_validator("on_error", mode="before")
+    @classmethod
+    def _on_error(cls, value: object) -> object:
+        return value.lower().replace("-", "_") if isinstance(value, str) else value
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _log_level(cls, value: object) -> object:
+        return {"warn": "warning"}.get(value.lower(), value.lower()) if isinstance(value, str) else value
+
+    @field_validator("restart_strategy_exponential_delay_attempts_before_reset_backoff", mode="before")
+    @classmethod
+    def _unlimited(cls, value: object) -> object:
+        return None if isinstance(value, str) and value.lower() in ("infinite", "-1") else value
+
+    @field_validator("driver_memory")
+    @classmethod
+    def _memory(cls, value: str) -> str:
+        return f"{max(1, size(value) >> 20)}m"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: typed, environment, TOML file."""
+        typed = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
+        file = typed.get("config") or os.environ.get("POUNDLOCK_CONFIG") or None
+        return init_settings, _Resolved(settings_cls, _environment()), _Resolved(settings_cls, _toml(file))
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs: `log_dir`, or `logs` in the state directory."""
+        return self.log_dir or self.state_dir / "logs"
+
+    def secrets(self) -> frozenset[str]:
+        """Return the values that must not appear in a log or on a terminal."""
+        return secret_values(self.spark)
+
+    def shown(self) -> dict[str, Any]:
+        """Return what is set, as plain data without secrets, for logs and explanations."""
+        data: dict[str, Any] = redact(self.model_dump(mode="json", exclude_none=True), self.secrets())
+        return data
+
+
+class _Resolved(PydanticBaseSettingsSource):
+    """A source whose keys were looked up before."""
+
+    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._values = values
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self._values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._values
+
+
+def load_settings(options: Iterable[str] = (), *, config: str | Path | None = None, **typed: Any) -> Settings:
+    """Return the settings of a run.
+
+    Args:
+        options: what followed each -D, as "key=value".
+        config: the TOML file; default: POUNDLOCK_CONFIG, or poundlock.toml in the working folder where there is one.
+        typed: further settings by field name; None = not given. They win over `options`.
+
+    Raises:
+        DefinitionError: a key is not known, a value does not fit, or the file cannot be read.
+    """
+    flat: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key.strip():
+            raise DefinitionError(f"-D {option} is not key=value", next="write -D key=value, such as -D parallelism=2")
+        flat[key.strip()] = value.strip()
+    values = _resolve(flat, "-D")
+    values.update({name: value for name, value in typed.items() if value is not None})
+    if config is not None:
+        values["config"] = config
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise _invalid(error) from error
+
+
+def _names() -> dict[str, str]:
+    """Return every spelling that is suggested, and the field it means."""
+    names = {_spelled(field): field for field in Settings.model_fields}
+    return names | _SAME_AS
+
+
+def _spelled(field: str) -> str:
+    """Return how a field is written in a TOML file: restart strategies as in Flink, all others as they are."""
+    prefix = "restart_strategy_"
+    if not field.startswith(prefix):
+        return field
+    rest = field.removeprefix(prefix)
+    for kind in ("fixed_delay", "failure_rate", "exponential_delay"):
+        if rest.startswith(f"{kind}_"):
+            return f"restart-strategy.{kind.replace('_', '-')}.{rest.removeprefix(f'{kind}_').replace('_', '-')}"
+    return f"restart-strategy.{rest}"
+
+
+def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Turn keys in any spelling into fields; `spark.…` keys into the `spark` field."""
+    values: dict[str, Any] = {}
+    for key, value in flat.items():
+        if key.startswith("spark."):
+            values.setdefault("spark", {})[key] = str(value).lower() if isinstance(value, bool) else str(value)
+            continue
+        field = _SAME_AS.get(key) or re.sub(r"[-.]", "_", key).lower()
+        if field not in Settings.model_fields or field == "spark":
+            raise DefinitionError(f"{where}: there is no setting {key!r}", next=_suggestion(key))
+        values[field] = value
+    return values
+
+
+def _suggestion(key: str) -> str:
+    names = _names()
+    near = get_close_matches(key.lower(), names, n=2, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    return f"use one of: {', '.join(sorted(n for n in names if '.' not in n))}, spark.…, restart-strategy.…"
+
+
+def _environment() -> dict[str, Any]:
+    flat: dict[str, str] = {}
+    for variable, value in os.environ.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OTHER_VARIABLES or not value:
+            continue
+        field = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+        if field in Settings.model_fields and field != "spark":
+            flat[field] = value
+            continue
+        # Another program may own variables with our prefix; only what looks like a slip of the pen is an error.
+        near = get_close_matches(field, Settings.model_fields, n=1, cutoff=0.8)
+        if near:
+            raise DefinitionError(
+                f"{variable} is set, but there is no such setting",
+                next=f"did you mean {ENVIRONMENT_PREFIX}{near[0].upper()}?",
+            )
+    return flat
+
+
+def _toml(file: str | Path | None) -> dict[str, Any]:
+    path = Path(file).expanduser() if file else Path(CONFIG_FILE)
+    if file is None and not path.is_file():
+        return {}
+    try:
+        with path.open("rb") as handle:
+            tables = tomllib.load(handle)
+    except OSError as error:
+        raise DefinitionError(
+            f"{path} cannot be read: {error.strerror or error}", next="give --config a file, or leave it out"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise DefinitionError(f"{path} is not TOML: {error}", next="mend that line") from error
+    values = _resolve(dict(_flatten(tables)), str(path))
+    values.pop("config", None)  # a file that names another file is not followed
+    return values
+
+
+def _flatten(tables: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in tables.items():
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _invalid(error: ValidationError) -> DefinitionError:
+    first = error.errors()[0]
+    field = str(first["loc"][0]) if first["loc"] else "settings"
+    cause = first.get("ctx", {}).get("error")
+    hint = cause.next if isinstance(cause, DefinitionError) else ""
+    reason = cause.what if isinstance(cause, DefinitionError) else first["msg"]
+    given = redact({field: first["input"]})[field]
+    return DefinitionError(
+        f"{_spelled(field)} = {given!r}: {reason}", next=hint or f"mend {_spelled(field)}, or leave it out"
+    )

@@ -1,0 +1,262 @@
+"""Chunks from one form to another: lines, Arrow columns, Python dicts; and some rows of a chunk.
+
+Whatever is done to a chunk, each row that is left still knows the place it came from; no value is changed in silence.
+"""
+
+from __future__ import annotations
+
+import decimal
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from poundlock.errors import TerminalError
+from poundlock.formats.chunk import Batch, Chunk, Lines, Records
+from poundlock.formats.origin import line_starts, origin_of, subset
+from poundlock.formats.reject import Reject
+
+__all__ = ["build_column", "column_values", "lines_value", "select_lines", "take", "to_batch", "to_records"]
+
+VALUE = "value"
+Mask = npt.NDArray[np.bool_] | Sequence[bool]
+_ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def lines_value(lines: Lines) -> pa.Array:
+    """Return the rows of a buffer as one binary Arrow column, without line ends. Copies the bytes once."""
+    n = len(lines.ends)
+    size = int(lines.ends[-1]) + 1 if n else 0
+    # There is no newline in a row, so taking all of them out leaves just the rows, back to back.
+    data = pa.py_buffer(bytes(lines.data[:size]).replace(b"\n", b""))
+    wide = size >= 1 << 31
+    offsets = np.zeros(n + 1, np.int64 if wide else np.int32)
+    offsets[1:] = lines.ends - np.arange(n)
+    kind = pa.large_binary() if wide else pa.binary()
+    return pa.Array.from_buffers(kind, n, [None, pa.py_buffer(offsets), data])
+
+
+def select_lines(lines: Lines, keep: Mask) -> Lines:
+    """Return the rows of a buffer for which `keep` (one flag a row) is true, in order."""
+    mask = np.asarray(keep, np.bool_)
+    if mask.all():
+        return lines
+    index = np.flatnonzero(mask)
+    starts = line_starts(lines)
+    bounds = np.append(starts, starts[-1:] if not len(lines) else lines.ends[-1:] + 1)
+    data = pa.py_buffer(lines.data)
+    whole = pa.Array.from_buffers(pa.large_binary(), len(lines), [None, pa.py_buffer(bounds), data])
+    kept = whole.filter(pa.array(mask))
+    ends = np.cumsum((lines.ends - starts + 1)[index], dtype=np.int64) - 1
+    size = int(ends[-1]) + 1 if len(ends) else 0
+    buffer = kept.buffers()[2]
+    view = memoryview(buffer)[:size] if buffer is not None and size else memoryview(b"")
+    return Lines(view.cast("B"), ends, subset(lines.origin, index))
+
+
+def take(chunk: Chunk, keep: Mask) -> Chunk:
+    """Return the rows of a chunk for which `keep` (one flag a row) is true, in order and with their places."""
+    if isinstance(chunk, Lines):
+        return select_lines(chunk, keep)
+    mask = np.asarray(keep, np.bool_)
+    if mask.all():
+        return chunk
+    index = np.flatnonzero(mask)
+    if isinstance(chunk, Batch):
+        return Batch(chunk.batch.filter(pa.array(mask)), subset(chunk.origin, index))
+    rows = [chunk.rows[i] for i in index.tolist()]
+    old = chunk.index
+    return Records(rows, chunk.origin, index.tolist() if old is None else [old[i] for i in index.tolist()])
+
+
+def column_values(column: pa.Array) -> list[Any]:
+    """Return an Arrow column as Python values; maps become dicts."""
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind):
+        return list(column.to_numpy(zero_copy_only=False).tolist())
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    if number and column.null_count == 0:
+        return list(column.to_numpy(zero_copy_only=False).tolist())
+    if pa.types.is_nested(kind):
+        return list(column.to_pylist(maps_as_pydicts="lossy"))
+    return list(column.to_pylist())
+
+
+def to_records(chunk: Chunk) -> Records:
+    """Return the rows as dicts, column name to value. Lines become {"value": bytes}."""
+    if isinstance(chunk, Records):
+        return chunk
+    if isinstance(chunk, Lines):
+        size = int(chunk.ends[-1]) + 1 if len(chunk) else 0
+        return Records([{VALUE: v} for v in bytes(chunk.data[:size]).split(b"\n")[:-1]], chunk.origin)
+    batch = chunk.batch
+    names = batch.schema.names
+    if not names:
+        return Records([{} for _ in range(batch.num_rows)], chunk.origin)
+    columns = [column_values(c) for c in batch.columns]
+    return Records([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], chunk.origin)
+
+
+def to_batch(chunk: Chunk, schema: pa.Schema | None = None, reject: Callable[[Reject], None] | None = None) -> Batch:
+    """Return the rows as Arrow columns.
+
+    Args:
+        chunk: the rows.
+        schema: the columns wanted: matched by name, cast to their types; missing ones are null, others are left out.
+            None = the columns as they are; for records, found from the values.
+        reject: takes each row that does not fit the schema; the others are returned.
+
+    Raises:
+        TerminalError: a value does not fit and `reject` is None; names the column and the place of the row.
+    """
+    if not isinstance(chunk, Records):
+        source = chunk.batch if isinstance(chunk, Batch) else pa.record_batch([lines_value(chunk)], names=[VALUE])
+        if schema is None or source.schema.equals(schema):
+            return chunk if isinstance(chunk, Batch) else Batch(source, chunk.origin)
+        columns: dict[str, Any] = dict(zip(source.schema.names, source.columns, strict=True))
+        return _build(chunk, schema, columns, _cast, reject)
+    names = list(dict.fromkeys(k for row in chunk.rows for k in row)) if schema is None else schema.names
+    return _build(chunk, schema, {name: [row.get(name) for row in chunk.rows] for name in names}, _array, reject)
+
+
+def _build(
+    chunk: Chunk,
+    schema: pa.Schema | None,
+    columns: Mapping[str, Any],
+    make: Callable[[Any, pa.DataType | None], pa.Array],
+    reject: Callable[[Reject], None] | None,
+) -> Batch:
+    n = len(chunk)
+    arrays: list[pa.Array] = []
+    bad: dict[int, str] = {}
+    for field in schema if schema is not None else (pa.field(name, pa.null()) for name in columns):
+        array, failed = _field(n, field, None if schema is None else field.type, columns.get(field.name), make)
+        arrays.append(array)
+        for row, why in failed.items():
+            bad.setdefault(row, f"column {field.name!r}: {why}")
+    if schema is not None:
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    else:
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    return _without(chunk, batch, bad, reject)
+
+
+def _field(
+    n: int, field: pa.Field, kind: pa.DataType | None, values: Any, make: Callable[[Any, pa.DataType | None], pa.Array]
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return one column, and why some of its rows do not fit."""
+    if values is None:
+        array, failed = pa.nulls(n, kind), dict[int, str]()
+    else:
+        array, failed = build_column(n, kind, lambda part: make(values[part], kind))
+    if not field.nullable:
+        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+            failed.setdefault(row, "is null, and must not be")
+    return array, failed
+
+
+def _without(
+    chunk: Chunk, batch: pa.RecordBatch, bad: Mapping[int, str], reject: Callable[[Reject], None] | None
+) -> Batch:
+    """Hand over the bad rows and return the others."""
+    origin = origin_of(chunk)
+    if not bad:
+        return Batch(batch, origin)
+    if reject is None:
+        row = min(bad)
+        raise TerminalError(
+            f"row {dict(origin.at(row)) or row}: {bad[row]}",
+            next="make the values fit the declared schema, or change the schema",
+        )
+    for row in sorted(bad):
+        reject(Reject(bad[row], _raw(chunk, row), origin.at(row)))
+    keep = np.ones(len(chunk), np.bool_)
+    keep[list(bad)] = False
+    return Batch(batch.filter(pa.array(keep)), subset(origin, np.flatnonzero(keep)))
+
+
+def build_column(
+    n: int, kind: pa.DataType | None, build: Callable[[slice], pa.Array]
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return a column of n values, and why some could not be made: those are null in it.
+
+    Args:
+        n: how many values.
+        kind: the type, None = found from the values.
+        build: makes the values of some rows, or raises. It is asked for halves until the bad rows are found.
+    """
+    failed: dict[int, str] = {}
+
+    def part(start: int, stop: int) -> Iterable[pa.Array]:
+        try:
+            return [build(slice(start, stop))]
+        except _ARROW_ERRORS as error:
+            if kind is None:
+                raise TerminalError(
+                    f"the values of a column are of several types: {error}", next="declare a schema"
+                ) from None
+            if stop - start == 1:
+                failed[start] = str(error)
+                return [pa.nulls(1, kind)]
+        middle = (start + stop) // 2
+        return [*part(start, middle), *part(middle, stop)]
+
+    pieces = list(part(0, n))
+    return (pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)), failed
+
+
+def _cast(column: pa.Array, kind: pa.DataType | None) -> pa.Array:
+    if kind is None or column.type == kind:
+        return column
+    return pc.cast(column, options=pc.CastOptions(kind, allow_time_truncate=True))
+
+
+def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array:
+    if kind is not None:
+        _check(values, kind)
+    array = pa.array(values, kind, from_pandas=False)
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _check(values: Iterable[Any], kind: pa.DataType) -> None:
+    """Raise TypeError where Arrow changes a value in silence: a float cut to an integer, a number as a time."""
+    if pa.types.is_integer(kind):
+        _forbid(values, (float, np.floating, decimal.Decimal), "an integer")
+    elif pa.types.is_temporal(kind):
+        _forbid(values, (int, float, np.integer, np.floating), "a date or time")
+    elif pa.types.is_map(kind):
+        maps = [dict(v) for v in values if v is not None]
+        _check((k for m in maps for k in m), kind.key_type)
+        _check((x for m in maps for x in m.values()), kind.item_type)
+    elif pa.types.is_struct(kind):
+        rows = [v for v in values if isinstance(v, dict)]
+        for field in kind:
+            _check([v.get(field.name) for v in rows], field.type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        held = [v for v in values if v is not None]
+        _forbid(held, (str, bytes, dict), "a list")
+        _check((x for v in held for x in v), kind.value_type)
+
+
+def _forbid(values: Iterable[Any], kinds: tuple[type, ...], wanted: str) -> None:
+    for kind in set(map(type, values)):
+        if issubclass(kind, kinds):
+            raise TypeError(f"expected {wanted}, got a {kind.__name__}")
+
+
+def _raw(chunk: Chunk, row: int) -> bytes:
+    """Return a row as bytes for a dead letter: the line itself, or JSON."""
+    if isinstance(chunk, Lines):
+        return chunk.row(row)
+    record = chunk.rows[row] if isinstance(chunk, Records) else chunk.batch.slice(row, 1).to_pylist()[0]
+    if list(record) == [VALUE] and isinstance(record[VALUE], bytes):
+        return bytes(record[VALUE])
+    return json.dumps(record, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,256 @@
+"""Bytes of one record to columns or dicts: which decoder there is for a format, and what all of them do alike.
+
+Every row that comes in goes out or to `reject`, once, with its raw bytes and its place; the others keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError
+from poundlock.formats import ddl
+from poundlock.formats.chunk import Batch, Chunk, Lines, Records
+from poundlock.formats.convert import VALUE, column_values, take, to_batch, to_records
+from poundlock.formats.origin import origin_of, subset
+from poundlock.formats.reject import Reject
+
+__all__ = ["Codec", "Decoder", "Parsed", "RawDecoder", "RowDecoder", "decoder"]
+
+Want = Literal["batch", "records"]
+Nulls = Literal["reject", "keep"]
+Rejector = Callable[[Reject], None]
+NO_VALUE = "no value"
+
+
+class Decoder(Protocol):
+    """Turns the column `value` of a chunk into the columns of a format. Picklable; used by one thread."""
+
+    def schema(self) -> pa.Schema:
+        """Return the columns it makes, without those that are carried along."""
+        ...
+
+    def decode(self, chunk: Chunk, reject: Rejector, want: Want = "batch") -> Chunk:
+        """Return the rows of a chunk decoded.
+
+        Args:
+            chunk: Lines, or rows with a binary column `value`. Other columns are carried along; where a decoded column
+                has the same name, the decoded one stays.
+            reject: takes each record that cannot be decoded, with the reason, its bytes and its place.
+            want: "batch" for Arrow columns, "records" for dicts.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a codec made of some values.
+
+    Args:
+        rows: the good rows, in order: Arrow columns, or dicts with every field of the schema.
+        bad: for each value that is not among `rows`, why; by its number.
+    """
+
+    rows: pa.RecordBatch | list[dict[str, Any]]
+    bad: Mapping[int, str]
+
+
+class Codec(Protocol):
+    """One format's own part: bytes to fields. `parse_lines` and `parse` agree on every input both accept."""
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the format."""
+        ...
+
+    def parse_lines(self, lines: Lines, want: Want) -> Parsed | None:
+        """Return all rows of a buffer at once, or None where the short way is not safe; `parse` is asked then."""
+        ...
+
+    def parse(self, values: Sequence[bytes], want: Want) -> Parsed:
+        """Return the rows that can be read, and why the others cannot."""
+        ...
+
+
+@dataclass(frozen=True)
+class RawDecoder:
+    """Leaves rows as they are, in the form they are in, whatever is wanted."""
+
+    nulls: Nulls = "reject"
+
+    def schema(self) -> pa.Schema:
+        return pa.schema([(VALUE, pa.binary())])
+
+    def decode(self, chunk: Chunk, reject: Rejector, want: Want = "batch") -> Chunk:
+        if self.nulls == "keep" or isinstance(chunk, Lines) or not len(chunk):
+            return chunk
+        if isinstance(chunk, Batch):
+            if chunk.batch.schema.get_field_index(VALUE) < 0 or not chunk.batch.column(VALUE).null_count:
+                return chunk
+            keep = chunk.batch.column(VALUE).is_valid().to_numpy(zero_copy_only=False)
+        else:
+            keep = np.array([row.get(VALUE) is not None for row in chunk.rows], np.bool_)
+        origin = origin_of(chunk)
+        for row in np.flatnonzero(~keep).tolist():
+            reject(Reject(NO_VALUE, b"", origin.at(row)))
+        return take(chunk, keep)
+
+
+@dataclass(frozen=True)
+class RowDecoder:
+    """What all formats do alike around their codec: records without a value, rejects, places, carried columns."""
+
+    codec: Codec
+    nulls: Nulls = "reject"
+
+    def schema(self) -> pa.Schema:
+        return self.codec.schema()
+
+    def decode(self, chunk: Chunk, reject: Rejector, want: Want = "batch") -> Chunk:
+        if isinstance(chunk, Lines):
+            parsed = self.codec.parse_lines(chunk, want) if len(chunk) else None
+            if parsed is not None and not parsed.bad:
+                return self._assemble(chunk, parsed.rows, None)
+            lines = [row[VALUE] for row in to_records(chunk).rows]
+            parsed = parsed or self.codec.parse(lines, want)
+            return self._assemble(chunk, parsed.rows, self._rejected(chunk, parsed.bad, lines, reject))
+        batch = chunk if isinstance(chunk, Batch) else to_batch(chunk)
+        if batch.batch.schema.get_field_index(VALUE) < 0:
+            raise DefinitionError(
+                f'no column "value" to decode among {batch.batch.schema.names}',
+                next='read the source with format="raw"',
+            )
+        column = batch.batch.column(VALUE)
+        values = column_values(column if not pa.types.is_string(column.type) else column.cast(pa.binary()))
+        if not column.null_count:
+            parsed = self.codec.parse(values, want)
+            return self._assemble(batch, parsed.rows, self._rejected(batch, parsed.bad, values, reject))
+        return self._with_nulls(batch, values, reject, want)
+
+    def _with_nulls(self, batch: Batch, values: list[Any], reject: Rejector, want: Want) -> Chunk:
+        present = [i for i, value in enumerate(values) if value is not None]
+        parsed = self.codec.parse([values[i] for i in present], want)
+        bad = {present[i]: why for i, why in parsed.bad.items()}
+        required = [f.name for f in self.schema() if not f.nullable]
+        if self.nulls == "reject" or required:
+            missing = NO_VALUE if not required else f"{NO_VALUE}, and {required[0]} must not be null"
+            bad |= {i: missing for i, value in enumerate(values) if value is None}
+            return self._assemble(batch, parsed.rows, self._rejected(batch, bad, values, reject))
+        keep = self._rejected(batch, bad, values, reject)
+        places: list[int | None] = []
+        good = 0
+        for i, value in enumerate(values):
+            if i not in bad:
+                places.append(None if value is None else good)
+                good += value is not None
+        rows = parsed.rows
+        if isinstance(rows, list):
+            names = self.schema().names
+            rows = [dict.fromkeys(names) if at is None else rows[at] for at in places]
+        else:
+            rows = rows.take(pa.array(places, pa.int64()))
+        return self._assemble(batch, rows, keep)
+
+    def _rejected(
+        self, chunk: Lines | Batch, bad: Mapping[int, str], values: Sequence[bytes | None], reject: Rejector
+    ) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+        """Hand over the bad rows; return which rows are left, None for all."""
+        if not bad:
+            return None
+        keep = np.ones(len(chunk), np.bool_)
+        for row in sorted(bad):
+            keep[row] = False
+            reject(Reject(bad[row], values[row] or b"", chunk.origin.at(row)))
+        return keep
+
+    def _assemble(
+        self,
+        chunk: Lines | Batch,
+        rows: pa.RecordBatch | list[dict[str, Any]],
+        keep: np.ndarray[Any, np.dtype[np.bool_]] | None,
+    ) -> Chunk:
+        index = None if keep is None else np.flatnonzero(keep)
+        carried: list[tuple[str, pa.Array]] = []
+        if isinstance(chunk, Batch):
+            names = self.schema().names
+            rest = chunk.batch if keep is None else chunk.batch.filter(pa.array(keep))
+            carried = [(f.name, c) for f, c in zip(rest.schema, rest.columns, strict=True) if f.name not in names]
+            carried = [(name, column) for name, column in carried if name != VALUE]
+        if isinstance(rows, list):
+            for name, column in carried:
+                for row, value in zip(rows, column_values(column), strict=True):
+                    row[name] = value
+            return Records(rows, chunk.origin, None if index is None else index.tolist())
+        if carried:
+            fields = [*rows.schema, *(pa.field(name, column.type) for name, column in carried)]
+            rows = pa.RecordBatch.from_arrays([*rows.columns, *(c for _, c in carried)], schema=pa.schema(fields))
+        return Batch(rows, chunk.origin if index is None else subset(chunk.origin, index))
+
+
+def decoder(format: str, schema_ddl: str | None = None, **options: Any) -> Decoder:
+    """Return the decoder of a format.
+
+    Args:
+        format: "raw" (or "text"), "json", "csv", "avro".
+        schema_ddl: the columns, such as "ts timestamp, user string"; needed for json and csv, not used by raw and avro.
+        options: nulls="reject"|"keep" (all); timestamp_unit="s"|"ms"|"us" for times given as numbers (json, csv);
+            delimiter, quote, null (csv); avro_schema (JSON text or dict), confluent=True|False (avro).
+
+    Raises:
+        DefinitionError: the format or an option is not known, or something it needs is missing.
+    """
+    nulls = options.pop("nulls", "reject")
+    if nulls not in ("reject", "keep"):
+        raise DefinitionError(f"nulls={nulls!r} is not known", next='use "reject" or "keep"')
+    known = _FORMATS.get(format)
+    if known is None:
+        raise DefinitionError(f"format {format!r} is not known", next=f"use one of {', '.join(_FORMATS)}")
+    make, names = known
+    for name in options:
+        if name not in names:
+            raise DefinitionError(
+                f"format {format!r} has no option {name!r}", next=f"use one of: {', '.join(('nulls', *names))}"
+            )
+    if make is None:
+        return RawDecoder(nulls)
+    return RowDecoder(make(format, schema_ddl, options), nulls)
+
+
+def _schema(format: str, schema_ddl: str | None) -> pa.Schema:
+    if schema_ddl is None:
+        raise DefinitionError(
+            f"format {format!r} needs a schema", next='give schema="…", such as "ts timestamp, user string"'
+        )
+    return ddl.parse(schema_ddl)
+
+
+# Each codec is imported when it is asked for: msgspec, pyarrow.csv and fastavro cost start-up time.
+def _json(format: str, schema_ddl: str | None, options: Mapping[str, Any]) -> Codec:
+    from poundlock.formats.decode_json import JsonCodec
+
+    return JsonCodec(_schema(format, schema_ddl), **options)
+
+
+def _csv(format: str, schema_ddl: str | None, options: Mapping[str, Any]) -> Codec:
+    from poundlock.formats.decode_csv import CsvCodec
+
+    return CsvCodec(_schema(format, schema_ddl), **options)
+
+
+def _avro(format: str, schema_ddl: str | None, options: Mapping[str, Any]) -> Codec:
+    from poundlock.formats.decode_avro import AvroCodec
+
+    return AvroCodec(**options)
+
+
+_Make = Callable[[str, str | None, Mapping[str, Any]], Codec]
+_FORMATS: dict[str, tuple[_Make | None, tuple[str, ...]]] = {
+    "raw": (None, ()),
+    "text": (None, ()),
+    "json": (_json, ("timestamp_unit",)),
+    "csv": (_csv, ("delimiter", "quote", "null", "timestamp_unit")),
+    "avro": (_avro, ("avro_schema", "confluent")),
+}

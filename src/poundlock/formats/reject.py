@@ -1,0 +1,27 @@
+"""A record that has no place in the output, on its way to the dead letters.
+
+The raw bytes and the place in the source travel with it unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that could not be parsed, placed or written.
+
+    Args:
+        reason: why, in words for a person.
+        value: the record as bytes.
+        where: its place in the source, such as topic, partition, offset or file and byte offset.
+    """
+
+    reason: str
+    value: bytes
+    where: Mapping[str, Any]

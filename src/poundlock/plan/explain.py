@@ -1,0 +1,102 @@
+"""A job's plan as text: stages, where each step runs, and why. Needs neither Spark nor data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from poundlock.connectors.base import SplitSource
+from poundlock.job import Job
+from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, make_plan
+from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode, SourceNode, SqlNode, UnionNode, walk
+from poundlock.values import duration, format_duration
+
+__all__ = ["explain", "explain_json"]
+
+
+def explain(job: Job) -> str:
+    """Return the plan as text, a paragraph a branch.
+
+    Raises:
+        DefinitionError: the job cannot be planned.
+    """
+    plan = make_plan(job)
+    interval = format_duration(duration(job.checkpoint_interval))
+    lines = [
+        f"job {job.name}: {_count(len(plan.branches), 'branch', 'branches')}, one Spark query, checkpoint every {interval}"
+    ]
+    for number, branch in enumerate(plan.branches, 1):
+        lines += ["", *_branch(number, branch)]
+    if DEAD_LETTER in plan.sinks:
+        lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
+    else:
+        lines += ["", f"bad records: {'the job fails' if job.on_error == 'fail' else 'skipped and counted'}"]
+    lines.append("decision: one ledger record per checkpoint for all sinks")
+    return "\n".join(lines)
+
+
+def explain_json(job: Job) -> dict[str, Any]:
+    """Return the plan as data, for --json."""
+    plan = make_plan(job)
+    return {
+        "job": job.name,
+        "branches": [
+            {
+                "head": branch.head.id,
+                "placement": branch.placement,
+                "reason": branch.reason,
+                "spark": [_step(node) for node in walk([branch.head])],
+                "tasks": [_step(node) for node in branch.nodes],
+            }
+            for branch in plan.branches
+        ],
+        "sinks": _sinks(plan),
+    }
+
+
+def _sinks(plan: Plan) -> Mapping[str, str]:
+    return {name: _describe(sink) for name, sink in plan.sinks.items()}
+
+
+def _branch(number: int, branch: Branch) -> list[str]:
+    lines = [f"branch {number}: {branch.placement}", f"  why: {branch.reason}"]
+    before = list(walk([branch.head]))
+    if branch.placement == "fused":
+        lines.append("  in Spark:  plans one row per split")
+        lines += ["  in tasks:"] + [f"    {_step(node)}" for node in (*before, *branch.nodes)]
+    else:
+        lines += ["  in Spark:"] + [f"    {_step(node)}" for node in before]
+        lines += ["  in tasks:"] + [f"    {_step(node)}" for node in branch.nodes]
+    return lines
+
+
+def _step(node: Node) -> str:
+    inputs = f" <- {', '.join(parent.id for parent in node.inputs)}" if node.inputs else ""
+    return f"{node.id}: {_what(node)}{inputs}"
+
+
+def _what(node: Node) -> str:
+    if isinstance(node, SourceNode):
+        kind = "read by poundlock" if isinstance(node.source, SplitSource) else "read by Spark's connector"
+        return f"source {_describe(node.source)}, {kind}"
+    if isinstance(node, SqlNode):
+        return f"{node.kind} {', '.join(node.arguments)}"
+    if isinstance(node, PythonNode):
+        return f"Python {node.kind} {getattr(node.function, '__name__', type(node.function).__name__)}"
+    if isinstance(node, SideOutputNode):
+        return f"side output {node.tag}"
+    if isinstance(node, UnionNode):
+        return "union"
+    if isinstance(node, SinkNode):
+        return f"sink {_describe(node.sink)}"
+    return f"DataFrame function {getattr(getattr(node, 'function', None), '__name__', '')}".strip()
+
+
+def _describe(part: Any) -> str:
+    """Return a source or sink in one line: its own `summary()`, else its class."""
+    summary = getattr(part, "summary", None)
+    return str(summary()) if callable(summary) else type(part).__name__
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -1,0 +1,179 @@
+"""The cut: which steps of a job run in Spark's own operators and which in the tasks' Python, and why.
+
+Pure: it looks at the graph only, so `explain` and the tests need no Spark. A step is on the task side exactly if
+everything that reads from it is, so that no row goes back into the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from poundlock.connectors.base import SplitSource
+from poundlock.errors import DefinitionError
+from poundlock.job import Job
+from poundlock.stream.nodes import (
+    ApplyNode,
+    Node,
+    PythonNode,
+    SideOutputNode,
+    SinkNode,
+    SourceNode,
+    SqlNode,
+    UnionNode,
+    walk,
+)
+
+__all__ = ["DEAD_LETTER", "Branch", "Placement", "Plan", "make_plan"]
+
+DEAD_LETTER = "dead-letter"
+Placement = Literal["fused", "direct", "spread"]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One stream of rows into one sink stage.
+
+    Args:
+        head: the last step outside the stage; its rows come in.
+        placement: "fused" = our reader runs inside the stage; "direct" = Spark's connector hands its rows straight to it;
+            "spread" = Spark operators stand between.
+        reason: why, one line.
+        nodes: the steps inside the stage, inputs before readers, sinks included.
+        sources: the sources whose rows come in.
+        row_wise: whether everything between sources and head is row-wise SQL, so that rows that vanish were filtered.
+    """
+
+    head: Node
+    placement: Placement
+    reason: str
+    nodes: Sequence[Node]
+    sources: Sequence[SourceNode]
+    row_wise: bool
+
+    @property
+    def sinks(self) -> list[SinkNode]:
+        """Return the sinks this branch feeds."""
+        return [node for node in self.nodes if isinstance(node, SinkNode)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job, cut into branches that run as one query. `sinks` has every participant by name, dead letters included."""
+
+    job: Job
+    branches: Sequence[Branch]
+    sources: Mapping[str, Any]
+    sinks: Mapping[str, Any]
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether every source ends."""
+        return all(bool(getattr(source, "bounded", False)) for source in self.sources.values())
+
+    @property
+    def only_fused(self) -> bool:
+        """Return whether no record ever enters the JVM."""
+        return all(branch.placement == "fused" for branch in self.branches)
+
+
+def make_plan(job: Job) -> Plan:
+    """Cut a job into branches.
+
+    Raises:
+        DefinitionError: no sink, or a source or sink that is not one.
+    """
+    sinks = [_with_bucket_expression(sink) for sink in job.graph()]
+    order = list(walk(sinks))
+    readers: dict[int, list[Node]] = {}
+    for node in order:
+        for parent in node.inputs:
+            readers.setdefault(id(parent), []).append(node)
+    task_side: dict[int, bool] = {}
+    for node in reversed(order):
+        inside = isinstance(node, SinkNode) or (
+            isinstance(node, (PythonNode, SideOutputNode, UnionNode))
+            and all(task_side[id(r)] for r in readers[id(node)])
+        )
+        task_side[id(node)] = inside
+    branches = [
+        _branch(node, readers, task_side)
+        for node in order
+        if not task_side[id(node)] and any(task_side[id(r)] for r in readers.get(id(node), ()))
+    ]
+    sources = {node.id: node.source for node in order if isinstance(node, SourceNode)}
+    participants = {sink.id: sink.sink for sink in sinks}
+    if DEAD_LETTER in participants:
+        raise DefinitionError(
+            f"the name {DEAD_LETTER!r} is taken by the dead letters", next="name the sink otherwise", job=job.name
+        )
+    if job.on_error == "dead_letter":
+        participants[DEAD_LETTER] = _dead_letter_sink(job, participants)
+    return Plan(job, branches, sources, participants)
+
+
+def _with_bucket_expression(sink: SinkNode) -> SinkNode:
+    """Put a computed column before a sink whose bucket is a Spark SQL expression."""
+    expression = getattr(getattr(sink.sink, "bucket", None), "expression", None)
+    if expression is None:
+        return sink
+    from poundlock.connectors.files.buckets import BUCKET_COLUMN
+
+    column = SqlNode(f"{sink.id}.bucket", list(sink.inputs), "with_column", [BUCKET_COLUMN, expression])
+    return SinkNode(sink.id, [column], sink.sink)
+
+
+def _branch(head: Node, readers: Mapping[int, Sequence[Node]], task_side: Mapping[int, bool]) -> Branch:
+    inside: dict[int, Node] = {}
+    todo = [head]
+    while todo:
+        for reader in readers.get(id(todo.pop()), ()):
+            if task_side[id(reader)] and id(reader) not in inside:
+                inside[id(reader)] = reader
+                todo.append(reader)
+    last = [node for node in inside.values() if isinstance(node, SinkNode)]
+    nodes = [node for node in walk(last) if id(node) in inside]
+    before = list(walk([head]))
+    sources = [node for node in before if isinstance(node, SourceNode)]
+    row_wise = all(isinstance(node, (SourceNode, SqlNode, UnionNode)) for node in before)
+    placement, reason = _place(head, before)
+    return Branch(head, placement, reason, nodes, sources, row_wise)
+
+
+def _place(head: Node, before: Sequence[Node]) -> tuple[Placement, str]:
+    if isinstance(head, SourceNode):
+        if isinstance(head.source, SplitSource):
+            return "fused", "the source is split-planned and nothing needs a Spark operator: rows never enter the JVM"
+        return (
+            "direct",
+            "Spark's connector reads the source and nothing needs a Spark operator: values go over as one buffer",
+        )
+    needs = [f"{node.id} ({_kind(node)})" for node in before if not isinstance(node, SourceNode)]
+    return "spread", f"Spark operators are needed: {', '.join(needs)}"
+
+
+def _kind(node: Node) -> str:
+    if isinstance(node, SqlNode):
+        return f"Spark SQL {node.kind}"
+    if isinstance(node, ApplyNode):
+        return "a DataFrame function"
+    if isinstance(node, PythonNode):
+        return f"Python {node.kind} before a Spark operator"
+    return "union before a Spark operator" if isinstance(node, UnionNode) else "side output before a Spark operator"
+
+
+def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:
+    from poundlock.connectors.files.sink import FileSink, RollingPolicy
+
+    path = job.dead_letters
+    if path is None:
+        first = next((getattr(p, "path", None) for p in participants.values() if isinstance(p, FileSink)), None)
+        path = f"{first}/_dead_letters" if first else None
+    if path is None:
+        raise DefinitionError(
+            "there is no place for dead letters: the job has no file sink",
+            next='say Job(…, dead_letters="/a/folder"), or on_error="fail"',
+            job=job.name,
+        )
+    return FileSink(path, row="value", prefix="dead", suffix=".jsonl", rolling=RollingPolicy(on_checkpoint=True))

@@ -1,0 +1,160 @@
+"""Arrow batches from Spark as chunks, and back: hidden columns carry each row's origin and records that could not be decoded.
+
+Hidden columns begin with two underscores and never reach a user's function or a sink.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, NoOrigin, Origin
+from poundlock.formats.origin import SubsetOrigin
+from poundlock.formats.reject import Reject
+
+__all__ = [
+    "BAD",
+    "HIDDEN",
+    "OFFSET",
+    "PARTITION",
+    "TOPIC",
+    "arrow_rows",
+    "bad_batch",
+    "chunk_of",
+    "lines_of",
+    "with_hidden",
+]
+
+BAD = "__bad"
+TOPIC, PARTITION, OFFSET = "__topic", "__partition", "__offset"
+HIDDEN = (BAD, TOPIC, PARTITION, OFFSET)
+
+
+def lines_of(batch: pa.RecordBatch, topic: str | None) -> Chunk:
+    r"""Return rows whose `value` had a "\n" put behind it, as Lines over Arrow's own buffer.
+
+    Rows without a value, or with a line break inside, make it a Batch with the added "\n" taken off again.
+    """
+    column = batch.column("value")
+    origin = _origin(batch, topic)
+    rows = len(column)
+    if rows == 0:
+        return Batch(batch.select(["value"]), origin)
+    if column.null_count == 0:
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + rows + 1]
+        first, last = int(offsets[0]), int(offsets[-1])
+        data = memoryview(column.buffers()[2])[first:last]
+        if np.count_nonzero(np.frombuffer(data, np.uint8) == 10) == rows:
+            return Lines(data, offsets[1:].astype(np.int64) - (first + 1), origin)
+    values = pc.binary_slice(column, 0, -1)
+    return Batch(pa.RecordBatch.from_arrays([values], ["value"]), origin)
+
+
+def _origin(batch: pa.RecordBatch, topic: str | None, source: str = "") -> Origin:
+    names = batch.schema.names
+    if PARTITION not in names or OFFSET not in names:
+        return NoOrigin(source)
+    place: Any = topic if topic is not None else (batch.column(TOPIC).to_pylist if TOPIC in names else "")
+    partition = batch.column(PARTITION).to_numpy(zero_copy_only=False)
+    offset = batch.column(OFFSET).to_numpy(zero_copy_only=False)
+    return KafkaOrigin(_LazyTopics(batch.column(TOPIC)) if callable(place) else place, partition, offset)
+
+
+class _LazyTopics(Sequence[str]):
+    """Topic per row, looked up only where a dead letter needs it."""
+
+    def __init__(self, column: pa.Array) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._column[int(i)].as_py()
+
+
+def chunk_of(batch: pa.RecordBatch, reject: Callable[[Reject], None], source: str, topic: str | None) -> Chunk:
+    """Return Spark's rows as a Batch without hidden columns; records that came as bad go to `reject`."""
+    names = batch.schema.names
+    if BAD in names:
+        bad = batch.column(BAD)
+        if bad.null_count < len(bad):
+            for text in bad.drop_null().to_pylist():
+                reject(_bad_record(text))
+            batch = batch.filter(pc.is_null(bad))
+    visible = [name for name in names if name not in HIDDEN]
+    return Batch(batch.select(visible), _origin(batch, topic, source))
+
+
+def _bad_record(text: str) -> Reject:
+    fields = json.loads(text)
+    return Reject(fields["reason"], base64.b64decode(fields["value"]), fields["where"])
+
+
+def with_hidden(chunk: Batch, hidden: Sequence[str]) -> pa.RecordBatch:
+    """Return a Batch's columns followed by the hidden ones asked for, filled from its origin where it is known."""
+    arrays, names, rows = list(chunk.batch.columns), list(chunk.batch.schema.names), len(chunk)
+    origin, index = _kafka_place(chunk.origin)
+    for name in hidden:
+        if name == BAD or origin is None:
+            array = pa.nulls(rows, pa.int32() if name == PARTITION else pa.int64() if name == OFFSET else pa.string())
+        elif name == PARTITION:
+            array = pa.array(origin.partition[index], pa.int32())
+        elif name == OFFSET:
+            array = pa.array(origin.offset[index], pa.int64())
+        else:
+            topic = origin.topic
+            every = range(len(origin.offset))[index] if isinstance(index, slice) else index
+            array = pa.array([topic] * rows if isinstance(topic, str) else [topic[int(i)] for i in every], pa.string())
+        arrays.append(array)
+        names.append(name)
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _kafka_place(origin: Origin) -> tuple[KafkaOrigin | None, Any]:
+    """Return the Kafka origin behind an origin, and which of its rows are meant."""
+    if isinstance(origin, KafkaOrigin):
+        return origin, slice(None)
+    if isinstance(origin, SubsetOrigin) and isinstance(origin.of, KafkaOrigin):
+        return origin.of, np.asarray(origin.index, np.int64)
+    return None, slice(None)
+
+
+def bad_batch(bad: Sequence[Reject], schema: pa.Schema) -> pa.RecordBatch:
+    """Return undecodable records as rows that are null but for the hidden column BAD; `schema` holds all columns."""
+    texts = [
+        json.dumps(
+            {"reason": r.reason, "value": base64.b64encode(r.value).decode("ascii"), "where": dict(r.where)},
+            default=str,
+        )
+        for r in bad
+    ]
+    arrays = [pa.array(texts, pa.string()) if f.name == BAD else pa.nulls(len(texts), f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def arrow_rows(
+    chunks: Iterator[Chunk], schema: pa.Schema, hidden: Sequence[str], bad: list[Reject]
+) -> Iterator[pa.RecordBatch]:
+    """Yield chunks as Spark rows of `schema` plus hidden columns, and what gathered in `bad` as rows of their own."""
+    from poundlock.formats import convert
+
+    full = schema
+    for name in hidden:
+        kind = pa.int32() if name == PARTITION else pa.int64() if name == OFFSET else pa.string()
+        full = full.append(pa.field(name, kind))
+    for chunk in chunks:
+        if len(chunk):
+            yield with_hidden(convert.to_batch(chunk, schema), hidden).cast(full)
+        if bad:
+            yield bad_batch(bad, full)
+            bad.clear()
+    if bad:
+        yield bad_batch(bad, full)
+        bad.clear()

@@ -1,0 +1,272 @@
+"""The sink stage: what one task does with the rows of a branch, up to and including PREPARE.
+
+It yields what it prepared and what it counted as JSON texts, and makes nothing visible. A checkpoint that is decided
+already is read to its end and nothing is written.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from poundlock.checkpoint.participant import Counts, Participant, Writer, WriterContext
+from poundlock.errors import TerminalError
+from poundlock.failpoints import Failpoint, hit
+from poundlock.formats.chunk import Chunk, Lines, Records
+from poundlock.formats.reject import Reject
+from poundlock.operators.chain import Chain, Decode, Emit, Step
+from poundlock.plan.plan import DEAD_LETTER
+
+__all__ = ["PROPERTY", "SinkStep", "Stage", "TaskIdentity"]
+
+PROPERTY = "poundlock.checkpoint"  # Spark local property that carries the directive to the tasks
+_FLUSH_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """Who is writing: the task's index and a name unique to this attempt."""
+
+    subtask: int
+    attempt: str
+
+    @classmethod
+    def of(cls, subtask: int) -> TaskIdentity:
+        """Return the identity of a new attempt."""
+        return cls(subtask, uuid.uuid4().hex[:12])
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStep:
+    """Marks a terminal step of a stage's chain; the stage puts the running sink in its place."""
+
+    sink: str
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        raise NotImplementedError("a SinkStep is replaced before the chain runs")
+
+
+@dataclass(slots=True)
+class _RunningSink:
+    """A sink within one task: opens its writer with the first rows."""
+
+    participant: Participant
+    context: WriterContext
+    schema: Any = None
+    writer: Writer | None = None
+    written: int = 0
+    rejected: int = 0
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        if self.writer is None:
+            self.writer = self.participant.open_writer(self.context)
+        if isinstance(chunk, Records) and self.schema is not None and getattr(self.participant, "bulk", False):
+            from poundlock.formats import convert
+
+            chunk = convert.to_batch(chunk, self.schema)
+        self.written += self.writer.write(chunk)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A branch's task side. Picklable: it travels to the tasks with the plan.
+
+    Args:
+        job_id: 32 hex digits.
+        source: name of the head, for dead letters whose place is not known.
+        steps: the chain; terminal steps hold a SinkStep.
+        sinks: participants by name, dead letters included where the job has them.
+        on_error: "dead_letter", "fail" or "skip".
+        schemas: per sink step, the Arrow schema of the rows that reach it, where known.
+    """
+
+    job_id: str
+    source: str
+    steps: Sequence[Step]
+    sinks: Mapping[str, Participant]
+    on_error: str
+    schemas: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(
+        self,
+        read: Callable[[Callable[[Reject], None]], Iterator[Chunk]],
+        directive: Mapping[str, Any],
+        task: TaskIdentity,
+    ) -> Iterator[str]:
+        """Read chunks, write them, prepare, and yield one JSON text per prepared payload and one with the counts.
+
+        Args:
+            read: given where to send undecodable records, returns the chunks of this task.
+            directive: what the driver says of this checkpoint, see `Coordinator.begin`.
+            task: who is writing.
+        """
+        if directive["decided"]:
+            return
+        run = _Run(self, directive, task)
+        try:
+            for chunk in read(run.reject_at_head):
+                run.chain.push(chunk)
+            texts = run.finish()
+        except BaseException:
+            run.abandon()
+            raise
+        hit(Failpoint.SINK_PREPARED)
+        yield from texts
+
+
+class _Run:
+    """One attempt of one task."""
+
+    def __init__(self, stage: Stage, directive: Mapping[str, Any], task: TaskIdentity) -> None:
+        self.stage, self.directive, self.task = stage, directive, task
+        self.read_rejects = 0
+        self.dead: list[bytes] = []
+        self.dead_count = 0
+        self.dead_sink = self._sink(DEAD_LETTER, _refuse) if DEAD_LETTER in stage.sinks else None
+        self.running: dict[str, _RunningSink] = {}
+        steps = []
+        for step in stage.steps:
+            operator: Any = step.operator
+            if isinstance(operator, SinkStep):
+                operator = self._terminal(step.id, operator.sink)
+            elif isinstance(operator, Decode):
+                operator = Decode(operator.decoder, operator.want, self._reject_in(step.id))
+            steps.append(Step(step.id, operator, step.inputs))
+        self.chain = Chain(steps)
+
+    def _terminal(self, step: str, name: str) -> _RunningSink:
+        def reject(record: Reject) -> None:
+            sink.rejected += 1
+            self._dispose(record, name)
+
+        sink = self._sink(name, reject)
+        sink.schema = self.stage.schemas.get(step)
+        self.running[step] = sink
+        return sink
+
+    def _sink(self, name: str, reject: Callable[[Reject], None]) -> _RunningSink:
+        return _RunningSink(
+            self.stage.sinks[name],
+            WriterContext(
+                job_id=self.stage.job_id,
+                sink=name,
+                epoch=self.directive["epoch"],
+                checkpoint=self.directive["checkpoint"],
+                subtask=self.task.subtask,
+                attempt=self.task.attempt,
+                directive=self.directive["sinks"].get(name, {}),
+                reject=reject,
+                started_ms=self.directive["started_ms"],
+            ),
+        )
+
+    def reject_at_head(self, record: Reject) -> None:
+        """Take a record that the reader could not decode; it counts as read."""
+        self.read_rejects += 1
+        self._dispose(record, None)
+
+    def _reject_in(self, step: str) -> Callable[[Reject], None]:
+        def reject(record: Reject) -> None:
+            self.chain.tallies[step].rejected += 1
+            self._dispose(record, None)
+
+        return reject
+
+    def _dispose(self, record: Reject, sink: str | None) -> None:
+        """Dead-letter, fail, or skip, as the job says."""
+        if self.stage.on_error == "fail":
+            place = ", ".join(f"{k} {v}" for k, v in record.where.items()) or self.stage.source
+            raise TerminalError(
+                f"bad record at {place}: {record.reason}",
+                next='mend the record or the schema, or set on_error="dead_letter" on the job',
+                checkpoint=self.directive["checkpoint"],
+                participant=sink or self.stage.source,
+            )
+        if self.dead_sink is not None:
+            self.dead.append(_dead_letter(record, self.stage.source, sink, self.directive["checkpoint"]))
+            self.dead_count += 1
+            if len(self.dead) >= _FLUSH_ROWS:
+                self._flush_dead()
+
+    def _flush_dead(self) -> None:
+        if self.dead and self.dead_sink is not None:
+            data = b"".join(self.dead)
+            ends = np.cumsum([len(line) for line in self.dead], dtype=np.int64) - 1
+            self.dead.clear()
+            self.dead_sink.process(Lines(memoryview(data), ends), lambda tag, chunk: None)
+
+    def finish(self) -> list[str]:
+        """Prepare every sink; return the texts to yield."""
+        self._flush_dead()
+        texts = []
+        everyone = [*self.running.values(), *([self.dead_sink] if self.dead_sink else [])]
+        for sink in everyone:
+            for payload in sink.writer.prepare() if sink.writer is not None else ():
+                texts.append(_text(t="prepared", sink=sink.context.sink, subtask=self.task.subtask, payload=payload))
+        counts: dict[str, Counts] = {}
+        for step, sink in self.running.items():
+            counts.setdefault(sink.context.sink, Counts()).add(self._counts(step, sink))
+        if self.dead_count:
+            counts[DEAD_LETTER] = Counts(read=self.dead_count, written=self.dead_count)
+        read = self.chain.tallies[self.chain.head].rows_in + self.read_rejects
+        texts.append(
+            _text(t="counts", head=self.stage.source, read=read, sinks={n: c.to_json() for n, c in counts.items()})
+        )
+        return texts
+
+    def _counts(self, step: str, sink: _RunningSink) -> Counts:
+        read, produced, filtered, rejected = self.chain.account(step)
+        arrived = self.chain.tallies[step].rows_in
+        if arrived != sink.written + sink.rejected:
+            raise TerminalError(
+                f"sink {sink.context.sink} took {arrived} rows and accounts for {sink.written + sink.rejected}",
+                next="this is a fault in the sink; nothing was committed",
+                checkpoint=self.directive["checkpoint"],
+                participant=sink.context.sink,
+            )
+        bad = rejected + sink.rejected + self.read_rejects
+        kept = self.dead_sink is not None
+        return Counts(
+            read=read + self.read_rejects,
+            produced=produced,
+            written=sink.written,
+            filtered=filtered,
+            dead_lettered=bad if kept else 0,
+            skipped=0 if kept else bad,
+        )
+
+    def abandon(self) -> None:
+        """Drop everything this attempt wrote."""
+        for sink in [*self.running.values(), *([self.dead_sink] if self.dead_sink else [])]:
+            if sink.writer is not None:
+                sink.writer.abandon()
+
+
+def _refuse(record: Reject) -> None:
+    raise TerminalError(
+        f"a dead letter cannot be written: {record.reason}", next="this is a fault; nothing was committed"
+    )
+
+
+def _text(**fields: Any) -> str:
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def _dead_letter(record: Reject, source: str, sink: str | None, checkpoint: int) -> bytes:
+    """Return the line of a dead-letter file: place, reason and value, base64 where it is not UTF-8."""
+    line: dict[str, Any] = {"source": source, **record.where}
+    if sink is not None:
+        line["sink"] = sink
+    line["checkpoint"] = checkpoint
+    line["reason"] = record.reason
+    try:
+        line["value"] = record.value.decode("utf-8")
+    except UnicodeDecodeError:
+        line["value_base64"] = base64.b64encode(record.value).decode("ascii")
+    return json.dumps(line, separators=(",", ":"), default=str, ensure_ascii=False).encode() + b"\n"

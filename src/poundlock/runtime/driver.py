@@ -1,0 +1,275 @@
+"""The driver: checks the job, claims its checkpoint, starts Spark, and keeps the query running until it is done.
+
+Everything is checked before anything is touched; a failure leads back to recovery, which needs the checkpoint and the sinks only.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import Identity, open_identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.participant import Occasion
+from poundlock.config import Settings, load_settings
+from poundlock.connectors.base import SplitSource
+from poundlock.errors import PoundlockError
+from poundlock.job import Job
+from poundlock.plan.plan import Plan, make_plan
+from poundlock.runtime import session as sessions
+from poundlock.runtime.failures import explain, is_transient
+from poundlock.runtime.jars import jar_set
+from poundlock.runtime.java import find_java
+from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.progress import Progress, StopRequest
+from poundlock.runtime.query import Query, files_made
+from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
+from poundlock.runtime.tracker import Tracker
+from poundlock.storage import Storage, open_storage
+from poundlock.storage.local import LocalStorage
+from poundlock.values import Clock, SystemClock, duration
+
+__all__ = ["checkpoint_dir", "run"]
+
+IGNORE_LEDGER = "POUNDLOCK_TEST_IGNORE_LEDGER"
+
+
+def checkpoint_dir(job: Job, settings: Settings) -> str:
+    """Return the folder of a job's checkpoint: from the settings, the job, or below the state directory."""
+    return settings.checkpoint_dir or job.checkpoint_dir or str(settings.state_dir / "checkpoints" / job.name)
+
+
+def run(
+    job: Job,
+    *,
+    settings: Settings | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    stop: StopRequest | None = None,
+) -> Progress:
+    """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
+
+    Args:
+        job: what to run.
+        settings: the machine's and the run's settings; default: file and environment.
+        on_progress: told of every checkpoint and change of state, from this process's threads.
+        stop: how to end it; see StopRequest.
+
+    Raises:
+        PoundlockError: the job cannot run, or failed for good.
+    """
+    settings = settings or load_settings()
+    job = with_settings(job, settings)
+    plan = make_plan(job)
+    preflight(plan)
+    driver = Driver(job, plan, settings, Tracker(on_progress), stop or StopRequest())
+    return driver.run()
+
+
+def with_settings(job: Job, settings: Settings) -> Job:
+    """Return the job with what the settings say instead of it."""
+    for name in ("on_error", "dead_letters", "parallelism", "checkpoint_interval"):
+        value = getattr(settings, name)
+        if value is not None:
+            setattr(job, name, value)
+    return job
+
+
+def preflight(plan: Plan) -> None:
+    """Ask every source and sink whether it can work. Raises DefinitionError."""
+    for part in (*plan.sources.values(), *plan.sinks.values()):
+        check = getattr(part, "preflight", None)
+        if check is not None:
+            check()
+
+
+@dataclass
+class Driver:
+    """One driver process's work on one job."""
+
+    job: Job
+    plan: Plan
+    settings: Settings
+    tracker: Tracker
+    stop: StopRequest
+    clock: Clock = field(default_factory=SystemClock)
+    _spark: Any = None
+
+    def run(self) -> Progress:
+        """Run until done; see `run`."""
+        storage = open_storage(checkpoint_dir(self.job, self.settings))
+        with _two_lines(self.plan, storage):
+            identity = open_identity(storage, name=self.job.name, clock=self.clock)
+            sinks = {
+                name: describe()
+                for name, p in self.plan.sinks.items()
+                if (describe := getattr(p, "describe_json", None))
+            }
+            with Epoch.claim(storage, clock=self.clock, sinks=sinks) as epoch:
+                try:
+                    return self._keep_running(storage, identity, epoch)
+                finally:
+                    self._end_session()
+
+    def _keep_running(self, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
+        strategy = restart_strategy(self.settings) or self.job.restart or ExponentialDelayRestart()
+        restarts = RestartState(strategy)
+        rng = random.Random(identity.job_id)
+        while True:
+            try:
+                return self._one_life(storage, identity, epoch, restarts)
+            except Exception as failure:
+                error = explain(failure, list(self.plan.sources.values()))
+                if self.stop.canceling:
+                    return self._canceled()
+                delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
+                if delay is None or self.stop.stopping:
+                    self.tracker.state("FAILED", str(error))
+                    raise error from failure
+                self.tracker.state("RESTARTING", f"{error.what} (again in {delay.total_seconds():.1f} s)", restarts=1)
+                self.stop.wait(delay.total_seconds())
+                if self.stop.canceling:
+                    return self._canceled()
+
+    def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
+        coordinator = Coordinator(
+            identity=identity,
+            epoch=epoch,
+            ledger=Ledger(storage),
+            participants=self.plan.sinks,
+            clock=self.clock,
+            ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
+        )
+        recovery = coordinator.recover()
+        positions: dict[str, Any] = {name: found.end for name, found in recovery.sources.items()}
+        identities: dict[str, Mapping[str, Any]] = {name: found.identity for name, found in recovery.sources.items()}
+        self._tell_restored(positions)
+        spark = self._session(storage)
+        query = self._query(spark, storage, identity, coordinator, positions, identities)
+        query.on_checkpoint = restarts.checkpoint_completed
+        self.tracker.state("RUNNING")
+        query.start()
+        try:
+            ended = query.wait(self.stop)
+        except BaseException:
+            query.kill()
+            raise
+        if ended is None:
+            return self._canceled()
+        with coordinator.lock:
+            outcome = coordinator.roll(Occasion.END)
+        if outcome is not None:
+            self.tracker.rolled(files_made(outcome))
+        self.tracker.state("FINISHED")
+        return self.tracker.progress
+
+    def _query(
+        self,
+        spark: Any,
+        storage: Storage,
+        identity: Identity,
+        coordinator: Coordinator,
+        positions: dict[str, Any],
+        identities: dict[str, Mapping[str, Any]],
+    ) -> Query:
+        from poundlock.plan.lower import Lowering
+
+        root = checkpoint_dir(self.job, self.settings)
+
+        def workspace(name: str) -> Storage:
+            return open_storage(f"{root}/sources/{name}")
+
+        parallelism = self.job.parallelism or spark.sparkContext.defaultParallelism
+        lowering = Lowering(self.plan, spark, identity.job_id, workspace, positions, parallelism)
+        spark_storage = open_storage(f"{root}/spark")
+        return Query(
+            plan=self.plan,
+            lowered=lowering.lower(),
+            spark_log=SparkLog(spark_storage),
+            checkpoint_path=spark_storage.root,
+            coordinator=coordinator,
+            tracker=self.tracker,
+            positions=positions,
+            identities=identities,
+            workspace=workspace,
+            interval=duration(self.job.checkpoint_interval),
+            clock=self.clock,
+        )
+
+    def _session(self, storage: Storage) -> Any:
+        if self._spark is not None and sessions.jvm_alive():
+            return self._spark
+        if self._spark is not None:
+            sessions.forget_session()
+            self._spark = None
+        java = find_java(_environment(self.settings))
+        jars = sorted({jar for name in self._jar_sets() for jar in jar_set(name)})
+        log = self.settings.logs / f"{self.job.name}.jvm.log"
+        spec = sessions.SessionSpec(
+            name=self.job.name,
+            master=_master(self.settings.master, self.job.parallelism),
+            jvm_log=Path(log),
+            java_home=java.home,
+            jars=jars,
+            driver_memory=self.settings.driver_memory,
+            quick_start=self.plan.only_fused,
+            local_checkpoint=isinstance(storage, LocalStorage),
+            user={**self.job.spark, **self.settings.spark},
+        )
+        self._spark = sessions.start_session(spec)
+        return self._spark
+
+    def _jar_sets(self) -> Iterator[str]:
+        for source in self.plan.sources.values():
+            if not isinstance(source, SplitSource):
+                yield from getattr(source, "jars", ())
+
+    def _tell_restored(self, positions: Mapping[str, Any]) -> None:
+        for name, position in positions.items():
+            if name in self.plan.sources:
+                text = self.plan.sources[name].describe(position)
+                self.tracker.state(self.tracker.progress.state, f"Source {name} {text}")
+
+    def _canceled(self) -> Progress:
+        sessions.kill_jvm()
+        self.tracker.state("CANCELED")
+        return replace(self.tracker.progress, state="CANCELED")
+
+    def _end_session(self) -> None:
+        if self._spark is None:
+            return
+        try:
+            if sessions.jvm_alive():
+                self._spark.stop()
+        except Exception:
+            pass  # it is going away either way
+        sessions.forget_session()
+        self._spark = None
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    env = dict(os.environ)
+    if settings.java_home is not None:
+        env["JAVA_HOME"] = str(settings.java_home)
+    return env
+
+
+def _master(master: str, parallelism: int | None) -> str:
+    return f"local[{parallelism}]" if master == "local[*]" and parallelism is not None else master
+
+
+@contextmanager
+def _two_lines(plan: Plan, storage: Storage) -> Iterator[None]:
+    """Let nothing but a PoundlockError out."""
+    try:
+        yield
+    except PoundlockError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise explain(error, list(plan.sources.values())) from error

@@ -1,0 +1,74 @@
+"""Reads Spark's offset and commit logs of a job's checkpoint: what a micro-batch was planned to read, and which were finished.
+
+Only read, never written: Spark's logs are Spark's.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from poundlock.errors import TerminalError
+from poundlock.storage.base import Storage
+
+__all__ = ["SparkLog"]
+
+
+class SparkLog:
+    """The logs below one Spark checkpoint folder. `storage` is that folder."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def planned(self, batch: int) -> dict[str, Any]:
+        """Return source name to end position of a planned micro-batch. Raises TerminalError if the log cannot be read."""
+        path = f"offsets/{batch}"
+        try:
+            text = self._storage.read(path).decode()
+        except FileNotFoundError:
+            raise TerminalError(
+                f"Spark planned batch {batch} but {self._storage.root}/{path} is missing",
+                next="restore the checkpoint folder from a backup",
+            ) from None
+        version, _, rest = text.partition("\n")
+        if version != "v2":
+            raise TerminalError(
+                f"{self._storage.root}/{path} has format {version}, not v2", next="start with another checkpoint folder"
+            )
+        positions = {}
+        for line in rest.splitlines()[1:]:
+            name, colon, position = line.partition(":")
+            if colon and position and position != "-":
+                positions[name] = json.loads(position)
+        return positions
+
+    def planned_before(self, batch: int) -> dict[str, Any]:
+        """Return the end positions of the newest batch before this one; {} if there is none. Numbers may have gaps."""
+        if batch > 0 and self._storage.stat(f"offsets/{batch - 1}") is not None:
+            return self.planned(batch - 1)
+        earlier = [number for number in self._numbers("offsets") if number < batch]
+        return self.planned(max(earlier)) if earlier else {}
+
+    def committed(self, batch: int) -> bool:
+        """Return whether Spark will not deliver a micro-batch again."""
+        return self._storage.stat(f"commits/{batch}") is not None
+
+    def newest(self) -> tuple[int, int]:
+        """Return the newest planned and the newest committed batch, -1 for none."""
+        return self._newest("offsets"), self._newest("commits")
+
+    def initial(self, source: str) -> Any | None:
+        """Return the position from which Spark first read a source through its connector, where the connector keeps it."""
+        for entry in self._storage.list("sources"):
+            folder, _, name = entry.path.removeprefix("sources/").partition("/")
+            if folder == source and name == "0":
+                lines = self._storage.read(entry.path).decode().splitlines()
+                return json.loads(lines[-1]) if lines else None
+        return None
+
+    def _newest(self, folder: str) -> int:
+        return max(self._numbers(folder), default=-1)
+
+    def _numbers(self, folder: str) -> list[int]:
+        names = (entry.path.rpartition("/")[2] for entry in self._storage.list(folder))
+        return [int(name) for name in names if name.isdigit()]

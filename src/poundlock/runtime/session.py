@@ -1,0 +1,201 @@
+"""The Spark session of one driver: a JVM that writes to log files only, with the settings the design was measured with.
+
+Everything a user set by hand wins; what the protocol needs to be correct cannot be set otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from poundlock.errors import DefinitionError, TransientError
+
+__all__ = ["SessionSpec", "forget_session", "start_session"]
+
+_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+# Needed for correctness: offsets by source name, whole lines of decisions in UTC, one session time zone for all.
+FIXED = {
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+}
+# Measured defaults; a user's setting wins.
+DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.task.maxFailures": "4",
+}
+
+
+@dataclass(frozen=True)
+class SessionSpec:
+    """What a session is started with.
+
+    Args:
+        name: shown as Spark's application name.
+        master: Spark master, such as "local[2]".
+        java_home: folder of the Java runtime; None = the machine's own.
+        jars: paths of jars to put on Spark's class path.
+        driver_memory: heap of the driver's JVM, such as "2g".
+        jvm_options: further options of the driver's JVM.
+        quick_start: compile only as far as C1: right where no record enters the JVM, wrong where rows pass through it.
+        local_checkpoint: whether checkpoints are on a local disk, where a faster checkpoint writer is safe behind our ledger.
+        user: the user's own Spark settings.
+        jvm_log: file for whatever the JVM prints.
+        log4j: log4j2 properties file.
+    """
+
+    name: str
+    master: str
+    jvm_log: Path
+    java_home: str | None = None
+    jars: Sequence[str] = ()
+    driver_memory: str = "1g"
+    jvm_options: Sequence[str] = ()
+    quick_start: bool = False
+    local_checkpoint: bool = True
+    user: Mapping[str, str] = field(default_factory=dict)
+    log4j: Path | None = None
+
+    def settings(self) -> dict[str, str]:
+        """Return the Spark settings. Raises DefinitionError where the user's contradict what the protocol needs."""
+        for key, value in FIXED.items():
+            if self.user.get(key, value) != value:
+                raise DefinitionError(
+                    f"{key}={self.user[key]} cannot be used with poundlock",
+                    next=f"leave {key} out; it has to be {value}",
+                )
+        conf = {**DEFAULTS, **FIXED}
+        if self.local_checkpoint:
+            conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
+        conf["spark.pyspark.python"] = sys.executable
+        conf["spark.pyspark.driver.python"] = sys.executable
+        if self.jars:
+            conf["spark.jars"] = ",".join(self.jars)
+        conf.update(self.user)
+        conf["spark.driver.extraJavaOptions"] = " ".join(
+            [*self._jvm(), self.user.get("spark.driver.extraJavaOptions", "")]
+        ).strip()
+        return conf
+
+    def _jvm(self) -> list[str]:
+        # 16 MB stacks: Spark's classification of Py4J errors overflows smaller ones when a query is stopped.
+        options = ["-Xss16m"]
+        if self.log4j is not None:
+            options.append(f"-Dlog4j2.configurationFile={self.log4j}")
+        if self.master.startswith("local"):
+            options.append("-XX:+UseSerialGC")
+            if self.quick_start:
+                options.append("-XX:TieredStopAtLevel=1")
+        return [*options, *self.jvm_options]
+
+
+def start_session(spec: SessionSpec) -> Any:
+    """Start the JVM and return its SparkSession; nothing of it reaches the terminal.
+
+    Raises:
+        DefinitionError: the JVM could not be started; the message has its last line.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    settings = spec.settings()
+    conf = SparkConf(loadDefaults=False)
+    conf.setMaster(spec.master).setAppName(spec.name)
+    conf.setAll(list(settings.items()))
+    conf.set("spark.driver.memory", spec.driver_memory)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if spec.java_home is not None:
+        os.environ["JAVA_HOME"] = spec.java_home
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # One thread each in the workers: tasks already fill the cores, and idle pools cost start-up.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS"):
+        os.environ.setdefault(name, "1")
+    spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
+    with spec.jvm_log.open("ab") as log:
+        try:
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+            context = SparkContext(gateway=gateway, conf=conf)
+        except Exception as error:
+            forget_session()
+            raise DefinitionError(
+                f"Spark did not start: {_last_line(spec.jvm_log) or error}",
+                next=f"read {spec.jvm_log}, or type: poundlock doctor",
+            ) from error
+    return SparkSession(context)
+
+
+def forget_session() -> None:
+    """Drop every trace of a session whose JVM is gone, so that another one can be started in this process."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway: Any = SparkContext._gateway
+    process: Any = getattr(gateway, "proc", None)
+    try:
+        if gateway is not None:
+            gateway.shutdown()
+    except Exception:
+        pass  # the JVM is gone; there is nobody to tell
+    if process is not None and process.poll() is None:
+        process.kill()
+        process.wait()
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None  # type: ignore[attr-defined]
+
+
+def jvm_alive() -> bool:
+    """Return whether the session's JVM process runs."""
+    from pyspark import SparkContext
+
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is None
+
+
+def kill_jvm() -> None:
+    """End the JVM at once, as a crash would."""
+    from pyspark import SparkContext
+
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def require_alive() -> None:
+    """Raise TransientError if the JVM is gone."""
+    if not jvm_alive():
+        raise TransientError("the Java process of Spark ended unexpectedly", next="nothing is lost: run the job again")
+
+
+def _last_line(path: Path) -> str:
+    handle: IO[str]
+    try:
+        with path.open(errors="replace") as handle:
+            lines = [line.strip() for line in handle if line.strip()]
+    except OSError:
+        return ""
+    return next(
+        (line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1] if lines else ""
+    )

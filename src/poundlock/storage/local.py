@@ -1,0 +1,267 @@
+"""A folder of the local file system as a storage; what is mounted there works as far as it keeps POSIX promises.
+
+What a method returns from is durable: content, name, and every folder that was made on the way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import io
+import os
+import stat as modes
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import BinaryIO, cast
+
+from poundlock.storage.base import Entry
+
+__all__ = ["LocalStorage"]
+
+_NOREPLACE = 1  # linux/fs.h RENAME_NOREPLACE
+_AT_FDCWD = -100
+_NO_SUCH_CALL = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+_NO_LINKS = (*_NO_SUCH_CALL, errno.EPERM, errno.EMLINK)
+_NO_KERNEL_COPY = (*_NO_SUCH_CALL, errno.EPERM, errno.EXDEV, errno.EBADF)
+_COPY_STEP = 1 << 30
+
+
+class _WholeWrites(io.FileIO):
+    """A raw file that never writes short: on a nearly full disk the rest is tried again, and then it raises."""
+
+    def write(self, data: object, /) -> int:
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        done = 0
+        while done < len(view):
+            done += super().write(view[done:]) or 0
+        return done
+
+
+@dataclass(frozen=True)
+class LocalStorage:
+    """Files below one local folder.
+
+    Args:
+        root: the folder, absolute. It is made when the first file is written.
+    """
+
+    root: str
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        """Write a whole new file durably; return False, and change nothing, if the name is taken."""
+        target = self._at(path)
+        temporary = _temporary(target)
+        try:
+            with _create(temporary) as handle:
+                handle.write(data)
+                os.fsync(handle.fileno())
+            won = _publish(temporary, target)
+            _sync_folder(os.path.dirname(target))
+            return won
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+    def write(self, path: str) -> BinaryIO:
+        """Open a new file, unbuffered: hand it large pieces. Raises FileExistsError if the name is taken."""
+        return cast(BinaryIO, _create(self._at(path)))
+
+    def sync(self, handle: BinaryIO) -> None:
+        """Make a handle's content, and its name, durable."""
+        handle.flush()
+        os.fsync(handle.fileno())
+        _sync_folder(os.path.dirname(handle.name))
+
+    def settle(self, path: str) -> None:
+        """Make a file that another process left, and its name, durable. Raises FileNotFoundError."""
+        target = self._at(path)
+        with io.FileIO(target) as handle:
+            os.fsync(handle.fileno())
+        _sync_folder(os.path.dirname(target))
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content. Raises FileNotFoundError."""
+        with io.FileIO(self._at(path)) as handle:
+            return handle.readall()
+
+    def open(self, path: str) -> BinaryIO:
+        """Open for reading, unbuffered. Raises FileNotFoundError."""
+        return cast(BinaryIO, io.FileIO(self._at(path)))
+
+    def stat(self, path: str) -> Entry | None:
+        """Return the file's entry, or None if there is none or it is a folder."""
+        try:
+            found = os.stat(self._at(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return None if modes.S_ISDIR(found.st_mode) else _entry(path, found)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file to a new name, durably. Raises FileExistsError or FileNotFoundError.
+
+        Atomic where the kernel can rename without replacing; elsewhere a crash may leave both names on one content.
+        """
+        old, new = self._at(source), self._at(target)
+        try:
+            _rename_exclusive(old, new)
+        except FileNotFoundError:
+            if not os.path.lexists(old):
+                raise
+            _make_folder(os.path.dirname(new))
+            _rename_exclusive(old, new)
+        for folder in {os.path.dirname(new), os.path.dirname(old)}:
+            _sync_folder(folder)
+
+    def concat(self, sources: Sequence[str], target: str) -> None:
+        """Write the content of the sources, in order, to a new durable file, whole or not at all. The sources stay."""
+        new = self._at(target)
+        temporary = _temporary(new)
+        try:
+            with _create(temporary) as handle:
+                for source in sources:
+                    with io.FileIO(self._at(source)) as part:
+                        _copy(part, handle)
+                os.fsync(handle.fileno())
+            _rename_exclusive(temporary, new)
+            _sync_folder(os.path.dirname(new))
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+    def delete(self, path: str) -> bool:
+        """Delete a file; return False if there was none."""
+        try:
+            os.unlink(self._at(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        """Yield every file below a folder, hidden ones too, in any order. Links to folders are not followed."""
+        pending = [(self._at(prefix) if prefix else self.root, prefix.strip("/"))]
+        while pending:
+            folder, relative = pending.pop()
+            try:
+                found = os.scandir(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            with found:
+                for item in found:
+                    path = f"{relative}/{item.name}" if relative else item.name
+                    if item.is_dir(follow_symlinks=False):
+                        pending.append((item.path, path))
+                        continue
+                    with suppress(FileNotFoundError):  # gone since it was listed
+                        yield _entry(path, item.stat())
+
+    def _at(self, path: str) -> str:
+        if not path or path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"{path!r} is not a path below {self.root}")
+        return os.path.join(self.root, path)
+
+
+def _entry(path: str, found: os.stat_result) -> Entry:
+    return Entry(path=path, bytes=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
+
+
+def _temporary(target: str) -> str:
+    folder, name = os.path.split(target)
+    return os.path.join(folder, f".tmp-{uuid.uuid4().hex}-{name[:150]}")
+
+
+def _create(path: str) -> _WholeWrites:
+    try:
+        return _WholeWrites(path, "x")
+    except FileNotFoundError:
+        _make_folder(os.path.dirname(path))
+        return _WholeWrites(path, "x")
+
+
+def _make_folder(folder: str) -> None:
+    missing = []
+    while folder and not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for made in reversed(missing):
+        with suppress(FileExistsError):  # another task made it meanwhile; if it is a file, opening below it says so
+            os.mkdir(made)
+        _sync_folder(os.path.dirname(made))
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (
+            errno.EINVAL,
+            errno.EBADF,
+        ):  # some network mounts cannot; they keep names in order anyway
+            raise
+    finally:
+        os.close(handle)
+
+
+def _publish(temporary: str, target: str) -> bool:
+    """Give a complete temporary file its name; return False if the name is taken."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        # A repeated request over NFS reports our own link as taken; two links to the file say that it is ours.
+        return os.stat(temporary).st_nlink == 2
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        try:
+            _rename_exclusive(temporary, target)
+        except FileExistsError:
+            return False
+    return True
+
+
+def _rename_exclusive(source: str, target: str) -> None:
+    code = _renameat2(source, target)
+    if code == 0:
+        return
+    if code not in _NO_SUCH_CALL:
+        raise OSError(code, os.strerror(code), source, None, target)
+    os.link(source, target)
+    os.unlink(source)
+
+
+@cache
+def _c_function() -> Callable[..., int] | None:
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+    call.restype = ctypes.c_int
+    return cast("Callable[..., int]", call)
+
+
+def _renameat2(source: str, target: str) -> int:
+    """Return 0 or an errno; ENOSYS where the C library does not have the call."""
+    call = _c_function()
+    if call is None:
+        return errno.ENOSYS
+    failed = call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _NOREPLACE)
+    return ctypes.get_errno() if failed else 0
+
+
+def _copy(source: io.FileIO, target: io.FileIO) -> None:
+    """Copy within the kernel where it can, else through memory."""
+    in_kernel = hasattr(os, "copy_file_range")
+    while in_kernel:
+        try:
+            if os.copy_file_range(source.fileno(), target.fileno(), _COPY_STEP) == 0:
+                return
+        except OSError as error:
+            if error.errno not in _NO_KERNEL_COPY:
+                raise
+            in_kernel = False
+    while piece := source.read(1 << 20):
+        target.write(piece)
