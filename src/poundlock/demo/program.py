@@ -52,7 +52,7 @@ class DemoSettings:
     kills: int = 2
     seed: int = 20_181_219
     checkpoints: int = 16
-    patience_s: float = 120.0
+    patience_s: float = 240.0
 
 
 class _Steps:
