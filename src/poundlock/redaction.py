@@ -18,14 +18,13 @@ _WORDS = (
 )
 # "key.password" is a secret; "token.endpoint.url" and "key.deserializer" only look like one.
 _NAME = re.compile(rf"(?:{_WORDS})(?!.*(?:url|uri|file|location|class|provider|enabled|interval)$)", re.IGNORECASE)
+# Patterns start at the telling word, never with a run of any letters: a long line must not take quadratic time.
 _IN_TEXT = re.compile(
-    rf"""(?P<name>["']?[\w.-]*(?:{_WORDS})[\w.-]*["']?\s*[=:]\s*)(?P<value>"[^"]*"|'[^']*'|[^\s,;&}})\]]+)""",
+    rf"""(?P<name>(?:{_WORDS})[\w.-]*["']?\s*[=:]\s*)(?P<value>"[^"]*"|'[^']*'|[^\s,;&}})\]]+)""",
     re.IGNORECASE,
 )
-_JAAS = re.compile(
-    r"""(?P<name>\b[\w.-]*jaas[\w.-]*["']?\s*[=:]\s*)[^;\n]*;?""", re.IGNORECASE
-)  # a whole sentence of settings
-_URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://[^/\s:@]*):(?P<value>[^/\s@]+)@", re.IGNORECASE)
+_JAAS = re.compile(r"""(?P<name>jaas[\w.-]*["']?\s*[=:]\s*)[^;\n]*;?""", re.IGNORECASE)  # a whole sentence of settings
+_URL = re.compile(r"(?P<user>://[^/\s:@]*):(?P<value>[^/\s@]+)@")
 _SHORTEST = 4  # blanking every "a" because somebody's password is "a" would hide the log
 
 
@@ -49,7 +48,7 @@ def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text without the values given, without `password=…` and the like, and without passwords in URLs."""
     for secret in sorted((s for s in secrets if len(s) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    text = _URL.sub(rf"\g<scheme>:{HIDDEN}@", text)
+    text = _URL.sub(rf"\g<user>:{HIDDEN}@", text)
     text = _JAAS.sub(rf"\g<name>{HIDDEN}", text)
     return _IN_TEXT.sub(rf"\g<name>{HIDDEN}", text)
 

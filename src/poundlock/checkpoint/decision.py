@@ -1,7 +1,7 @@
 """The decision record: one line of the ledger, the only point of truth about a checkpoint.
 
 Records form one serial log per job: record L+1 is written only by a driver that has read record L and finished
-committing it. Hence only the newest record may have work left, and its sink states are the whole state of the job's sinks.
+committing it. Hence only the newest record may have work left, and its sink states are all there is to remember.
 """
 
 from __future__ import annotations

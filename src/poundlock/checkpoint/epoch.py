@@ -78,6 +78,25 @@ class DriverLock:
         os.pwrite(handle, text.encode() + b"\n", 0)
         return cls(handle)
 
+    @staticmethod
+    def holder(storage: Storage) -> str | None:
+        """Return who holds the lock, such as "process 4711 on host", without taking it; None if nobody does."""
+        if not isinstance(storage, LocalStorage):
+            return None
+        try:
+            handle = os.open(os.path.join(storage.root, LOCK), os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _owner(os.pread(handle, 4096, 0))[0]
+        except OSError:  # a mount without locks
+            return None
+        finally:
+            os.close(handle)
+        return None
+
     @property
     def held(self) -> bool:
         """Whether this lock keeps others out."""
@@ -200,12 +219,17 @@ def _load(storage: Storage, number: int) -> Life:
 
 
 def _refusal(storage: LocalStorage, owner: bytes) -> DefinitionError:
-    try:
-        value = json.loads(owner)
-        who, stop = f"process {value['pid']} on {value['host']}", f"stop it with: kill {value['pid']}"
-    except (ValueError, KeyError, TypeError):  # it has the lock and has not yet written who it is
-        who, stop = "another process", "stop it first"
+    who, stop = _owner(owner)
     return DefinitionError(
         f"two drivers on one checkpoint: {who} is running on {storage.root}",
         next=f"{stop} (it finishes its checkpoint), or give this job another checkpoint_dir",
     )
+
+
+def _owner(text: bytes) -> tuple[str, str]:
+    """Return who wrote a lock file, and how to stop it."""
+    try:
+        value = json.loads(text)
+        return f"process {value['pid']} on {value['host']}", f"stop it with: kill {value['pid']}"
+    except (ValueError, KeyError, TypeError):  # it has the lock and has not yet written who it is
+        return "another process", "stop it first"

@@ -237,7 +237,7 @@ class Participant(Protocol):
         ...
 
     def next_roll_ms(self, state: JSON) -> int | None:
-        """Driver: when, by the clock, `stage(state, [], ROLL, now)` would commit something; None = not by time alone."""
+        """Driver: when, by the clock, `stage(state, [], ROLL, now)` would commit anything; None = not by time."""
         ...
 
     def commit(self, committable: JSON) -> Committed | Aborted:
@@ -254,9 +254,10 @@ class Participant(Protocol):
         ...
 
     def sweep(self, state: JSON, *, remove: bool) -> Sequence[Orphan]:
-        """Driver, on start with no task running, or fsck: find this job's output that is neither finished nor in `state`.
+        """Driver, on start with no task running, or fsck: find this job's output that no one needs.
 
-        Everything decided has been committed before. Remove what is found if asked.
+        That is what is neither finished nor named by `state`. Everything decided has been committed before. Remove what
+        is found if asked.
         """
         ...
 

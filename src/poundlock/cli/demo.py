@@ -17,7 +17,10 @@ def command(
     events: Annotated[int, typer.Option(min=1, help="How many events are produced.")] = 200_000,
     kills: Annotated[int, typer.Option(min=0, help="How often the driver is killed.")] = 2,
 ) -> int:
-    """Run the reference job on a real Kafka broker, kill it twice, audit the files."""
+    """Run the reference job on a real Kafka broker.
+
+    Its driver is killed twice while it writes; then every file is compared with what was produced.
+    """
     from poundlock.demo.program import DemoSettings, run_demo
 
     return run_demo(DemoSettings(directory=directory, events=events, kills=kills)).exit_code

@@ -12,11 +12,10 @@ def command(
     job: JobArgument, json: JsonOption = False, define: DefineOption = None, config: ConfigOption = None
 ) -> None:
     """Show how a job would run: its stages, and why."""
-    from poundlock.cli.loading import apply_settings, load_job
+    from poundlock.cli.loading import load_job
     from poundlock.config import load_settings
+    from poundlock.plan.explain import explain, explain_json
+    from poundlock.runtime.driver import with_settings
 
-    settings = load_settings(define or (), config=config)
-    found = load_job(job)
-    apply_settings(found, settings)
-    plan = found.explain()
-    Output(json).show(Text(text=plan, data={"job": found.name, "plan": plan.splitlines()}))
+    found = with_settings(load_job(job), load_settings(define or (), config=config))
+    Output(json).show(Text(text="" if json else explain(found), data=explain_json(found) if json else None))

@@ -15,7 +15,7 @@ from poundlock.errors import DefinitionError
 
 __all__ = ["app", "command"]
 
-app = typer.Typer(name="kafka", help="A Kafka broker for trials.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
 
 
 @app.callback()
@@ -29,9 +29,7 @@ def command(
         list[str] | None, typer.Option("--topic", metavar="NAME[:PARTITIONS]", help="Create a topic; may be repeated.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port for clients; 0 = any free one.")] = 9092,
-    home: Annotated[
-        Path | None, typer.Option("--dir", help="Keep its data here; default: a temporary folder.")
-    ] = None,
+    home: Annotated[Path | None, typer.Option("--dir", help="Keep its data here; default: a temporary folder.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Run a Kafka broker on this machine until Ctrl-C."""

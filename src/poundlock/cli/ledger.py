@@ -46,7 +46,7 @@ def command(
     last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest so many.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the decisions of a job: what each checkpoint made visible."""
+    """List the decisions of a job."""
     from poundlock.checkpoint.ledger import Ledger
     from poundlock.storage import open_storage
 

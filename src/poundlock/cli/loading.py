@@ -1,4 +1,4 @@
-"""Finds the job in a user's file and puts the settings over it; a fault in the file is told with its line.
+"""Finds the job in a user's file; a fault in the file is told with its line.
 
 The file is run under a name of its own that is not kept, so that Spark sends its functions to the workers whole.
 """
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from poundlock.errors import DefinitionError, PoundlockError
 
 if TYPE_CHECKING:
-    from poundlock.config import Settings
     from poundlock.job import Job
 
-__all__ = ["apply_settings", "load_job"]
+__all__ = ["load_job"]
 
 
 def load_job(target: str) -> Job:
@@ -54,20 +53,6 @@ def load_job(target: str) -> Job:
             f"{path} defines {len(found)} jobs: {', '.join(found)}", next=f"name one: {path}:{next(iter(found))}"
         )
     return next(iter(found.values()))
-
-
-def apply_settings(job: Job, settings: Settings) -> None:
-    """Put what the settings say over what the job says."""
-    from poundlock.runtime.restart import restart_strategy
-
-    for name in ("parallelism", "checkpoint_dir", "checkpoint_interval", "on_error", "dead_letters"):
-        value = getattr(settings, name)
-        if value is not None:
-            setattr(job, name, value)
-    job.spark = {**job.spark, **settings.spark}
-    strategy = restart_strategy(settings)
-    if strategy is not None:
-        job.restart = strategy
 
 
 def _split(target: str) -> tuple[Path, str]:

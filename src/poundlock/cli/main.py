@@ -31,7 +31,6 @@ app = typer.Typer(
     name="poundlock",
     help="PySpark Structured Streaming pipelines that are exactly-once end to end.",
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -67,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     output = Output()
     try:
-        return int(app(args=None if arguments is None else list(arguments), standalone_mode=False) or 0)
+        typed = None if arguments is None else list(arguments)
+        return int(app(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
     except PoundlockError as error:
         output.error(error)
         return error.exit_code
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _usage(error: TyperException) -> DefinitionError:
     """Say a mistake on the command line with a suggestion."""
-    if type(error).__name__ == "NoArgsIsHelpError":
+    if type(error).__name__ == "NoArgsIsHelpError" or not error.format_message():
         return DefinitionError("a command is missing", next="type: poundlock --help")
     what = error.format_message().strip()
     context = getattr(error, "ctx", None)

@@ -32,5 +32,5 @@ def _of(package: str) -> str:
 
 
 def command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Show the version of poundlock and of what it runs on."""
+    """Show what is installed."""
     Output(json).show(versions())

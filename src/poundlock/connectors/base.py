@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
     from poundlock.storage.base import Storage
 
-__all__ = ["Enumerator", "Reader", "ReaderContext", "SparkRead", "SparkSource", "Split", "SplitSource"]
+__all__ = [
+    "BindableSource",
+    "Enumerator",
+    "Reader",
+    "ReaderContext",
+    "SourceReading",
+    "SparkRead",
+    "SparkSource",
+    "Split",
+    "SplitSource",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +116,15 @@ class SplitSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SparkRead:
-    """How Spark reads a source: `spark.readStream.format(format).options(**options).load(path)`, then `.selectExpr(*columns)` where given."""
+    """How Spark reads a source: `spark.readStream.format(format).options(**options).load(path)`, then `.selectExpr(*columns)` where given.
+
+    `where`, if given, is a Spark SQL condition over those columns; rows for which it is false are none of the source's and count nowhere.
+    """
 
     format: str
     options: Mapping[str, str]
     columns: Sequence[str] | None = None
+    where: str | None = None
     schema: str | None = None
     jars: Sequence[str] = field(default_factory=tuple)  # names of jar sets in runtime/jars.py, such as "kafka"
 
@@ -158,4 +172,32 @@ class SparkSource(Protocol):
 
     def explain_error(self, message: str) -> Exception | None:
         """Return a PoundlockError for an error text of Spark's connector that this source knows, or None."""
+        ...
+
+
+@runtime_checkable
+class SourceReading(SparkSource, Protocol):
+    """A Spark source as one start of one job reads it: it may hold connections, and knows where a bounded source ends."""
+
+    def finished(self, position: JSON | None) -> bool:
+        """Return whether nothing can come after this position; None = before the first checkpoint. Always False if unbounded."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections. Called once, at the end of the start, whatever the outcome."""
+        ...
+
+
+@runtime_checkable
+class BindableSource(Protocol):
+    """A Spark source that wants to know for whom it reads. The driver binds it once per start and uses what it gets."""
+
+    def bind(self, *, job: str, name: str, previous: Mapping[str, Any] | None = None) -> SourceReading:
+        """Return the source for one start.
+
+        Args:
+            job: name of the job.
+            name: name of the source in the job.
+            previous: the identity in the newest decision that names this source; None on a first start.
+        """
         ...

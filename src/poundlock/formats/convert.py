@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import decimal
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.origin import line_starts, origin_of, subset
 from poundlock.formats.reject import Reject
 
-__all__ = ["column_values", "lines_value", "select_lines", "take", "to_batch", "to_records"]
+__all__ = ["build_column", "column_values", "lines_value", "select_lines", "take", "to_batch", "to_records"]
 
 VALUE = "value"
 Mask = npt.NDArray[np.bool_] | Sequence[bool]
@@ -77,13 +77,13 @@ def column_values(column: pa.Array) -> list[Any]:
     """Return an Arrow column as Python values; maps become dicts."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind):
-        return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+        return list(column.to_numpy(zero_copy_only=False).tolist())
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     if number and column.null_count == 0:
-        return column.to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
+        return list(column.to_numpy(zero_copy_only=False).tolist())
     if pa.types.is_nested(kind):
-        return column.to_pylist(maps_as_pydicts="lossy")
-    return column.to_pylist()
+        return list(column.to_pylist(maps_as_pydicts="lossy"))
+    return list(column.to_pylist())
 
 
 def to_records(chunk: Chunk) -> Records:
@@ -113,51 +113,57 @@ def to_batch(chunk: Chunk, schema: pa.Schema | None = None, reject: Callable[[Re
     Raises:
         TerminalError: a value does not fit and `reject` is None; names the column and the place of the row.
     """
-    if isinstance(chunk, Records):
-        names = list(dict.fromkeys(k for row in chunk.rows for k in row)) if schema is None else schema.names
-        columns = {name: [row.get(name) for row in chunk.rows] for name in names}
-        build: Callable[[str, pa.DataType | None, slice], pa.Array] = lambda name, kind, part: _array(  # noqa: E731
-            columns[name][part], kind
-        )
-        present: Sequence[str] = names
-    else:
+    if not isinstance(chunk, Records):
         source = chunk.batch if isinstance(chunk, Batch) else pa.record_batch([lines_value(chunk)], names=[VALUE])
         if schema is None or source.schema.equals(schema):
             return chunk if isinstance(chunk, Batch) else Batch(source, chunk.origin)
-        present = source.schema.names
-        build = lambda name, kind, part: _cast(source.column(name)[part], kind)  # noqa: E731
-    return _build(chunk, schema, present, build, reject)
+        columns: dict[str, Any] = dict(zip(source.schema.names, source.columns, strict=True))
+        return _build(chunk, schema, columns, _cast, reject)
+    names = list(dict.fromkeys(k for row in chunk.rows for k in row)) if schema is None else schema.names
+    return _build(chunk, schema, {name: [row.get(name) for row in chunk.rows] for name in names}, _array, reject)
 
 
 def _build(
     chunk: Chunk,
     schema: pa.Schema | None,
-    present: Sequence[str],
-    build: Callable[[str, pa.DataType | None, slice], pa.Array],
+    columns: Mapping[str, Any],
+    make: Callable[[Any, pa.DataType | None], pa.Array],
     reject: Callable[[Reject], None] | None,
 ) -> Batch:
     n = len(chunk)
-    origin = origin_of(chunk)
-    fields = list(schema) if schema is not None else [pa.field(name, pa.null()) for name in present]
     arrays: list[pa.Array] = []
     bad: dict[int, str] = {}
-    for field in fields:
-        kind = None if schema is None else field.type
-        if field.name not in present:
-            column, failed = pa.nulls(n, kind), {}
-        else:
-            column, failed = _column(n, kind, lambda part, f=field, k=kind: build(f.name, k, part))
-        if not field.nullable:
-            nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
-            failed = dict.fromkeys(nulls.tolist(), "is null, and must not be") | failed
-        arrays.append(column)
+    for field in schema if schema is not None else (pa.field(name, pa.null()) for name in columns):
+        array, failed = _field(n, field, None if schema is None else field.type, columns.get(field.name), make)
+        arrays.append(array)
         for row, why in failed.items():
             bad.setdefault(row, f"column {field.name!r}: {why}")
-    batch = (
-        pa.RecordBatch.from_arrays(arrays, schema=schema)
-        if schema is not None
-        else pa.RecordBatch.from_arrays(arrays, names=list(present))
-    )
+    if schema is not None:
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    else:
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    return _without(chunk, batch, bad, reject)
+
+
+def _field(
+    n: int, field: pa.Field, kind: pa.DataType | None, values: Any, make: Callable[[Any, pa.DataType | None], pa.Array]
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return one column, and why some of its rows do not fit."""
+    if values is None:
+        array, failed = pa.nulls(n, kind), dict[int, str]()
+    else:
+        array, failed = build_column(n, kind, lambda part: make(values[part], kind))
+    if not field.nullable:
+        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+            failed.setdefault(row, "is null, and must not be")
+    return array, failed
+
+
+def _without(
+    chunk: Chunk, batch: pa.RecordBatch, bad: Mapping[int, str], reject: Callable[[Reject], None] | None
+) -> Batch:
+    """Hand over the bad rows and return the others."""
+    origin = origin_of(chunk)
     if not bad:
         return Batch(batch, origin)
     if reject is None:
@@ -168,13 +174,21 @@ def _build(
         )
     for row in sorted(bad):
         reject(Reject(bad[row], _raw(chunk, row), origin.at(row)))
-    keep = np.ones(n, np.bool_)
+    keep = np.ones(len(chunk), np.bool_)
     keep[list(bad)] = False
     return Batch(batch.filter(pa.array(keep)), subset(origin, np.flatnonzero(keep)))
 
 
-def _column(n: int, kind: pa.DataType | None, build: Callable[[slice], pa.Array]) -> tuple[pa.Array, dict[int, str]]:
-    """Build a column of n values; rows that do not fit are null in it and named with the reason."""
+def build_column(
+    n: int, kind: pa.DataType | None, build: Callable[[slice], pa.Array]
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return a column of n values, and why some could not be made: those are null in it.
+
+    Args:
+        n: how many values.
+        kind: the type, None = found from the values.
+        build: makes the values of some rows, or raises. It is asked for halves until the bad rows are found.
+    """
     failed: dict[int, str] = {}
 
     def part(start: int, stop: int) -> Iterable[pa.Array]:
@@ -209,7 +223,7 @@ def _array(values: list[Any], kind: pa.DataType | None) -> pa.Array:
 
 
 def _check(values: Iterable[Any], kind: pa.DataType) -> None:
-    """Raise TypeError where Arrow changes a value in silence: a float cut to an integer, a number read as microseconds."""
+    """Raise TypeError where Arrow changes a value in silence: a float cut to an integer, a number as a time."""
     if pa.types.is_integer(kind):
         _forbid(values, (float, np.floating, decimal.Decimal), "an integer")
     elif pa.types.is_temporal(kind):
@@ -240,7 +254,7 @@ def _raw(chunk: Chunk, row: int) -> bytes:
         return chunk.row(row)
     record = chunk.rows[row] if isinstance(chunk, Records) else chunk.batch.slice(row, 1).to_pylist()[0]
     if list(record) == [VALUE] and isinstance(record[VALUE], bytes):
-        return record[VALUE]
+        return bytes(record[VALUE])
     return json.dumps(record, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 

@@ -112,11 +112,11 @@ class RowDecoder:
     def decode(self, chunk: Chunk, reject: Rejector, want: Want = "batch") -> Chunk:
         if isinstance(chunk, Lines):
             parsed = self.codec.parse_lines(chunk, want) if len(chunk) else None
-            values: list[bytes | None] = []
-            if parsed is None:
-                values = [row[VALUE] for row in to_records(chunk).rows]
-                parsed = self.codec.parse(values, want)  # type: ignore[arg-type]
-            return self._assemble(chunk, parsed.rows, self._rejected(chunk, parsed.bad, values, reject), want)
+            if parsed is not None and not parsed.bad:
+                return self._assemble(chunk, parsed.rows, None)
+            lines = [row[VALUE] for row in to_records(chunk).rows]
+            parsed = parsed or self.codec.parse(lines, want)
+            return self._assemble(chunk, parsed.rows, self._rejected(chunk, parsed.bad, lines, reject))
         batch = chunk if isinstance(chunk, Batch) else to_batch(chunk)
         if batch.batch.schema.get_field_index(VALUE) < 0:
             raise DefinitionError(
@@ -127,7 +127,7 @@ class RowDecoder:
         values = column_values(column if not pa.types.is_string(column.type) else column.cast(pa.binary()))
         if not column.null_count:
             parsed = self.codec.parse(values, want)
-            return self._assemble(batch, parsed.rows, self._rejected(batch, parsed.bad, values, reject), want)
+            return self._assemble(batch, parsed.rows, self._rejected(batch, parsed.bad, values, reject))
         return self._with_nulls(batch, values, reject, want)
 
     def _with_nulls(self, batch: Batch, values: list[Any], reject: Rejector, want: Want) -> Chunk:
@@ -138,7 +138,7 @@ class RowDecoder:
         if self.nulls == "reject" or required:
             missing = NO_VALUE if not required else f"{NO_VALUE}, and {required[0]} must not be null"
             bad |= {i: missing for i, value in enumerate(values) if value is None}
-            return self._assemble(batch, parsed.rows, self._rejected(batch, bad, values, reject), want)
+            return self._assemble(batch, parsed.rows, self._rejected(batch, bad, values, reject))
         keep = self._rejected(batch, bad, values, reject)
         places: list[int | None] = []
         good = 0
@@ -152,7 +152,7 @@ class RowDecoder:
             rows = [dict.fromkeys(names) if at is None else rows[at] for at in places]
         else:
             rows = rows.take(pa.array(places, pa.int64()))
-        return self._assemble(batch, rows, keep, want)
+        return self._assemble(batch, rows, keep)
 
     def _rejected(
         self, chunk: Lines | Batch, bad: Mapping[int, str], values: Sequence[bytes | None], reject: Rejector
@@ -171,7 +171,6 @@ class RowDecoder:
         chunk: Lines | Batch,
         rows: pa.RecordBatch | list[dict[str, Any]],
         keep: np.ndarray[Any, np.dtype[np.bool_]] | None,
-        want: Want,
     ) -> Chunk:
         index = None if keep is None else np.flatnonzero(keep)
         carried: list[tuple[str, pa.Array]] = []

@@ -141,9 +141,8 @@ class JsonCodec:
     def _shape(self, want: Want) -> _Shape:
         if want not in self._shapes:
             micros = check_unit(self.timestamp_unit)
-            self._shapes[want] = (
-                _dict_shape(self.columns, micros) if want == "records" else _struct(self.columns, micros)
-            )
+            make = _dict_shape if want == "records" else _struct_shape
+            self._shapes[want] = make(self.columns, micros)
         return self._shapes[want]
 
 
@@ -163,7 +162,7 @@ def _typed_dict(fields: Sequence[pa.Field], micros: int) -> tuple[Any, list[tupl
     return TypedDict("Row", hints, total=False), fixes, list(hints)  # type: ignore[operator]
 
 
-def _struct(fields: Sequence[pa.Field], micros: int) -> _Shape:
+def _struct_shape(fields: Sequence[pa.Field], micros: int) -> _Shape:
     """Columns need no dicts: a struct of slots costs half of what a dict does."""
     members: list[Any] = []
     rename: dict[str, str] = {}

@@ -22,6 +22,7 @@ from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Decode, Edge, Filter, FlatMap, Map, MapBatches, Operator, Pass, Step
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan
 from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, TOPIC, arrow_rows, chunk_of, lines_of
+from poundlock.plan.shipping import ship_user_modules
 from poundlock.plan.split_source import FORMAT, SplitDataSource, SplitSpec, directive_of_task, task_identity
 from poundlock.plan.stage import SinkStep, Stage
 from poundlock.storage.base import Storage
@@ -69,6 +70,7 @@ class Lowering:
 
     def lower(self) -> Lowered:
         """Return the query."""
+        ship_user_modules()
         self.spark.dataSource.register(SplitDataSource)
         frames: list[DataFrame] = []
         observed: dict[str, list[str]] = {}

@@ -29,7 +29,7 @@ from poundlock.runtime.jars import jar_set
 from poundlock.runtime.java import find_java
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.query import Query
+from poundlock.runtime.query import Query, files_made
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
 from poundlock.runtime.tracker import Tracker
 from poundlock.storage import Storage, open_storage
@@ -147,10 +147,8 @@ class Driver:
             ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
         )
         recovery = coordinator.recover()
-        positions: dict[str, Any] = {}
-        identities: dict[str, Mapping[str, Any]] = {}
-        for name, found in coordinator.newest_sources().items():
-            positions[name], identities[name] = found.end, found.identity
+        positions: dict[str, Any] = {name: found.end for name, found in recovery.sources.items()}
+        identities: dict[str, Mapping[str, Any]] = {name: found.identity for name, found in recovery.sources.items()}
         self._tell_restored(positions)
         spark = self._session(storage)
         query = self._query(spark, storage, identity, coordinator, positions, identities)
@@ -167,9 +165,8 @@ class Driver:
         with coordinator.lock:
             outcome = coordinator.roll(Occasion.END)
         if outcome is not None:
-            self.tracker.rolled(sum(len(sink.committables) for sink in outcome.decision.sinks.values()))
+            self.tracker.rolled(files_made(outcome))
         self.tracker.state("FINISHED")
-        del recovery
         return self.tracker.progress
 
     def _query(
@@ -202,6 +199,7 @@ class Driver:
             identities=identities,
             workspace=workspace,
             interval=duration(self.job.checkpoint_interval),
+            clock=self.clock,
         )
 
     def _session(self, storage: Storage) -> Any:

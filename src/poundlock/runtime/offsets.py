@@ -42,6 +42,13 @@ class SparkLog:
                 positions[name] = json.loads(position)
         return positions
 
+    def planned_before(self, batch: int) -> dict[str, Any]:
+        """Return the end positions of the newest batch before this one; {} if there is none. Numbers may have gaps."""
+        if batch > 0 and self._storage.stat(f"offsets/{batch - 1}") is not None:
+            return self.planned(batch - 1)
+        earlier = [number for number in self._numbers("offsets") if number < batch]
+        return self.planned(max(earlier)) if earlier else {}
+
     def committed(self, batch: int) -> bool:
         """Return whether Spark will not deliver a micro-batch again."""
         return self._storage.stat(f"commits/{batch}") is not None
@@ -60,5 +67,8 @@ class SparkLog:
         return None
 
     def _newest(self, folder: str) -> int:
+        return max(self._numbers(folder), default=-1)
+
+    def _numbers(self, folder: str) -> list[int]:
         names = (entry.path.rpartition("/")[2] for entry in self._storage.list(folder))
-        return max((int(name) for name in names if name.isdigit()), default=-1)
+        return [int(name) for name in names if name.isdigit()]

@@ -55,8 +55,8 @@ def _pins(table: str) -> tuple[Pin, ...]:
     return tuple(Pin(*words[i : i + 4]) for i in range(0, len(words), 4))
 
 
-# pip's pyspark carries no Kafka connector. That of 4.2.0 is the newest published, runs on pyspark 4.2 and 4.3; the newest token
-# provider is 4.0.0. Their other dependencies are in pyspark/jars.
+# pip's pyspark has no Kafka connector. That of 4.2.0 is the newest published, and runs on pyspark 4.2 and 4.3; the
+# newest token provider is 4.0.0. Their other dependencies are in pyspark/jars.
 _CONNECTOR = _pins("""
 org.apache.spark spark-sql-kafka-0-10_2.13 4.2.0
   64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from poundlock.checkpoint.coordinator import Coordinator, Directive, TaskResults
+from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
+from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
 from poundlock.connectors.base import SplitSource
 from poundlock.plan.lower import Lowered
@@ -25,8 +26,9 @@ from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import StopRequest
 from poundlock.runtime.tracker import Tracker
 from poundlock.storage.base import Storage
+from poundlock.values import Clock
 
-__all__ = ["Query", "QueryStopped"]
+__all__ = ["Query", "QueryStopped", "files_made"]
 
 _POLL_S = 0.05
 _TELL_S = 1.0
@@ -51,6 +53,7 @@ class Query:
         identities: per source, the newest decided identity; kept up to date.
         workspace: gives the durable folder of a split-planned source.
         interval: time between checkpoints.
+        clock: what rolls go by.
         on_checkpoint: called after each completed checkpoint.
     """
 
@@ -64,6 +67,7 @@ class Query:
     identities: dict[str, Mapping[str, Any]]
     workspace: Callable[[str], Storage]
     interval: timedelta
+    clock: Clock
     on_checkpoint: Callable[[], None] = lambda: None
     error: BaseException | None = None
     _query: Any = None
@@ -89,27 +93,30 @@ class Query:
             if stop.canceling:
                 return None
             if stop.stopping or self._input_ended():
-                self.stop()
-                return Occasion.END
+                return Occasion.END if self._stop(stop) else None
             if not self._query.isActive:
                 self._raise()
             self._roll_if_due()
             self._tell()
             stop.wait(_POLL_S)
 
-    def stop(self) -> None:
-        """Let the running checkpoint finish, keep the next from beginning, then end the query."""
-        with self.coordinator.lock:
-            self._stopping = True
+    def _stop(self, request: StopRequest) -> bool:
+        """Let the running checkpoint finish, keep the next from beginning, then end the query; False if canceled meanwhile."""
+        while not self.coordinator.lock.acquire(timeout=_POLL_S):
+            if request.canceling:
+                return False
+        self._stopping = True
+        self.coordinator.lock.release()
         deadline = time.monotonic() + _COMMIT_LOG_S
         # Spark writes commits/n after the callback; stopping before that is safe but makes the next start deliver n again.
         while self._newest >= 0 and time.monotonic() < deadline and not self.spark_log.committed(self._newest):
-            if not self._query.isActive:
+            if request.canceling or not self._query.isActive:
                 break
             time.sleep(_POLL_S)
         self._query.stop()
         if self.error is not None:
             raise self.error
+        return not request.canceling
 
     def kill(self) -> None:
         """End the query without waiting for anything; what it was doing is done again by the next one."""
@@ -152,28 +159,20 @@ class Query:
         for name, found in ranges.items():
             self.positions[name] = found.end
             self.identities[name] = found.identity
-        files = sum(len(sink.committables) for sink in outcome.decision.sinks.values()) if outcome.decided_now else 0
+        counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
-        counts = {name: sink.counts for name, sink in outcome.decision.sinks.items()} if outcome.decided_now else {}
-        self.tracker.checkpoint(batch, sum(read.values()), counts, files, took)
+        self.tracker.checkpoint(batch, sum(read.values()), counts, files_made(outcome), took)
         self._committed(ranges)
         self.on_checkpoint()
 
     def _ranges(self, batch: int) -> dict[str, SourceRange]:
+        """Return what Spark planned for a batch, per source of the job."""
+        before = self.spark_log.planned_before(batch)
         ranges = {}
         for name, end in self.spark_log.planned(batch).items():
-            if name not in self.plan.sources:
-                continue
-            start = self.positions.get(name)
-            if start is None:
-                start = self.spark_log.initial(name)
-            ranges[name] = SourceRange(start, end)
-        decided = self.coordinator.decided(batch)
-        if decided is not None:
-            return {
-                n: SourceRange(decided.sources[n].start, r.end) if n in decided.sources else r
-                for n, r in ranges.items()
-            }
+            if name in self.plan.sources:
+                start = before[name] if name in before else self.spark_log.initial(name)
+                ranges[name] = SourceRange(start, end)
         return self._identify(ranges)
 
     def _identify(self, ranges: dict[str, SourceRange]) -> dict[str, SourceRange]:
@@ -232,17 +231,17 @@ class Query:
     # --- between checkpoints -----------------------------------------------------------------------------------------
 
     def _roll_if_due(self) -> None:
-        due = self.coordinator.next_roll_ms()
-        if due is None or due > time.time_ns() // 1_000_000:
-            return
         if not self.coordinator.lock.acquire(blocking=False):
             return  # the checkpoint that holds it rolls what is due
         try:
+            due = self.coordinator.next_roll_ms()
+            if due is None or due > self.clock.now_ms():
+                return
             outcome = self.coordinator.roll(Occasion.ROLL)
         finally:
             self.coordinator.lock.release()
         if outcome is not None:
-            self.tracker.rolled(sum(len(sink.committables) for sink in outcome.decision.sinks.values()))
+            self.tracker.rolled(files_made(outcome))
 
     def _tell(self) -> None:
         now = time.monotonic()
@@ -275,6 +274,11 @@ class Query:
             enumerator = self._enumerators[name]
             return bool(enumerator.finished(enumerator.initial() if position is None else position))
         return bool(source.finished(position))
+
+
+def files_made(outcome: Outcome) -> int:
+    """Return how many committables a decision made visible."""
+    return 0 if outcome.replayed else sum(len(sink.committables) for sink in outcome.decision.sinks.values())
 
 
 def _observed_rows(query: Any) -> dict[str, int]:

@@ -1,0 +1,100 @@
+"""`poundlock new`: a project that runs as it is, to be changed into one's own. Never writes over anything."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from poundlock.cli.output import Output, Text
+from poundlock.errors import DefinitionError
+
+__all__ = ["command", "create"]
+
+_JOB = '''\
+"""Made-up events into files by the day of the event. Change the source, the transforms and the sink into your own."""
+
+from poundlock import DatagenSource, EventTimeBucketAssigner, FileSink, Job, RollingPolicy
+
+job = Job("{name}", checkpoint_interval="2 s", checkpoint_dir="checkpoint")
+events = job.from_source(
+    DatagenSource(
+        schema="timestamp double, event string, uuid string",
+        count=20_000,
+        rate=4_000,
+        seed=7,
+    ),
+    name="events",
+)
+events.where("event is not null").sink_to(
+    FileSink(
+        "output",
+        row="json",
+        bucket=EventTimeBucketAssigner("timestamp", "'dt='yyyyMMdd", zone="UTC"),
+        rolling=RollingPolicy(every="10 s", size="16 MB"),
+    ),
+    name="files",
+)
+'''
+
+_TOML = """\
+# Settings of this machine; each can also be given as POUNDLOCK_NAME in the environment or as -D name=value.
+state_dir = ".poundlock"
+driver_memory = "1g"
+log_level = "info"
+
+[restart-strategy]
+type = "exponential-delay"
+exponential-delay.initial-backoff = "1 s"
+exponential-delay.max-backoff = "1 min"
+"""
+
+_README = """\
+# {name}
+
+    poundlock run job.py        # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
+    poundlock explain job.py    # see its stages and why they run where they do
+    poundlock ledger checkpoint # see what each checkpoint made visible
+    find output -type f         # see the files
+
+The job is `job.py`; settings of the machine are in `poundlock.toml`. The position of the job is in `checkpoint/`: remove that
+folder and `output/` together to begin anew.
+"""
+
+_GITIGNORE = "checkpoint/\noutput/\n.poundlock/\n__pycache__/\n"
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Folder to make, and name of the job.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make a small project that runs."""
+    files = create(Path(name))
+    lines = [f"made {file}" for file in files]
+    lines += ["", f"Next: cd {name} && poundlock run job.py"]
+    Output(json).show(Text(text="\n".join(lines), data={"folder": name, "files": [str(file) for file in files]}))
+
+
+def create(folder: Path) -> list[Path]:
+    """Make the project and return its files.
+
+    Raises:
+        DefinitionError: the name is no job name, or the folder has files in it.
+    """
+    name = folder.resolve().name
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise DefinitionError(f"{name!r} is not a job name", next='use letters, digits, ".", "_" and "-"')
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DefinitionError(f"{folder} exists and is not an empty folder", next="choose another name")
+    contents = {"job.py": _JOB, "poundlock.toml": _TOML, "README.md": _README, ".gitignore": _GITIGNORE}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in contents.items():
+            (folder / file).write_text(text.replace("{name}", name), encoding="utf-8")
+    except OSError as error:
+        raise DefinitionError(
+            f"{folder} cannot be made: {error.strerror or error}", next="choose a folder that you may write to"
+        ) from error
+    return [folder / file for file in contents]

@@ -1,0 +1,153 @@
+"""`poundlock run`: runs a job until its input ends or a signal asks it to stop, showing how it goes.
+
+The job runs in a thread of its own: the main one is left to signals, which Spark would otherwise take for itself. The first
+SIGINT or SIGTERM finishes the checkpoint and all pending files (exit code 0), the second stops hard and loses nothing, the
+third ends the process on the spot (130 or 143 both).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption, MasterOption, ParallelismOption
+from poundlock.cli.output import Output
+from poundlock.errors import PoundlockError
+
+if TYPE_CHECKING:
+    from poundlock.config import Settings
+    from poundlock.job import Job
+    from poundlock.runtime.logs import JobLog
+    from poundlock.runtime.progress import Progress, StopRequest
+
+__all__ = ["command"]
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def command(
+    job: JobArgument,
+    json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+    master: MasterOption = None,
+    parallelism: ParallelismOption = None,
+) -> int:
+    """Run a job until its input ends or Ctrl-C.
+
+    Ctrl-C finishes the checkpoint and all pending files; a second one stops hard and loses nothing.
+    """
+    from poundlock.cli.loading import load_job
+    from poundlock.config import load_settings
+    from poundlock.runtime.logs import open_log
+
+    output = Output(json)
+    settings = load_settings(define or (), config=config, master=master, parallelism=parallelism)
+    found = load_job(job)
+    with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
+        log.logger.info("run", file=job, settings=settings.shown())
+        return _watched(found, settings, output, log)
+
+
+def _watched(job: Job, settings: Settings, output: Output, log: JobLog) -> int:
+    from poundlock.cli.status import watcher
+    from poundlock.runtime.driver import run
+    from poundlock.runtime.progress import StopRequest
+
+    stop = StopRequest()
+    with watcher(job.name, log.path, output) as watch, _signals(stop, watch.say) as signals:
+
+        def report(progress: Progress) -> None:
+            if progress.message:
+                log.logger.info(progress.message, state=progress.state, checkpoint=progress.checkpoint)
+            watch.update(progress)
+
+        work = _Work(lambda: run(job, settings=settings, on_progress=report, stop=stop))
+        try:
+            progress = work.wait()
+        except BaseException as error:
+            log.logger.error("the job failed", exc_info=error)
+            if isinstance(error, PoundlockError) and error.next.startswith("see the log"):
+                raise _with_log(error, log) from error
+            raise
+        log.logger.info("the job ended", state=progress.state, checkpoint=progress.checkpoint)
+        watch.done(progress)
+    if progress.state == "CANCELED":
+        return 128 + (signals.newest or signal.SIGINT)
+    return 1 if progress.state == "FAILED" else 0
+
+
+def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
+    return type(error)(
+        error.what,
+        next=f"read {log.path}",
+        job=error.job,
+        checkpoint=error.checkpoint,
+        participant=error.participant,
+    )
+
+
+@dataclass(slots=True)
+class _Signals:
+    """Which signal came last, and how many came."""
+
+    newest: int | None = None
+    count: int = 0
+
+
+@contextmanager
+def _signals(stop: StopRequest, say: Callable[[str], None]) -> Iterator[_Signals]:
+    """Turn signals into requests; put the old handlers back afterwards."""
+    signals = _Signals()
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        signals.newest, signals.count = number, signals.count + 1
+        if signals.count == 1:
+            stop.stop()
+            say("stopping: finishing the checkpoint and all pending files; once more to stop hard")
+        elif signals.count == 2:
+            stop.cancel()
+            say("stopping hard: pending data stays hidden for the next start, nothing is lost")
+        else:
+            os._exit(128 + number)
+
+    before = {number: signal.signal(number, ask) for number in _STOPS}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(slots=True)
+class _Work:
+    """A function running in a thread, whose result or error can be waited for."""
+
+    function: Callable[[], Any]
+    _result: Any = None
+    _error: BaseException | None = None
+    _thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="poundlock-driver", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self.function()
+        except BaseException as error:
+            self._error = error
+
+    def wait(self) -> Any:
+        """Return the function's result or raise its error. Signals are handled while waiting."""
+        while self._thread.is_alive():
+            self._thread.join(0.25)
+        if self._error is not None:
+            raise self._error
+        return self._result

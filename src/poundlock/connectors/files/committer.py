@@ -1,0 +1,183 @@
+"""The driver's hands of the file sink: verify, commit, abort, sweep, preflight, over a storage and with no memory.
+
+A finished file is never written to, replaced or deleted; its name is given by one rename that refuses to overwrite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from typing import BinaryIO, Protocol
+
+from poundlock.checkpoint.participant import JSON, Committed, Orphan, Prepared
+from poundlock.connectors.files.names import merging_name, ours
+from poundlock.connectors.files.staging import known_paths
+from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
+from poundlock.storage.base import Storage
+
+__all__ = ["Merger", "abort", "commit", "preflight", "sweep", "verify"]
+
+_BLOCK = 1 << 20
+
+
+class Merger(Protocol):
+    """Joins files that cannot be joined by bytes; see `formats.encode_bulk`."""
+
+    def merge(self, storage: Storage, kind: str, sources: Sequence[str], target: str, marker: str) -> None:
+        """Write the rows of the sources into one new durable file that carries the marker. The sources stay."""
+        ...
+
+    def recognises(self, storage: Storage, kind: str, path: str, marker: str) -> bool:
+        """Return whether a file carries the marker."""
+        ...
+
+
+def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
+    """Raise TransientError unless every segment is there with the size its task reported."""
+    for item in prepared:
+        path, expected = item.payload["path"], item.payload["bytes"]
+        try:
+            found = storage.stat(path)
+        except OSError as error:
+            raise TransientError(f"cannot look at the segment {storage.root}/{path}: {error}") from error
+        if found is None or found.bytes != expected:
+            seen = "is gone" if found is None else f"has {found.bytes} bytes instead of {expected}"
+            raise TransientError(
+                f"the segment {storage.root}/{path} {seen}",
+                next="keep other programs from touching hidden files there; the checkpoint is repeated",
+                participant=item.sink,
+            )
+
+
+def commit(storage: Storage, committable: JSON, merger: Merger) -> Committed:
+    """Make the file of a committable visible, or find that it is; idempotent, from any process.
+
+    Args:
+        storage: the folder it was staged in.
+        committable: as `staging.stage` made it.
+        merger: joins several segments of a bulk format, and recognises what it joined.
+
+    Raises:
+        CommitUnknown: the file system failed; asking again is safe.
+        TerminalError: neither the file nor its segments exist, or the name is taken by a file that is not ours.
+    """
+    final, segments = committable["final"], [s["path"] for s in committable["segments"]]
+    try:
+        if storage.stat(final) is not None or not _publish(storage, committable, segments, merger):
+            _recognise(storage, committable, segments, merger)
+        for path in segments:
+            storage.delete(path)
+    except OSError as error:
+        raise CommitUnknown(
+            f"making {storage.root}/{final} visible failed: {error}", next="free the disk or mend the file system"
+        ) from error
+    return Committed({"path": f"{storage.root}/{final}", "rows": committable["rows"], "bytes": committable["bytes"]})
+
+
+def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merger: Merger) -> bool:
+    """Give the content its final name; return False where content is missing or the name was taken meanwhile."""
+    final = committable["final"]
+    source = segments[0]
+    try:
+        if len(segments) > 1:
+            source = merging_name(final, committable["tag"])
+            if _by_record(committable):
+                merger.merge(storage, committable["kind"], segments, source, _marker(segments))
+            else:
+                storage.concat(segments, source)
+        storage.rename(source, final)
+    except (FileNotFoundError, FileExistsError):
+        if source != segments[0]:
+            storage.delete(source)
+        return False
+    return True
+
+
+def _recognise(storage: Storage, committable: JSON, segments: Sequence[str], merger: Merger) -> None:
+    """Raise TerminalError unless the final name already holds this committable's content.
+
+    The rename took the last trace of a single segment away, so then the size has to do. Where segments are still there
+    they were merged, or moved by linking, or the name was taken before us: contents are compared, or the marker that a
+    merge by record leaves in its file.
+    """
+    final = committable["final"]
+    found = storage.stat(final)
+    if found is None:
+        raise TerminalError(
+            f"{storage.root}/{final} was decided, but neither it nor all of its segments exist: {segments[0]} …",
+            next=f"restore the hidden files of {storage.root}, or restart from an earlier savepoint",
+        )
+    if _by_record(committable):
+        fits = merger.recognises(storage, committable["kind"], final, _marker(segments))
+    else:
+        fits = found.bytes == committable["bytes"]
+        if fits and all(storage.stat(path) is not None for path in segments):
+            fits = _same(storage, segments, final)
+    if not fits:
+        raise TerminalError(
+            f"{storage.root}/{final} is decided for this job, but a file of another origin has that name",
+            next=f"move {final} away and start again; jobs that share a folder need different prefix=…",
+        )
+    storage.settle(final)
+
+
+def _by_record(committable: JSON) -> bool:
+    return len(committable["segments"]) > 1 and committable["kind"].partition(":")[0] in ("parquet", "avro")
+
+
+def _marker(segments: Sequence[str]) -> str:
+    """Return what names a merge: segment names are unique to their attempt, so a digest of them is too."""
+    return hashlib.sha256("\n".join(segments).encode()).hexdigest()
+
+
+def _same(storage: Storage, segments: Sequence[str], final: str) -> bool:
+    with storage.open(final) as whole:
+        for path in segments:
+            with storage.open(path) as part:
+                while block := part.read(_BLOCK):
+                    if _read(whole, len(block)) != block:
+                        return False
+        return not whole.read(1)
+
+
+def _read(handle: BinaryIO, count: int) -> bytes:
+    data = b""
+    while len(data) < count and (more := handle.read(count - len(data))):
+        data += more
+    return data
+
+
+def abort(storage: Storage, prepared: Prepared) -> None:
+    """Delete a segment that no decision names; none is no error."""
+    try:
+        storage.delete(prepared.payload["path"])
+    except OSError as error:
+        raise TransientError(f"cannot remove {storage.root}/{prepared.payload['path']}: {error}") from error
+
+
+def sweep(storage: Storage, tag: str, state: JSON, *, remove: bool) -> Sequence[Orphan]:
+    """Find, and remove if asked, hidden files with this job's tag that the state does not name."""
+    if not tag:
+        return []
+    known = known_paths(state)
+    found: list[Orphan] = []
+    for entry in storage.list():
+        if ours(entry.path, tag) and entry.path not in known:
+            found.append(Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms))
+            if remove:
+                storage.delete(entry.path)
+    return sorted(found, key=lambda orphan: orphan.path)
+
+
+def preflight(storage: Storage) -> None:
+    """Raise DefinitionError unless files can be made below the folder."""
+    probe = f".poundlock-preflight-{uuid.uuid4().hex}"
+    try:
+        storage.create_exclusive(probe, b"")
+        storage.delete(probe)
+    except OSError as error:
+        raise DefinitionError(
+            f"cannot write to {storage.root}: {error.strerror or error}",
+            next="give the sink a folder this user may write to, or change its owner",
+        ) from error

@@ -1,0 +1,310 @@
+"""Event times out of JSON lines, out of values and out of Arrow columns, with a reason for each row that has none.
+
+A time is taken only from a whole, valid record: what the fast path cannot vouch for, line by line, is read again alone.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from poundlock.errors import DefinitionError
+
+__all__ = ["ColumnStamps", "JsonStamps", "Stamps", "ValueStamps"]
+
+Floats = npt.NDArray[np.float64]
+_BROKEN = (ValueError, msgspec.MsgspecError, RecursionError)
+_PIECE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """Times in the assigner's unit, NaN where there is none, and why."""
+
+    times: Floats
+    reasons: dict[int, str]
+
+
+class ValueStamps:
+    """The time in a decoded record.
+
+    Args:
+        path: names that lead to it.
+        label: the field, for people.
+        unit: "s", "ms" or "iso"; what comes out is s, or ms for "ms".
+        zone: of texts and times without an offset.
+    """
+
+    def __init__(self, path: tuple[str, ...], label: str, unit: str, zone: str) -> None:
+        self._path = path
+        self._label = label
+        self._unit = unit
+        self._zone = ZoneInfo(zone)
+
+    def of_record(self, record: Any) -> float | str:
+        """Return the time of a record, or the reason why there is none."""
+        if not isinstance(record, dict):
+            return "not a JSON object"
+        value: Any = record
+        for name in self._path:
+            if not isinstance(value, dict) or name not in value:
+                return f"no {self._label}"
+            value = value[name]
+        return self.of_value(value)
+
+    def of_value(self, value: Any) -> float | str:
+        """Return the time that a value says, or the reason why it says none."""
+        if value is None:
+            return f"{self._label} is null"
+        if isinstance(value, datetime):
+            return self._of_moment(value)
+        if isinstance(value, date):
+            return self._of_moment(datetime(value.year, value.month, value.day))
+        if self._unit == "iso":
+            return self.of_text(value) if isinstance(value, str) else f"{self._label} is not ISO text"
+        if isinstance(value, str):
+            return f"{self._label} is {'text, not a number' if _is_number(value) else 'not a number'}"
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+            return f"{self._label} is not a number"
+        try:
+            number = float(value)
+        except OverflowError:
+            return self.out_of_range
+        return f"{self._label} is not a number" if math.isnan(number) else number
+
+    def of_text(self, text: str) -> float | str:
+        """Return the time of ISO 8601 text with date and time."""
+        try:
+            if len(text) < 16 or text[4] != "-" or text[10] not in "T ":
+                raise ValueError
+            return self._of_moment(datetime.fromisoformat(text))
+        except ValueError:
+            return f"{self._label} is not an ISO date and time"
+
+    def _of_moment(self, moment: datetime) -> float | str:
+        try:
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=self._zone)).timestamp()
+        except (OverflowError, ValueError, OSError):
+            return self.out_of_range
+        return seconds * 1000 if self._unit == "ms" else seconds
+
+    @property
+    def out_of_range(self) -> str:
+        """The reason for a time beyond the bounds."""
+        return f"{self._label} is out of range"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+class JsonStamps:
+    """Times of JSON lines. Only the field is built; the rest of each line is checked and skipped."""
+
+    def __init__(self, path: tuple[str, ...], values: ValueStamps, *, text: bool) -> None:
+        self._values = values
+        self._text = text
+        kind: Any = str if text else float
+        for name in reversed(path):
+            kind = msgspec.defstruct("Found", [("v", kind)], rename={"v": name}, gc=False)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+        self._get = operator.attrgetter(".".join("v" for _ in path))
+        self._any = msgspec.json.Decoder()
+
+    def read(self, data: memoryview, ends: npt.NDArray[np.int64]) -> Stamps:
+        """Return the time of each line of a buffer; `ends` are the positions of the line ends."""
+        n = len(ends)
+        bytes_ = np.frombuffer(data, np.uint8)
+        starts = np.empty_like(ends)
+        starts[0] = 0
+        starts[1:] = ends[:-1] + 1
+        # Every line begins with { and ends with }: then no value can span two lines (a raw line end is illegal within a
+        # string, and }\n{ within a value), every line holds at least one value, and n values mean one on each line.
+        last = bytes_[ends - 1]
+        returns = last == 13
+        if returns.any():
+            last = np.where(returns, bytes_[ends - 2], last)
+        sound = (bytes_[starts] == 123) & (last == 125) & (ends > starts)
+        size = int(ends[-1]) + 1
+        ascii_ = bool(bytes_[:size].max() < 128)
+        if sound.all():
+            times = self._fast(data[:size], n, ascii_)
+            if times is not None:
+                return Stamps(times, {})
+        return self._pieces(data, starts, ends, sound, ascii_)
+
+    def _fast(self, data: memoryview, n: int, ascii_: bool) -> Floats | None:
+        """Return the times of whole lines if all are good, else None."""
+        try:
+            if not ascii_:
+                str(data, "utf-8")  # the parser does not look into texts it skips
+            found = self._decoder.decode_lines(data)
+        except _BROKEN:
+            return None
+        if len(found) != n:
+            return None
+        if not self._text:
+            return np.fromiter(map(self._get, found), np.float64, n)
+        texts = map(self._values.of_text, map(self._get, found))
+        times = [t if isinstance(t, float) else None for t in texts]
+        return None if None in times else np.array(times, np.float64)
+
+    def _pieces(
+        self,
+        data: memoryview,
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        sound: npt.NDArray[np.bool_],
+        ascii_: bool,
+    ) -> Stamps:
+        """As `_fast`, a few lines at a time; only pieces with a bad line are read line by line."""
+        n = len(ends)
+        times = np.full(n, np.nan)
+        reasons: dict[int, str] = {}
+        for first in range(0, n, _PIECE):
+            after = min(first + _PIECE, n)
+            if sound[first:after].all():
+                found = self._fast(data[int(starts[first]) : int(ends[after - 1]) + 1], after - first, ascii_)
+                if found is not None:
+                    times[first:after] = found
+                    continue
+            for i in range(first, after):
+                time = self._line(data[int(starts[i]) : int(ends[i])])
+                if isinstance(time, str):
+                    reasons[i] = time
+                else:
+                    times[i] = time
+        return Stamps(times, reasons)
+
+    def _line(self, line: memoryview) -> float | str:
+        try:
+            str(line, "utf-8")
+            found = self._get(self._decoder.decode(line))
+        except _BROKEN:
+            return self._diagnose(bytes(line))
+        return self._values.of_text(found) if self._text else float(found)
+
+    def _diagnose(self, line: bytes) -> float | str:
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            return "not UTF-8"
+        if not line.strip():
+            return "empty line"
+        try:
+            return self._values.of_record(self._any.decode(line))
+        except _BROKEN as error:
+            return self._values.out_of_range if "out of range" in str(error) else "not JSON"
+
+    def valid(self, value: bytes) -> bool:
+        """Return whether bytes are JSON as they stand."""
+        try:
+            self._any.decode(value)
+        except _BROKEN:
+            return False
+        return True
+
+
+class ColumnStamps:
+    """Times of an Arrow column."""
+
+    def __init__(self, path: tuple[str, ...], label: str, values: ValueStamps, unit: str) -> None:
+        self._path = path
+        self._label = label
+        self._values = values
+        self._unit = unit
+
+    def read(self, batch: pa.RecordBatch) -> Stamps:
+        """Return the time of each row.
+
+        Raises:
+            DefinitionError: there is no such column, or its type cannot hold times of the unit.
+        """
+        column = self._column(batch)
+        kind = column.type
+        if pa.types.is_timestamp(kind) and kind.tz:
+            return self._numbers(
+                pc.cast(column, pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()), self._scale()
+            )
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            return self._one_by_one(column.cast(pa.timestamp("us"), safe=False))
+        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if self._unit == "iso" and text:
+            return self._one_by_one(column)
+        if self._unit != "iso" and (
+            pa.types.is_integer(kind)
+            or pa.types.is_float64(kind)
+            or pa.types.is_decimal(kind)
+            or pa.types.is_null(kind)
+        ):
+            return self._numbers(column, 1.0)
+        if pa.types.is_floating(kind):
+            raise DefinitionError(
+                f"column {self._label} is {kind}: 32-bit floats are wrong by up to 129 s here",
+                next='declare it as double, or as bigint with unit="ms"',
+            )
+        raise DefinitionError(
+            f"column {self._label} is {kind}, which is no time in unit {self._unit!r}",
+            next='cast it to timestamp or double, or set unit="iso" for text',
+        )
+
+    def _column(self, batch: pa.RecordBatch) -> pa.Array:
+        name, *rest = self._path
+        if name not in batch.schema.names:
+            raise DefinitionError(
+                f"the rows have no column {name!r} for the buckets, only {batch.schema.names}",
+                next="name a column, or select it before the sink",
+            )
+        column = batch.column(name)
+        for inner in rest:
+            if not pa.types.is_struct(column.type) or column.type.get_field_index(inner) < 0:
+                raise DefinitionError(
+                    f"column {self._label} does not exist: no {inner!r} within {column.type}", next="correct field="
+                )
+            column = pc.struct_field(column, inner)
+        return column
+
+    def _scale(self) -> float:
+        return 1e3 if self._unit == "ms" else 1e6
+
+    def _numbers(self, column: pa.Array, divisor: float) -> Stamps:
+        reasons = {}
+        if column.null_count:
+            nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+            reasons = dict.fromkeys(nulls.tolist(), f"{self._label} is null")
+        floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        times = floats if divisor == 1.0 else floats / divisor
+        for row in np.flatnonzero(np.isnan(times)).tolist():
+            reasons.setdefault(row, f"{self._label} is not a number")
+        return Stamps(times, reasons)
+
+    def _one_by_one(self, column: pa.Array) -> Stamps:
+        return stamps_of(column.to_pylist(), self._values.of_value)
+
+
+def stamps_of(values: list[Any], read: Callable[[Any], float | str]) -> Stamps:
+    """Return the times of values, read one by one."""
+    times = np.full(len(values), np.nan)
+    reasons: dict[int, str] = {}
+    for i, value in enumerate(values):
+        time = read(value)
+        if isinstance(time, str):
+            reasons[i] = time
+        else:
+            times[i] = time
+    return Stamps(times, reasons)

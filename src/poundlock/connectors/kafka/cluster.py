@@ -1,0 +1,247 @@
+"""What the driver asks a Kafka cluster, through confluent-kafka: topics, their ids, offsets, and group offsets.
+
+Every question ends in bounded time, with an answer or a PoundlockError that names the servers; none reads a record.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from poundlock.connectors.kafka.offsets import Offsets, Partition
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
+
+__all__ = ["Cluster", "confluent"]
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer
+
+
+def confluent(module: str = "") -> Any:
+    """Return the package confluent_kafka or a module of it.
+
+    Raises:
+        DefinitionError: it is not installed.
+    """
+    try:
+        return importlib.import_module(f"confluent_kafka.{module}" if module else "confluent_kafka")
+    except ImportError as error:
+        raise DefinitionError(
+            "KafkaSource needs the package confluent-kafka", next="pip install 'poundlock[kafka]'"
+        ) from error
+
+
+class Cluster:
+    """A connection to a cluster for questions; made cheaply, connects when first asked. Threads may share it.
+
+    Args:
+        servers: host:port, comma-separated.
+        settings: further settings of confluent-kafka, such as those for security.
+        committed_only: whether "end" means before the first open transaction, as read_committed readers see it.
+        timeout: most seconds for one question.
+    """
+
+    def __init__(
+        self, servers: str, settings: Mapping[str, str], *, committed_only: bool = True, timeout: float = 10
+    ) -> None:
+        self.servers = servers
+        self._conf = {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 1000, **settings}
+        self._committed_only = committed_only
+        self._timeout = timeout
+        self._told: deque[Any] = deque(
+            maxlen=50
+        )  # what librdkafka reports beside the answers: brokers down, refused logins
+        self._client: Any = None
+        self._groups: dict[str, Any] = {}
+        self._making = threading.Lock()
+
+    def _admin(self) -> Any:
+        with self._making:
+            if self._client is None:
+                self._client = confluent("admin").AdminClient({**self._conf, "error_cb": self._told.append})
+            return self._client
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    def partitions(self, timeout: float | None = None) -> dict[str, list[int]]:
+        """Return all topics with their partitions; internal ones are left out.
+
+        Args:
+            timeout: most seconds to wait for the first server that answers.
+
+        Raises:
+            DefinitionError: the servers refuse this user.
+            TransientError: no server answers in time; its `what` names each server and why.
+        """
+        self._told.clear()
+        admin, end = self._admin(), time.monotonic() + (self._timeout if timeout is None else timeout)
+        while True:
+            try:
+                # In slices, because a refused login is final and only shows in the callbacks that poll serves.
+                topics = admin.list_topics(timeout=max(0.05, min(0.5, end - time.monotonic()))).topics
+                return {
+                    t: sorted(m.partitions) for t, m in topics.items() if m.error is None and not t.startswith("__")
+                }
+            except confluent().KafkaException as error:
+                admin.poll(0)
+                refused = self._refusal()
+                if refused is not None:
+                    raise refused from error
+                if time.monotonic() >= end:
+                    raise self._unreachable(error) from error
+
+    def _refusal(self) -> PoundlockError | None:
+        kafka = confluent().KafkaError
+        for error in self._told:
+            if error.code() in (
+                kafka._AUTHENTICATION,
+                kafka.SASL_AUTHENTICATION_FAILED,
+                kafka.TOPIC_AUTHORIZATION_FAILED,
+            ):
+                return DefinitionError(
+                    f"Kafka at {self.servers} refuses this user: {_text(error)}",
+                    next="check username, password and mechanism in KafkaSecurity(…)",
+                )
+            if error.code() == kafka._SSL:
+                return DefinitionError(
+                    f"no TLS connection to Kafka at {self.servers}: {_text(error)}",
+                    next="check protocol, ca, certificate and key in KafkaSecurity(…)",
+                )
+        return None
+
+    def _unreachable(self, error: BaseException) -> TransientError:
+        kafka = confluent().KafkaError
+        reasons = {_text(e): None for e in self._told if e.code() in (kafka._TRANSPORT, kafka._RESOLVE)}
+        why = "; ".join(list(reasons)[:4]) or _text(error.args[0])
+        return TransientError(
+            f"no Kafka server answers at {self.servers}: {why}",
+            next="check bootstrap_servers, and that the brokers run: `poundlock kafka up` starts one for trials",
+        )
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the id of each topic; topics that are not there, or whose broker knows no ids, are left out.
+
+        Raises:
+            TransientError: no answer.
+        """
+        kafka, names = confluent(), sorted(topics)
+        if not names:
+            return {}
+        futures = self._admin().describe_topics(kafka.TopicCollection(names), request_timeout=self._timeout)
+        ids: dict[str, str] = {}
+        for name, future in futures.items():
+            try:
+                told = str(future.result(self._timeout + 5).topic_id)
+            except kafka.KafkaException as error:
+                if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._failed(f"topic {name} cannot be described", error) from error
+            else:
+                ids |= {name: told} if told != _NO_ID else {}
+        return ids
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    def begin(self, partitions: Iterable[Partition]) -> Offsets:
+        """Return the first offset of each partition."""
+        return self._list(partitions, lambda spec: spec.earliest())
+
+    def end(self, partitions: Iterable[Partition], *, timeout: float | None = None) -> Offsets:
+        """Return the offset up to which each partition can be read now."""
+        return self._list(partitions, lambda spec: spec.latest(), timeout)
+
+    def at(self, partitions: Iterable[Partition], timestamp_ms: int) -> Offsets:
+        """Return the offset of the first record from a time on; partitions without one are left out."""
+        found = self._list(partitions, lambda spec: spec.for_timestamp(timestamp_ms))
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def _list(
+        self, partitions: Iterable[Partition], spec: Callable[[Any], Any], timeout: float | None = None
+    ) -> Offsets:
+        wanted, seconds = sorted(partitions), self._timeout if timeout is None else timeout
+        return self._patiently(lambda: self._list_once(wanted, spec, seconds), seconds) if wanted else {}
+
+    def _list_once(self, partitions: list[Partition], spec: Callable[[Any], Any], timeout: float) -> Offsets:
+        kafka, admin = confluent(), confluent("admin")
+        level = kafka.IsolationLevel.READ_COMMITTED if self._committed_only else kafka.IsolationLevel.READ_UNCOMMITTED
+        futures = self._admin().list_offsets(
+            {kafka.TopicPartition(t, p): spec(admin.OffsetSpec) for t, p in partitions},
+            isolation_level=level,
+            request_timeout=timeout,
+        )
+        return {(tp.topic, tp.partition): int(f.result(timeout + 5).offset) for tp, f in futures.items()}
+
+    def _patiently(self, ask: Callable[[], _T], timeout: float) -> _T:
+        """Ask again while a partition that was just made, or moved, has no leader that says so."""
+        kafka = confluent()
+        retriable = {
+            kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE,
+            kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+            kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS, kafka.KafkaError.NOT_COORDINATOR,
+        }  # fmt: skip
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                return ask()
+            except kafka.KafkaException as error:
+                if error.args[0].code() not in retriable or time.monotonic() > end:
+                    raise self._failed("offsets cannot be looked up", error) from error
+                time.sleep(0.1)
+
+    def _failed(self, what: str, error: BaseException) -> TransientError:
+        return TransientError(f"Kafka at {self.servers}: {what}: {_text(error.args[0])}")
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def _group(self, group: str) -> Any:
+        with self._making:
+            if group not in self._groups:
+                # Never subscribed, so never a member: the group stays empty and anyone may look at it or move it.
+                own = {"group.id": group, "enable.auto.commit": False, "on_commit": self._on_commit}
+                self._groups[group] = confluent().Consumer({**self._conf, **own, "error_cb": lambda error: None})
+            return self._groups[group]
+
+    def _on_commit(self, error: Any, partitions: Any) -> None:
+        if error is not None:
+            _log.warning("group offsets were not committed to Kafka at %s: %s", self.servers, _text(error))
+
+    def committed(self, partitions: Iterable[Partition], group: str) -> Offsets:
+        """Return what a group committed; partitions without are left out."""
+        kafka, consumer = confluent(), self._group(group)
+        wanted = [kafka.TopicPartition(t, p) for t, p in sorted(partitions)]
+        told = (
+            self._patiently(lambda: consumer.committed(wanted, timeout=self._timeout), self._timeout) if wanted else []
+        )
+        return {(tp.topic, tp.partition): tp.offset for tp in told if tp.offset >= 0}
+
+    def commit(self, offsets: Mapping[Partition, int], group: str, *, wait: bool = False) -> None:
+        """Commit offsets for a group, without waiting for the answer unless asked to; an error becomes a warning."""
+        kafka = confluent()
+        consumer = self._group(group)
+        try:
+            consumer.poll(0)  # serves the callback of the commit before
+            consumer.commit(
+                offsets=[kafka.TopicPartition(t, p, o) for (t, p), o in offsets.items()], asynchronous=not wait
+            )
+        except kafka.KafkaException as error:
+            self._on_commit(error.args[0], None)
+
+    def close(self) -> None:
+        """Let go of all connections; a question asked later makes new ones."""
+        groups, self._groups, self._client = list(self._groups.values()), {}, None
+        for consumer in groups:
+            # Closing sends what is still to be sent, and waits for minutes where no broker takes it.
+            closing = threading.Thread(target=consumer.close, daemon=True)
+            closing.start()
+            closing.join(2)
+
+
+def _text(error: Any) -> str:
+    text = error.str() if hasattr(error, "str") else str(error)
+    # librdkafka ends with how long and how often; that changes from call to call and helps nobody.
+    return str(text).split(" (after ")[0].removeprefix("FindCoordinator response error: ")

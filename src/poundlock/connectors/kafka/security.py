@@ -1,0 +1,226 @@
+"""KafkaSecurity: one set of words for TLS and SASL, said to both clients: Spark's (Java) and confluent-kafka (C).
+
+Secrets are read when a client is made, and appear in no repr.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Literal, get_args
+
+from poundlock.errors import DefinitionError
+
+__all__ = ["KafkaSecurity", "Redacted", "secret"]
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
+_MODULES = "org.apache.kafka.common.security"
+
+
+class Redacted(dict[str, str]):
+    """Settings of a client; those that carry secrets are not shown."""
+
+    def __repr__(self) -> str:
+        shown = {k: "***" if _is_secret(k) else v for k, v in self.items()}
+        return repr(shown)
+
+    __str__ = __repr__
+
+
+def _is_secret(name: str) -> bool:
+    return any(
+        part in name.lower() for part in ("password", "secret", "jaas", "ssl.key.pem", "keystore.key", "token.value")
+    )
+
+
+def secret(text: str, what: str) -> str:
+    """Return a secret given as itself, as "env:NAME" or as "file:PATH" (without the file's last line end).
+
+    Raises:
+        DefinitionError: the variable is not set or the file cannot be read.
+    """
+    kind, colon, where = text.partition(":")
+    if colon and kind == "env":
+        value = os.environ.get(where)
+        if value is None:
+            raise DefinitionError(f"{what}: environment variable {where} is not set", next=f"export {where}=…")
+        return value
+    if colon and kind == "file":
+        return _content(where, what).rstrip("\r\n")
+    return text
+
+
+def _content(path: str, what: str) -> str:
+    try:
+        return Path(path).expanduser().read_text()
+    except OSError as error:
+        raise DefinitionError(
+            f"{what}: cannot read {path}: {error.strerror}", next="give the path of a file this user can read"
+        ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSecurity:
+    """How to talk to a Kafka cluster that asks who one is.
+
+    `password`, `key_password` and `client_secret` are the secret itself, "env:NAME" or "file:PATH".
+
+    Args:
+        protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
+        mechanism: with SASL: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER" or "GSSAPI".
+        username, password: for PLAIN and SCRAM.
+        ca: path of a PEM file with the certificates to trust; None = those of the system (Java's own in Spark).
+        certificate, key: paths of PEM files with the client's certificate chain and its PKCS#8 key, for mutual TLS.
+        key_password: of an encrypted key.
+        check_hostname: whether the server's certificate must be for the name that was called.
+        token_url, client_id, client_secret, scope: for OAUTHBEARER, of the OpenID Connect provider.
+        service_name, principal, keytab: for GSSAPI (Kerberos).
+    """
+
+    protocol: Protocol = "PLAINTEXT"
+    mechanism: Mechanism | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    check_hostname: bool = True
+    token_url: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    service_name: str = "kafka"
+    principal: str | None = None
+    keytab: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.protocol not in get_args(Protocol):
+            raise DefinitionError(
+                f"Kafka security protocol {self.protocol!r} is not known", next=f"use one of {get_args(Protocol)}"
+            )
+        if self.mechanism is not None and self.mechanism not in get_args(Mechanism):
+            raise DefinitionError(
+                f"Kafka SASL mechanism {self.mechanism!r} is not known", next=f"use one of {get_args(Mechanism)}"
+            )
+        if self._sasl and self.mechanism is None:
+            raise DefinitionError(
+                f"{self.protocol} needs a mechanism", next='give mechanism="SCRAM-SHA-512" or another'
+            )
+        needed = {"PLAIN": ("username", "password"), "OAUTHBEARER": ("token_url", "client_id", "client_secret")}
+        needed["SCRAM-SHA-256"] = needed["SCRAM-SHA-512"] = needed["PLAIN"]
+        if self._sasl:
+            self._require(f"mechanism {self.mechanism}", needed.get(str(self.mechanism), ()))
+        else:
+            self._forbid(("mechanism", "username", "password", "token_url", "client_id", "client_secret"))
+        if not self._tls:
+            self._forbid(("ca", "certificate", "key", "key_password"))
+        if (self.certificate is None) != (self.key is None):
+            raise DefinitionError("mutual TLS needs both a certificate and a key", next="give certificate=… and key=…")
+
+    @property
+    def _sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    @property
+    def _tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    def _require(self, what: str, names: tuple[str, ...]) -> None:
+        missing = [n for n in names if getattr(self, n) is None]
+        if missing:
+            raise DefinitionError(f"Kafka security with {what} needs {', '.join(missing)}", next=f"give {missing[0]}=…")
+
+    def _forbid(self, names: tuple[str, ...]) -> None:
+        # A password next to PLAINTEXT would look as if it protected something.
+        default = {f.name: f.default for f in fields(self)}
+        given = [n for n in names if getattr(self, n) != default[n]]
+        if given:
+            raise DefinitionError(
+                f"{', '.join(given)} mean nothing with protocol {self.protocol}",
+                next='give protocol="SASL_SSL", "SSL" or "SASL_PLAINTEXT" as the servers have it',
+            )
+
+    def _secret(self, name: str) -> str:
+        return secret(str(getattr(self, name)), f"Kafka {name}")
+
+    def spark(self) -> Redacted:
+        """Return the settings for Spark's connector, names with the leading "kafka.".
+
+        Raises:
+            DefinitionError: a secret or file cannot be read.
+        """
+        settings: dict[str, str] = {"security.protocol": self.protocol}
+        if self._sasl:
+            settings |= {"sasl.mechanism": str(self.mechanism), "sasl.jaas.config": self._jaas()}
+        if self.mechanism == "OAUTHBEARER":
+            settings["sasl.oauthbearer.token.endpoint.url"] = str(self.token_url)
+            settings["sasl.login.callback.handler.class"] = f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
+        if self.mechanism == "GSSAPI":
+            settings["sasl.kerberos.service.name"] = self.service_name
+        if self._tls:
+            settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_hostname else ""
+        # The files' content, not their paths: executors on other machines have no such files.
+        if self.ca is not None:
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _content(self.ca, "Kafka ca")}
+        if self.certificate is not None and self.key is not None:
+            settings["ssl.keystore.type"] = "PEM"
+            settings["ssl.keystore.certificate.chain"] = _content(self.certificate, "Kafka certificate")
+            settings["ssl.keystore.key"] = _content(self.key, "Kafka key")
+        if self.key_password is not None:
+            settings["ssl.key.password"] = self._secret("key_password")
+        return Redacted({f"kafka.{name}": value for name, value in settings.items()})
+
+    def _jaas(self) -> str:
+        if self.mechanism == "OAUTHBEARER":
+            login = {"clientId": str(self.client_id), "clientSecret": self._secret("client_secret")}
+            login |= {"scope": self.scope} if self.scope else {}
+            return _login(f"{_MODULES}.oauthbearer.OAuthBearerLoginModule", login)
+        if self.mechanism == "GSSAPI":
+            login = {"useKeyTab": "true", "storeKey": "true", "keyTab": self.keytab} if self.keytab else {}
+            login |= {"principal": self.principal} if self.principal else {}
+            login |= {} if self.keytab else {"useTicketCache": "true"}
+            return _login("com.sun.security.auth.module.Krb5LoginModule", login)
+        module = "plain.PlainLoginModule" if self.mechanism == "PLAIN" else "scram.ScramLoginModule"
+        login = {"username": str(self.username), "password": self._secret("password")}
+        return _login(f"{_MODULES}.{module}", login)
+
+    def confluent(self) -> Redacted:
+        """Return the settings for confluent-kafka.
+
+        Raises:
+            DefinitionError: a secret or file cannot be read.
+        """
+        settings: dict[str, str] = {"security.protocol": self.protocol}
+        if self._sasl:
+            settings["sasl.mechanism"] = str(self.mechanism)
+        if self.mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            settings |= {"sasl.username": str(self.username), "sasl.password": self._secret("password")}
+        if self.mechanism == "OAUTHBEARER":
+            settings |= {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.token.endpoint.url": str(self.token_url)}
+            settings["sasl.oauthbearer.client.id"] = str(self.client_id)
+            settings["sasl.oauthbearer.client.secret"] = self._secret("client_secret")
+            settings |= {"sasl.oauthbearer.scope": self.scope} if self.scope else {}
+        if self.mechanism == "GSSAPI":
+            settings["sasl.kerberos.service.name"] = self.service_name
+            settings |= {"sasl.kerberos.keytab": self.keytab} if self.keytab else {}
+            settings |= {"sasl.kerberos.principal": self.principal} if self.principal else {}
+        if self._tls:
+            settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_hostname else "none"
+        if self.ca is not None:
+            settings["ssl.ca.pem"] = _content(self.ca, "Kafka ca")
+        if self.certificate is not None and self.key is not None:
+            settings["ssl.certificate.pem"] = _content(self.certificate, "Kafka certificate")
+            settings["ssl.key.pem"] = _content(self.key, "Kafka key")
+        if self.key_password is not None:
+            settings["ssl.key.password"] = self._secret("key_password")
+        return Redacted(settings)
+
+
+def _login(module: str, options: Mapping[str, str]) -> str:
+    """Return a JAAS line. Within its quotes, backslash and quote are the only characters with a meaning."""
+    quoted = {k: v.replace("\\", "\\\\").replace('"', '\\"') for k, v in options.items()}
+    return f"{module} required " + " ".join(f'{k}="{v}"' for k, v in quoted.items()) + ";"

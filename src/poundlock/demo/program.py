@@ -1,0 +1,291 @@
+"""The steps of the demo, one after the other, with live progress: broker, topic, events, job, two SIGKILLs, stop, audit.
+
+Whatever happens, every process the demo started is ended before it returns; the files stay for the user to look at.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from poundlock.testing.kafka import EmbeddedKafka, Record
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from poundlock.demo.report import DemoReport, directory_tree
+from poundlock.demo.watch import Run
+from poundlock.errors import PoundlockError, TerminalError
+from poundlock.testing.audit import AuditResult, audit
+from poundlock.testing.events import ReferenceEvents
+from poundlock.testing.job_process import JobProcess, end_tagged, new_tag
+
+__all__ = ["DemoSettings", "run_demo"]
+
+TOPIC = "flink_test"
+PARTITIONS = 3
+_PLAIN_EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoSettings:
+    """What the demo does.
+
+    Args:
+        directory: where it works; cleared at the start.
+        events: how many events to produce.
+        kills: how often the driver is killed.
+        seed: of the events and of the moments of the kills.
+        checkpoints: about how many checkpoints the events are spread over; at least three for each life of the driver.
+        patience_s: how long one step of the job may take.
+    """
+
+    directory: Path = Path("build/demo")
+    events: int = 200_000
+    kills: int = 2
+    seed: int = 20_181_219
+    checkpoints: int = 16
+    patience_s: float = 120.0
+
+
+class _Steps:
+    """The steps on the terminal: a live bar for the running one, a line for each that is done.
+
+    Where there is no terminal a plain line every few seconds takes the place of the bar.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._said = 0.0
+
+    @contextmanager
+    def step(self, name: str, total: int | None = None) -> Iterator[None]:
+        started = self._said = time.monotonic()
+        self._task = self._bars.add_task(name, total=total, note="")
+        self._bars.start()
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            self._bars.stop()
+            self._bars.remove_task(self._task)
+            self._task = None
+            mark = "[green]done  [/]" if done else "[red]failed[/]"
+            self.console.print(f"{mark} {name} [dim]{time.monotonic() - started:.1f} s[/]", soft_wrap=True)
+
+    def update(self, completed: int | None = None, note: str = "") -> None:
+        if self._task is None:
+            return
+        self._bars.update(self._task, completed=completed, note=note)
+        if not self.console.is_terminal and time.monotonic() - self._said > _PLAIN_EVERY_S:
+            self._said = time.monotonic()
+            self.say(f"[dim]{'' if completed is None else f'{completed:,} '}{note}[/]")
+
+    def say(self, text: str) -> None:
+        self.console.print(f"       {text}", soft_wrap=True)
+
+
+def run_demo(settings: DemoSettings | None = None, console: Console | None = None) -> DemoReport:
+    """Run the whole demo and print what it found.
+
+    Raises:
+        PoundlockError: a step could not be done at all, such as a broker that does not start.
+    """
+    settings = settings or DemoSettings()
+    steps = _Steps(console or Console())
+    root = settings.directory.resolve()
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    started, tag = time.monotonic(), new_tag()
+    with _ended_by_sigterm():
+        try:
+            report = _run(settings, root, tag, steps, started)
+        finally:
+            end_tagged(tag, patience_s=0)
+    report.save(root / "report.json")
+    steps.console.print(directory_tree(root / "event_log"))
+    steps.console.print(report.table())
+    _next_commands(steps.console, settings.directory)
+    return report
+
+
+def _run(settings: DemoSettings, root: Path, tag: str, steps: _Steps, started: float) -> DemoReport:
+    with _broker(root, steps) as kafka:
+        with steps.step(f"Create topic {TOPIC} with {PARTITIONS} partitions"):
+            kafka.create_topic(TOPIC, PARTITIONS)
+        with steps.step(
+            f"Produce {settings.events:,} events over two days, some malformed, some out of order", settings.events
+        ):
+            produced = _produce(settings, kafka, steps)
+        run = _consume(settings, root, tag, kafka.bootstrap_servers, steps)
+    with steps.step("See that no process of the job is left"):
+        left = end_tagged(tag)
+    with steps.step("Audit: read every finished file, compare with what was produced"):
+        result = audit(root / "event_log", root / "dead_letters", produced)
+    return _report(settings, result, run, left, time.monotonic() - started)
+
+
+@contextmanager
+def _broker(root: Path, steps: _Steps) -> Iterator[EmbeddedKafka]:
+    kafka = EmbeddedKafka(home=root / "kafka", progress=lambda line: steps.update(note=line))
+    try:
+        with steps.step("Start a Kafka broker on free ports"):
+            kafka.start()
+        steps.say(f"broker at {kafka.bootstrap_servers}")
+        yield kafka
+    finally:
+        kafka.close()
+
+
+def _produce(settings: DemoSettings, kafka: EmbeddedKafka, steps: _Steps) -> Counter[bytes]:
+    produced: Counter[bytes] = Counter()
+
+    def records() -> Iterator[Record]:
+        for number, value in enumerate(ReferenceEvents(count=settings.events, seed=settings.seed)):
+            produced[value] += 1
+            if number % 5000 == 0:
+                steps.update(number)
+            yield Record(value, partition=number % PARTITIONS)
+
+    kafka.produce(TOPIC, records(), enable_idempotence=True, linger_ms=20)
+    return produced
+
+
+def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: _Steps) -> Run:
+    """Run the job until all is consumed, killing its driver on the way; return what was seen."""
+    source = Path(__file__).with_name("event_log.py")
+    job_file = Path(shutil.copy(source, root / "event_log.py"))
+    environment = {
+        "POUNDLOCK_STATE_DIR": str(root / "state"),
+        "EVENT_LOG_SERVERS": servers,
+        "EVENT_LOG_TOPIC": TOPIC,
+        "EVENT_LOG_OUT": str(root / "event_log"),
+        "EVENT_LOG_CHECKPOINTS": str(root / "checkpoints"),
+        "EVENT_LOG_DEAD_LETTERS": str(root / "dead_letters"),
+        "EVENT_LOG_INTERVAL": "0 s",
+        "EVENT_LOG_ROLL_EVERY": "5 s",
+        "EVENT_LOG_MAX_PER_CHECKPOINT": str(max(1, settings.events // settings.checkpoints)),
+    }
+    rng = random.Random(settings.seed)
+    run = Run(settings.events)
+
+    def start() -> JobProcess:
+        return run.add(JobProcess(job_file, environment=environment, tag=tag, log=root / "job.log"))
+
+    for kill in range(1, settings.kills + 1):
+        with steps.step(f"Run the job, life {kill}", settings.events):
+            job = start()
+            _await_checkpoint(run, job, 3 if kill == 1 else 2, settings, steps)
+            time.sleep(rng.uniform(0, 0.8) * run.checkpoint_s())
+            if run.consumed(job):
+                raise TerminalError("all events were consumed before the kill", next="run the demo with more --events")
+            run.killed()
+            job.kill("driver")
+        steps.say(f"[yellow]SIGKILL[/] to driver {job.pid} after {run.read:,} rows")
+    with steps.step(f"Run the job, life {settings.kills + 1}, until all is consumed", settings.events):
+        job = start()
+        _await_checkpoint(run, job, 1, settings, steps)
+        _await_all(run, job, settings, steps)
+    for seconds in run.recoveries_s():
+        steps.say(f"recovered {seconds:.1f} s after the kill: new process, restored offsets, next checkpoint committed")
+    with steps.step("Stop the job cleanly (SIGTERM): every pending file is finished"):
+        job.terminate()
+        if code := job.wait(settings.patience_s):
+            raise _job_failed(job, f"ended with exit code {code} when asked to stop")
+    return run
+
+
+def _await_checkpoint(run: Run, job: JobProcess, count: int, settings: DemoSettings, steps: _Steps) -> None:
+    """Wait until this life of the job has completed `count` checkpoints."""
+    _await(lambda: run.checkpoints(job) >= count, f"did not complete {count} checkpoints", run, job, settings, steps)
+
+
+def _await_all(run: Run, job: JobProcess, settings: DemoSettings, steps: _Steps) -> None:
+    _await(lambda: run.consumed(job), "did not consume everything", run, job, settings, steps)
+
+
+def _await(
+    reached: Callable[[], bool], what: str, run: Run, job: JobProcess, settings: DemoSettings, steps: _Steps
+) -> None:
+    deadline = time.monotonic() + settings.patience_s
+    while not reached():
+        if job.exit_code is not None:
+            raise _job_failed(job, f"ended by itself with exit code {job.exit_code}")
+        if time.monotonic() > deadline:
+            raise _job_failed(job, f"{what} within {settings.patience_s:.0f} s")
+        steps.update(run.read, run.note(job))
+        job.wait_line(lambda _: True, seconds=0.25, after=len(job.lines()))
+
+
+def _job_failed(job: JobProcess, what: str) -> PoundlockError:
+    last = next((line for line in reversed(job.log_tail().splitlines()) if line.strip()), "")
+    return TerminalError(f"the job {what}: {last[:200]}", next=f"read {job.log}")
+
+
+def _report(settings: DemoSettings, result: AuditResult, run: Run, left: list[str], duration_s: float) -> DemoReport:
+    recoveries = [round(s, 2) for s in run.recoveries_s()]
+    return DemoReport(
+        produced=result.produced,
+        in_files=result.in_files,
+        dead_lettered=result.dead_lettered,
+        lost=result.lost,
+        duplicated=result.duplicated,
+        misplaced=result.misplaced,
+        hidden=result.hidden,
+        rows_per_s=run.rows_per_s(),
+        recovery_s=max(recoveries, default=0.0),
+        recoveries_s=recoveries,
+        kills=settings.kills,
+        checkpoints=run.all_checkpoints(),
+        files=result.files,
+        seed=settings.seed,
+        left_behind=left,
+        duration_s=round(duration_s, 1),
+    )
+
+
+def _next_commands(console: Console, directory: Path) -> None:
+    console.print("Next:")
+    for command, why in (
+        ("poundlock new my-pipeline", "a project of your own that runs"),
+        ("poundlock kafka up", "a broker for your own trials"),
+        (f"poundlock explain {directory / 'event_log.py'}", "the stages of the job you just saw, and why"),
+    ):
+        console.print(f"  [bold]{command}[/]  [dim]# {why}[/]", soft_wrap=True)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into an exception, so that what was started is ended."""
+
+    def leave(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:  # not in the main thread: whoever runs that thread sees to signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

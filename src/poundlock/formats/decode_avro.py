@@ -1,0 +1,191 @@
+"""Avro records, one a value, to dicts and columns; the schema they were written with is given, not guessed.
+
+A value is read to its last byte or rejected: bytes left over mean another schema wrote it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError
+from poundlock.formats.chunk import Records
+from poundlock.formats.convert import to_batch
+from poundlock.formats.decode import Parsed, Want
+
+__all__ = ["AvroCodec", "arrow_schema", "load_fastavro"]
+
+_SIMPLE = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+    "fixed": pa.binary(),
+}
+_LOGICAL = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", tz="UTC"),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "uuid": pa.string(),
+}
+
+
+def load_fastavro(module: str = "fastavro") -> Any:
+    """Return the fastavro module.
+
+    Raises:
+        DefinitionError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise DefinitionError("Avro needs the package fastavro", next="pip install 'poundlock[avro]'") from None
+
+
+@dataclass(frozen=True)
+class AvroCodec:
+    """One binary Avro record a value.
+
+    Args:
+        avro_schema: the writer's schema, a record, as JSON text or as the object.
+        confluent: each value begins with five bytes: 0 and the number of its schema in a registry.
+    """
+
+    avro_schema: str | Mapping[str, Any] | None = None
+    confluent: bool = False
+    _cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._load()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"avro_schema": self.avro_schema, "confluent": self.confluent}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _cache={})
+
+    def _load(self) -> dict[str, Any]:
+        if not self._cache:
+            fastavro = load_fastavro()
+            if self.avro_schema is None:
+                raise DefinitionError(
+                    'format "avro" needs its schema', next='give avro_schema=\'{"type": "record", …}\''
+                )
+            try:
+                given = json.loads(self.avro_schema) if isinstance(self.avro_schema, str) else dict(self.avro_schema)
+                parsed = fastavro.parse_schema(_plain_uuids(given))
+            except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
+                raise DefinitionError(f"the Avro schema cannot be read: {error}", next="give its JSON text") from None
+            self._cache.update(read=fastavro.schemaless_reader, parsed=parsed, columns=arrow_schema(given))
+        return self._cache
+
+    def schema(self) -> pa.Schema:
+        return self._load()["columns"]
+
+    def parse_lines(self, lines: Any, want: Want) -> Parsed | None:
+        return None
+
+    def parse(self, values: Sequence[bytes], want: Want) -> Parsed:
+        held = self._load()
+        read, parsed, columns = held["read"], held["parsed"], held["columns"]
+        rows: list[dict[str, Any]] = []
+        bad: dict[int, str] = {}
+        for i, value in enumerate(values):
+            try:
+                stream = self._body(value)
+                row = read(stream, parsed)
+                left = len(stream.getbuffer()) - stream.tell()
+                if left:
+                    raise ValueError(f"{left} bytes are left after the record")
+                rows.append(row)
+            except Exception as error:  # fastavro raises what the bytes lead it to, such as IndexError
+                bad[i] = f"not an Avro record of this schema: {str(error) or type(error).__name__}"
+        return Parsed(rows if want == "records" else to_batch(Records(rows), columns).batch, bad)
+
+    def _body(self, value: bytes) -> io.BytesIO:
+        if not self.confluent:
+            return io.BytesIO(value)
+        if len(value) < 5 or value[0] != 0:
+            raise ValueError("the five bytes before the record, 0 and a schema number, are missing")
+        return io.BytesIO(value[5:])
+
+
+def _plain_uuids(node: Any) -> Any:
+    """Return a schema in which a uuid is the text it is written as, not an object that no column holds."""
+    if isinstance(node, list):
+        return [_plain_uuids(item) for item in node]
+    if isinstance(node, dict):
+        return {k: _plain_uuids(v) for k, v in node.items() if (k, v) != ("logicalType", "uuid")}
+    return node
+
+
+def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
+    """Return the columns of an Avro record schema.
+
+    Raises:
+        DefinitionError: it is not a record, or holds a type that has no column type, such as a union of several.
+    """
+    if schema.get("type") != "record":
+        raise DefinitionError(f"the Avro schema is a {schema.get('type')!r}", next="give the schema of a record")
+    return pa.schema(_fields(schema, {}))
+
+
+def _fields(schema: Mapping[str, Any], named: dict[str, pa.DataType | None]) -> list[pa.Field]:
+    named[str(schema.get("name"))] = None
+    return [
+        pa.field(f["name"], kind, nullable=nullable)
+        for f in schema["fields"]
+        for kind, nullable in [_kind(f["type"], named, f["name"])]
+    ]
+
+
+def _kind(schema: Any, named: dict[str, pa.DataType | None], place: str) -> tuple[pa.DataType, bool]:
+    """Return the Arrow type of an Avro type and whether it may be null."""
+    if isinstance(schema, list):
+        others = [s for s in schema if s != "null"]
+        if len(others) != 1:
+            raise DefinitionError(
+                f"field {place!r} is a union of several types", next="use a union of null and one type"
+            )
+        kind, nullable = _kind(others[0], named, place)
+        return kind, nullable or len(others) < len(schema)
+    if isinstance(schema, str):
+        if schema in _SIMPLE:
+            return _SIMPLE[schema], schema == "null"
+        if named.get(schema) is None:
+            raise DefinitionError(f"field {place!r}: {schema!r} is not known or holds itself", next="use a flat schema")
+        return named[schema], False
+    kind = _complex(schema, named, place)
+    if "name" in schema:
+        named[schema["name"]] = kind
+    return kind, False
+
+
+def _complex(schema: Mapping[str, Any], named: dict[str, pa.DataType | None], place: str) -> pa.DataType:
+    logical, base = schema.get("logicalType"), schema["type"]
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    if logical == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if logical in ("time-millis", "time-micros"):
+        raise DefinitionError(f"field {place!r} is a time of day, which has no column type", next="write it as a long")
+    if base == "record":
+        return pa.struct(_fields(schema, named))
+    if base == "array":
+        return pa.list_(_kind(schema["items"], named, place)[0])
+    if base == "map":
+        return pa.map_(pa.string(), _kind(schema["values"], named, place)[0])
+    return _kind(base, named, place)[0]

@@ -1,0 +1,267 @@
+"""Rows into bytes for the row formats: JSON lines and CSV, each row ending in one line end, and their compression.
+
+What is encoded is one buffer plus the end of each row, so that rows can be routed and cut as raw lines are.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from poundlock.errors import DefinitionError
+from poundlock.formats.chunk import Batch, Records
+
+__all__ = ["CsvEncoder", "Encoded", "JsonEncoder", "Output", "RowEncoder", "open_output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Encoded rows.
+
+    Args:
+        data: the bytes of all rows, line ends included.
+        ends: position of the last byte of each row, int64.
+        bad: rows that could not be encoded and are not in `data`, with the reason; the others keep their order.
+    """
+
+    data: memoryview
+    ends: npt.NDArray[np.int64]
+    bad: Mapping[int, str] = field(default_factory=dict)
+
+
+class RowEncoder(Protocol):
+    """A row format. `takes_records`: dicts need not be made columns first."""
+
+    takes_records: bool
+
+    def encode(self, chunk: Batch | Records) -> Encoded:
+        """Return the rows as bytes."""
+        ...
+
+    def header(self) -> bytes:
+        """Return what every file begins with, known once rows were encoded."""
+        ...
+
+
+class JsonEncoder:
+    """One JSON object a line. Times are ISO text, binary is base64, decimals are numbers, nulls are written, NaN is null.
+
+    Args:
+        columns: the columns to write, in this order; None = all but those in `hidden`.
+        hidden: columns never written unless named.
+    """
+
+    takes_records = True
+
+    def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
+        self._columns = columns
+        self._hidden = frozenset(hidden)
+        self._encoder = msgspec.json.Encoder(decimal_format="number")
+        self._rows: dict[tuple[str, ...], type[msgspec.Struct]] = {}
+
+    def header(self) -> bytes:
+        return b""
+
+    def encode(self, chunk: Batch | Records) -> Encoded:
+        rows = self._of_batch(chunk.batch) if isinstance(chunk, Batch) else self._of_records(chunk.rows)
+        try:
+            data = self._encoder.encode_lines(rows)
+            bad: dict[int, str] = {}
+        except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+            data, bad = self._one_by_one(rows)
+        array = np.frombuffer(data, np.uint8)
+        return Encoded(memoryview(data), np.flatnonzero(array == 10), bad)
+
+    def _of_batch(self, batch: pa.RecordBatch) -> list[Any]:
+        batch = select(batch, self._columns, self._hidden)
+        names = tuple(batch.schema.names)
+        if not names:
+            return [{}] * batch.num_rows
+        kind = self._rows.get(names)
+        if kind is None:
+            fields = [(f"c{i}", Any) for i in range(len(names))]
+            rename = {f"c{i}": name for i, name in enumerate(names)}
+            kind = self._rows[names] = msgspec.defstruct("Row", fields, rename=rename, gc=False)
+        return list(map(kind, *(values(column) for column in batch.columns)))
+
+    def _of_records(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        if self._columns is not None:
+            return [{name: row.get(name) for name in self._columns} for row in rows]
+        hidden = self._hidden
+        if any(hidden.intersection(row) for row in rows):
+            return [{k: v for k, v in row.items() if k not in hidden} for row in rows]
+        return list(rows)
+
+    def _one_by_one(self, rows: Sequence[Any]) -> tuple[bytes, dict[int, str]]:
+        good, bad = bytearray(), {}
+        for i, row in enumerate(rows):
+            try:
+                good += self._encoder.encode(row) + b"\n"
+            except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+                bad[i] = f"cannot be written as JSON: {error}"
+        return bytes(good), bad
+
+
+class CsvEncoder:
+    """Comma-separated values: texts in quotes, nulls as nothing, times as ISO text with a space.
+
+    Args:
+        columns: the columns to write, in this order; None = all but those in `hidden`.
+        hidden: columns never written unless named.
+        header: begin each file with the column names.
+    """
+
+    takes_records = False
+
+    def __init__(
+        self, columns: Sequence[str] | None = None, hidden: Sequence[str] = (), *, header: bool = False
+    ) -> None:
+        self._columns = columns
+        self._hidden = frozenset(hidden)
+        self._header = header
+        self._first = b""
+
+    def header(self) -> bytes:
+        return self._first
+
+    def encode(self, chunk: Batch | Records) -> Encoded:
+        if isinstance(chunk, Records):
+            raise TypeError("CSV is encoded from columns")
+        batch = select(chunk.batch, self._columns, self._hidden)
+        if self._header and not self._first:
+            self._first = _csv(batch.slice(0, 0), header=True)
+        data = _csv(batch, header=False)
+        array = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(array == 10)
+        if len(ends) != batch.num_rows:
+            # A line end within quotes has an odd number of quotes before it; a quote within a value is doubled.
+            odd = np.cumsum(array == 34)[ends] & 1
+            ends = ends[odd == 0]
+        return Encoded(memoryview(data), ends)
+
+
+def _csv(batch: pa.RecordBatch, *, header: bool) -> bytes:
+    out = io.BytesIO()
+    options = pa_csv.WriteOptions(include_header=header, batch_size=max(1, batch.num_rows))
+    try:
+        pa_csv.write_csv(batch, out, options)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise DefinitionError(
+            f"columns {batch.schema.names} cannot be written as CSV: {error}",
+            next='write nested columns as JSON (format="json"), or select plain ones',
+        ) from error
+    return out.getvalue()
+
+
+def select(batch: pa.RecordBatch, columns: Sequence[str] | None, hidden: frozenset[str]) -> pa.RecordBatch:
+    """Return the columns to write.
+
+    Raises:
+        DefinitionError: a named column is not there.
+    """
+    names = batch.schema.names
+    if columns is None:
+        return batch if hidden.isdisjoint(names) else batch.select([n for n in names if n not in hidden])
+    missing = [name for name in columns if name not in names]
+    if missing:
+        raise DefinitionError(
+            f"the sink's columns {missing} are not among {names}",
+            next="select them before the sink, or change columns=",
+        )
+    return batch.select(list(columns))
+
+
+def values(column: pa.Array) -> list[Any]:
+    """Return an Arrow column as Python values; maps become dicts, nanoseconds are cut to microseconds."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    if pa.types.is_nested(kind):
+        return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+class Output(Protocol):
+    """Where the bytes of one segment go. `size` is how many there are in the file so far."""
+
+    @property
+    def size(self) -> int: ...
+
+    def write(self, data: memoryview | bytes) -> None:
+        """Write some bytes."""
+        ...
+
+    def finish(self) -> None:
+        """Write what is still held; the handle stays open."""
+        ...
+
+
+class PlainOutput:
+    """Bytes as they are. Small pieces are gathered: the handle below has no buffer of its own."""
+
+    _GATHER = 1 << 18
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle = handle
+        self._held = bytearray()
+        self.size = 0
+
+    def write(self, data: memoryview | bytes) -> None:
+        self.size += len(data)
+        if len(self._held) + len(data) <= self._GATHER // 4:
+            self._held += data
+            return
+        self.finish()
+        self._handle.write(data)
+
+    def finish(self) -> None:
+        if self._held:
+            self._handle.write(self._held)
+            self._held = bytearray()
+
+
+class CompressedOutput:
+    """One gzip member or zstd frame; members and frames can be concatenated, so segments still join by bytes."""
+
+    def __init__(self, handle: BinaryIO, codec: str) -> None:
+        self._plain = PlainOutput(handle)
+        self._sink = _Sink(self._plain)
+        self._stream = pa.CompressedOutputStream(pa.PythonFile(self._sink, mode="w"), codec)
+
+    @property
+    def size(self) -> int:
+        return self._plain.size
+
+    def write(self, data: memoryview | bytes) -> None:
+        self._stream.write(data)
+
+    def finish(self) -> None:
+        self._stream.close()
+        self._plain.finish()
+
+
+class _Sink(io.RawIOBase):
+    """What Arrow writes compressed bytes to."""
+
+    def __init__(self, plain: PlainOutput) -> None:
+        self._plain = plain
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._plain.write(bytes(data))
+        return len(data)
+
+
+def open_output(handle: BinaryIO, compression: str | None) -> Output:
+    """Return where to write the bytes of a segment: compression None, "gzip" or "zstd"."""
+    return PlainOutput(handle) if compression is None else CompressedOutput(handle, compression)

@@ -1,0 +1,245 @@
+"""Rows into files of the bulk formats, Parquet and Avro: written as a whole and never appended to.
+
+Several of them are joined by record; what was joined carries a marker, so that it can be known again after a crash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from poundlock.errors import DefinitionError
+from poundlock.storage.base import Storage
+
+__all__ = ["BulkFile", "BulkMerger", "open_bulk", "schema_digest"]
+
+_GROUP_BYTES = 16 << 20
+_MARKER = "poundlock.merge"
+
+
+class BulkFile(Protocol):
+    """One file being written. `held` is an estimate of the bytes that are not in the file yet."""
+
+    held: int
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows of the file's schema."""
+        ...
+
+    def finish(self) -> None:
+        """Write the rest and the footer; the handle stays open."""
+        ...
+
+
+class ParquetFile:
+    """A Parquet file: rows are gathered into row groups of about 16 MB of Arrow memory."""
+
+    def __init__(self, handle: BinaryIO, schema: pa.Schema, compression: str) -> None:
+        self._schema = schema
+        # Arrow must not close the handle: it is synced after the footer.
+        self._writer = pq.ParquetWriter(pa.PythonFile(_Unclosed(handle), mode="w"), schema, compression=compression)
+        self._batches: list[pa.RecordBatch] = []
+        self.held = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self.held += batch.nbytes
+        if self.held >= _GROUP_BYTES:
+            self._flush()
+
+    def mark(self, marker: str) -> None:
+        """Note a marker in the footer."""
+        self._writer.add_key_value_metadata({_MARKER: marker})
+
+    def finish(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._batches:
+            self._writer.write_table(pa.Table.from_batches(self._batches, self._schema))
+        self._batches, self.held = [], 0
+
+
+class AvroFile:
+    """An Avro object container file; needs fastavro."""
+
+    def __init__(self, handle: BinaryIO, schema: pa.Schema, codec: str, marker: str = "") -> None:
+        from fastavro.write import Writer
+
+        metadata = {_MARKER: marker} if marker else {}
+        self._writer = Writer(handle, avro_schema(schema), codec, metadata=metadata)
+        self._convert = [_converter(f.type) for f in schema]
+        self._names = schema.names
+        self.held = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [[c(v) for v in col.to_pylist()] for c, col in zip(self._convert, batch.columns, strict=True)]
+        for row in zip(*columns, strict=True):
+            self._writer.write(dict(zip(self._names, row, strict=True)))
+
+    def finish(self) -> None:
+        self._writer.flush()
+
+
+class _Unclosed(io.RawIOBase):
+    """A handle that stays open when Arrow closes it, and writes whole pieces."""
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle = handle
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._handle.write(data)
+
+
+def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, compression: str | None) -> BulkFile:
+    """Return a file to write rows to: kind "parquet" or "avro", compression None = the format's usual one."""
+    if kind == "parquet":
+        return ParquetFile(handle, schema, compression or "snappy")
+    return AvroFile(handle, schema, compression or "null")
+
+
+def schema_digest(schema: pa.Schema) -> str:
+    """Return 8 hex digits that stand for columns and types; files of unlike digests are never joined."""
+    return hashlib.sha256(schema.to_string(show_field_metadata=False, show_schema_metadata=False).encode()).hexdigest()[
+        :8
+    ]
+
+
+class BulkMerger:
+    """Joins Parquet and Avro files by record.
+
+    Args:
+        compression: for the joined file; None = the format's usual one.
+    """
+
+    def __init__(self, compression: str | None) -> None:
+        self._compression = compression
+
+    def merge(self, storage: Storage, kind: str, sources: Sequence[str], target: str, marker: str) -> None:
+        """Write the rows of the sources, in order, into one new durable file that carries the marker."""
+        join = _join_parquet if kind.startswith("parquet") else _join_avro
+        with storage.write(target) as handle:
+            join(storage, sources, handle, self._compression, marker)
+            storage.sync(handle)
+
+    def recognises(self, storage: Storage, kind: str, path: str, marker: str) -> bool:
+        """Return whether a file carries the marker."""
+        try:
+            with storage.open(path) as handle:
+                if kind.startswith("parquet"):
+                    metadata = pq.read_metadata(pa.PythonFile(handle, mode="r")).metadata or {}
+                    return metadata.get(_MARKER.encode()) == marker.encode()
+                import fastavro
+
+                return fastavro.reader(handle).metadata.get(_MARKER) == marker
+        except (pa.ArrowInvalid, ValueError, EOFError):
+            return False  # not a file of this format: not ours
+
+
+def _join_parquet(
+    storage: Storage, sources: Sequence[str], handle: BinaryIO, compression: str | None, marker: str
+) -> None:
+    out: ParquetFile | None = None
+    for batch, schema in _parquet_batches(storage, sources):
+        if out is None:
+            out = ParquetFile(handle, schema, compression or "snappy")
+        out.write(batch)
+    if out is not None:
+        out.mark(marker)
+        out.finish()
+
+
+def _parquet_batches(storage: Storage, sources: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, pa.Schema]]:
+    for path in sources:
+        with storage.open(path) as handle:
+            file = pq.ParquetFile(pa.PythonFile(handle, mode="r"))
+            for batch in file.iter_batches():
+                yield batch, file.schema_arrow
+
+
+def _join_avro(
+    storage: Storage, sources: Sequence[str], handle: BinaryIO, compression: str | None, marker: str
+) -> None:
+    import fastavro
+    from fastavro.write import Writer
+
+    out: Any = None
+    for path in sources:
+        with storage.open(path) as raw:
+            reader = fastavro.reader(raw)
+            if out is None:
+                out = Writer(handle, reader.writer_schema, compression or "null", metadata={_MARKER: marker})
+            for record in reader:
+                out.write(record)
+    if out is not None:
+        out.flush()
+
+
+def avro_schema(schema: pa.Schema, name: str = "Row") -> dict[str, Any]:
+    """Return the Avro schema of Arrow columns; every field may be null.
+
+    Raises:
+        DefinitionError: a type has no counterpart, or a name is not an Avro name.
+    """
+    return {"type": "record", "name": name, "fields": [_avro_field(f, name) for f in schema]}
+
+
+def _avro_field(field: pa.Field, path: str) -> dict[str, Any]:
+    if not field.name.isidentifier() or not field.name.isascii():
+        raise DefinitionError(
+            f"column {field.name!r} is not an Avro name", next="rename it: ASCII letters, digits and _"
+        )
+    return {"name": field.name, "type": ["null", _avro_type(field.type, f"{path}_{field.name}")], "default": None}
+
+
+def _avro_type(kind: pa.DataType, path: str) -> Any:
+    t = pa.types
+    plain = [
+        (t.is_boolean, "boolean"), (t.is_int8, "int"), (t.is_int16, "int"), (t.is_int32, "int"), (t.is_integer, "long"),
+        (t.is_float32, "float"), (t.is_floating, "double"), (t.is_string, "string"), (t.is_large_string, "string"),
+        (t.is_binary, "bytes"), (t.is_large_binary, "bytes"),
+    ]  # fmt: skip
+    for test, name in plain:
+        if test(kind) and not t.is_uint64(kind):
+            return name
+    if t.is_date32(kind):
+        return {"type": "int", "logicalType": "date"}
+    if t.is_timestamp(kind):
+        return {"type": "long", "logicalType": "timestamp-micros" if kind.tz else "local-timestamp-micros"}
+    if t.is_decimal(kind):
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if t.is_map(kind) and t.is_string(kind.key_type):
+        return {"type": "map", "values": ["null", _avro_type(kind.item_type, f"{path}_v")]}
+    if t.is_list(kind) or t.is_large_list(kind):
+        return {"type": "array", "items": ["null", _avro_type(kind.value_type, f"{path}_e")]}
+    if t.is_struct(kind):
+        return {"type": "record", "name": path, "fields": [_avro_field(f, path) for f in kind]}
+    raise DefinitionError(f"type {kind} of {path} has no counterpart in Avro", next="cast the column before the sink")
+
+
+def _converter(kind: pa.DataType) -> Any:
+    """Return a function from Arrow's Python values to what fastavro takes: maps come as lists of pairs."""
+    t = pa.types
+    if t.is_map(kind):
+        inner = _converter(kind.item_type)
+        return lambda v: None if v is None else {k: inner(x) for k, x in v}
+    if t.is_list(kind) or t.is_large_list(kind):
+        inner = _converter(kind.value_type)
+        return lambda v: None if v is None else [inner(x) for x in v]
+    if t.is_struct(kind):
+        fields = {f.name: _converter(f.type) for f in kind}
+        return lambda v: None if v is None else {k: c(v[k]) for k, c in fields.items()}
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -1,0 +1,211 @@
+"""The file sink against the conformance cases: real writer, stage and commit, a clock that is set.
+
+What readers see is compared in full. Not compared, since hidden data is laid out otherwise here: `hidden` counts, files in
+the states `hidden` and `orphan`, and `cleanup`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock.checkpoint.participant import Occasion
+from poundlock.connectors.files.buckets import ProcessingTimeBucketAssigner
+from poundlock.connectors.files.compaction import Compactor, FileCompaction, Request
+from poundlock.connectors.files.rolling import RollingPolicy
+from poundlock.connectors.files.sink import FileSink
+from poundlock.testing.sinks import FileSinkHarness, batch
+
+CASES = json.loads((Path(__file__).parent / "data" / "file_sink.json").read_text())["cases"]
+
+
+def of_kind(kind: str) -> Any:
+    cases = [case for case in CASES if case["kind"] == kind]
+    return pytest.mark.parametrize("case", cases, ids=[case["id"] for case in cases])
+
+
+def policy(case: dict[str, Any]) -> RollingPolicy:
+    said = case["policy"]
+    assert set(said) <= {"max_part_bytes", "rollover_ms", "inactivity_ms", "on_checkpoint"}
+    return RollingPolicy(
+        every=f"{said['rollover_ms']} ms" if "rollover_ms" in said else None,
+        size=said.get("max_part_bytes"),
+        inactivity=f"{said['inactivity_ms']} ms" if "inactivity_ms" in said else None,
+        on_checkpoint=said.get("on_checkpoint", False),
+    )
+
+
+def harness(case: dict[str, Any], folder: Path) -> FileSinkHarness:
+    # The bucket is a column's first part: the case says it beside the text.
+    sink = FileSink(str(folder), row="value", bucket=BucketOfKey(), rolling=policy(case))
+    return FileSinkHarness(sink)
+
+
+class BucketOfKey:
+    """Takes the bucket from a column, as the assigner for SQL expressions does."""
+
+    def open(self, context: Any, *, raw: bool) -> Any:
+        from poundlock.connectors.files.assign import ColumnBuckets
+
+        return ColumnBuckets("bucket")
+
+    def describe(self) -> str:
+        return "column"
+
+
+def write(h: FileSinkHarness, step: dict[str, Any]) -> None:
+    text = step["text"]
+    assert text.endswith("\n")
+    assert h.write(batch(value=[text[:-1].encode()], bucket=[step["bucket"]]), step.get("subtask", 0)) == 1
+
+
+def test_every_case_is_run_by_some_test() -> None:
+    kinds = {"bucket_id", "file_sink_script", "rolling_script", "bucket_writer_script", "compaction_script"}
+    assert {case["kind"] for case in CASES} == kinds
+    assert len(CASES) == len({case["id"] for case in CASES}) == 13
+
+
+@of_kind("bucket_id")
+def test_bucket_id(case: dict[str, Any]) -> None:
+    assert ProcessingTimeBucketAssigner(pattern=case["format"], zone=case["zone"]).bucket_at(case["time_ms"]) == case["expected"]
+
+
+@of_kind("file_sink_script")
+def test_file_sink_script(case: dict[str, Any], tmp_path: Path) -> None:
+    h = harness(case, tmp_path)
+    snapshots: dict[int, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+    for step, expected in zip(case["steps"], case["expected"], strict=True):
+        [(kind, said)] = step.items()
+        if kind == "write":
+            write(h, said)
+        elif kind == "processing_time":
+            h.clock.set(said)
+        elif kind == "snapshot":
+            decided = h.decide()
+            snapshots[said] = (h.state, decided)
+        elif kind == "checkpoint_complete":
+            for n in sorted(snapshots):
+                if n <= said:
+                    h.commit(snapshots.pop(n)[1])
+        elif kind == "crash_and_restore":
+            h.crash()
+            h.state, decided = snapshots[said]
+            h.commit(decided)
+            h.sink.sweep(h.state, remove=True)
+        else:
+            assert kind == "close"
+            h.crash()
+        if expected is not None:
+            check_visible(h, expected)
+
+
+def check_visible(h: FileSinkHarness, expected: dict[str, Any]) -> None:
+    assert set(expected) <= {"finished", "hidden", "files"}
+    found = {path: content.decode() for path, content in h.finished().items()}
+    if "finished" in expected:
+        assert len(found) == expected["finished"]
+    for file in expected.get("files", ()):
+        assert file["state"] in ("finished", "hidden", "orphan")
+        path = f"{file['bucket']}/{file['part']}"
+        if file["state"] == "finished":
+            assert found[path] == file["text"]
+        else:
+            assert path not in found
+
+
+@of_kind("rolling_script")
+def test_rolling_script(case: dict[str, Any]) -> None:
+    """The policy alone: times within one checkpoint, as in these cases, do not exist where batches are checkpoints."""
+    rolling = policy(case)
+    part: dict[str, int] | None = None
+    closed = 0
+    for step, expected in zip(case["steps"], case["expected"], strict=True):
+        [(kind, said)] = step.items()
+        if kind == "write":
+            if part is not None and rolling.full(part["bytes"]):
+                part, closed = None, closed + 1
+            part = part or {"created": said["at"], "bytes": 0, "last": 0}
+            part = {**part, "bytes": part["bytes"] + len(said["text"]), "last": said["at"]}
+        elif kind == "processing_time":
+            if part is not None and rolling.due(part["created"], part["last"], said):
+                part, closed = None, closed + 1
+        else:
+            assert kind == "snapshot"
+            if part is not None and (rolling.on_checkpoint or rolling.full(part["bytes"])):
+                part, closed = None, closed + 1
+        assert closed == expected
+
+
+@of_kind("bucket_writer_script")
+def test_bucket_writer_script(case: dict[str, Any], tmp_path: Path) -> None:
+    h = harness(case, tmp_path)
+    waiting = 0
+    for step, expected in zip(case["steps"], case["expected"], strict=True):
+        [(kind, said)] = step.items()
+        if kind == "write":
+            h.clock.set(said.get("at", 0))
+            write(h, said)
+        elif kind == "processing_time":
+            h.clock.set(said)
+            waiting += len(h.decide())
+        elif kind in ("prepare_commit", "prepare_commit_end_of_input"):
+            waiting += len(h.decide(Occasion.CHECKPOINT if kind == "prepare_commit" else Occasion.END))
+        elif kind == "scale_down_to":
+            h.decide()
+            h.state = h.sink.rescale(h.state, said)
+        else:
+            assert kind == "store_state"
+        if expected is None:
+            continue
+        if kind == "scale_down_to":
+            check_rescaled(h, expected)
+            continue
+        assert set(expected) <= {"pending", "open", "cleanup", "active_buckets"}
+        if "pending" in expected:
+            assert waiting == expected["pending"]
+            waiting = 0
+        if "open" in expected:
+            assert [part["bucket"] for part in h.state["parts"]] == expected["open"]
+
+
+def check_rescaled(h: FileSinkHarness, expected: dict[str, Any]) -> None:
+    """A part that goes on is open; one that the next decision finishes is pending."""
+    seen: dict[str, Any] = {}
+    pending = {c["final"] for c in h.decide()}
+    for bucket in expected:
+        names = {final for final in pending if final.startswith(f"{bucket}/")}
+        left = [part for part in h.state["parts"] if part["bucket"] == bucket]
+        seen[bucket] = {"open": len(left) == 1, "pending": len(names)}
+    assert seen == expected
+    assert {part["subtask"] for part in h.state["parts"]} == {0}
+
+
+@of_kind("compaction_script")
+def test_compaction_script(case: dict[str, Any]) -> None:
+    said = case["policy"]
+    assert set(said) <= {"size_threshold", "every_n_checkpoints"}
+    setting = FileCompaction(min_size=said.get("size_threshold"), every_checkpoints=said.get("every_n_checkpoints"))
+    state: dict[str, Any] = {}
+    for step, expected in zip(case["steps"], case["expected"], strict=True):
+        [(kind, value)] = step.items()
+        compactor = Compactor(setting, state)  # made anew from its state, as after a crash
+        if kind == "pending":
+            found = compactor.pending(value["bucket"], {"file": value["file"], "bytes": value["bytes"]})
+        elif kind == "checkpoint":
+            found = compactor.checkpoint()
+        else:
+            assert kind == "end_of_input"
+            found = compactor.end_of_input()
+        state = json.loads(json.dumps(compactor.to_json()))
+        assert sorted(map(as_case, found), key=str) == sorted(expected, key=str)
+
+
+def as_case(request: Request) -> dict[str, Any]:
+    return {
+        "bucket": request.bucket,
+        "compact": [file["file"] for file in request.compact],
+        "pass_through": [file["file"] for file in request.pass_through],
+    }

@@ -1,0 +1,93 @@
+"""The events of the reference job against the conformance cases: each into the day of its own time, or rejected with a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from poundlock.checkpoint.participant import Occasion
+from poundlock.connectors.files.buckets import EventTimeBucketAssigner
+from poundlock.connectors.files.sink import FileSink
+from poundlock.testing.sinks import FileSinkHarness, batch, lines
+
+CASES = json.loads((Path(__file__).parent / "data" / "seed_events.json").read_text())["cases"]
+
+NOT_YET = {
+    "running_count": "needs keyed state and rolling aggregates",
+    "sales_windows": "needs keyed processing-time windows",
+}
+
+
+def of_kind(kind: str) -> list[Any]:
+    return [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] == kind]
+
+
+def zones() -> list[Any]:
+    return [
+        pytest.param(case, zone, id=f"{case['id']}-{zone}")
+        for case in CASES
+        if case["kind"] == "event_bucket"
+        for zone in case["expected"]
+    ]
+
+
+def sink(folder: Path, zone: str) -> FileSink:
+    return FileSink(str(folder), row="value", bucket=EventTimeBucketAssigner("timestamp", "'dt='yyyyMMdd", zone=zone))
+
+
+def test_every_kind_is_run_or_named_with_the_reason_why_not() -> None:
+    assert {case["kind"] for case in CASES} == {"event_bucket", "float32_trap"} | set(NOT_YET)
+
+
+@pytest.mark.parametrize(("case", "zone"), zones())
+@pytest.mark.parametrize("form", ["lines", "columns"])
+def test_event_bucket(case: dict[str, Any], zone: str, form: str, tmp_path: Path) -> None:
+    records = [record.encode() for record in case["records"]]
+    h = FileSinkHarness(sink(tmp_path, zone))
+    written = h.write(lines(*records) if form == "lines" else batch(value=records))
+    committables = h.end_checkpoint(Occasion.END)
+
+    where = {row: path.split("/")[0] for path, content in h.finished().items() for row in content.split(b"\n")[:-1]}
+    assert [where.get(record) for record in records] == case["expected"][zone]
+    assert written == sum(bucket is not None for bucket in case["expected"][zone])
+    assert [r.value for r in h.rejects] == [r for r in records if r not in where]
+    if "reasons" in case:
+        assert [r.reason for r in h.rejects] == case["reasons"]
+    if "timestamps_ms" in case:
+        assert min(c["min_ms"] for c in committables) == min(case["timestamps_ms"])
+        assert max(c["max_ms"] for c in committables) == max(case["timestamps_ms"])
+
+
+@pytest.mark.parametrize("case", of_kind("event_bucket"))
+def test_local_times(case: dict[str, Any]) -> None:
+    """The cases' own local times, through the pattern that shows seconds."""
+    for zone, local in case.get("local_times", {}).items():
+        assigner = EventTimeBucketAssigner("t", "yyyy-MM-dd'T'HH:mm:ss", zone=zone)
+        names = buckets(assigner, [ms / 1000 for ms in case["timestamps_ms"]])
+        assert names == [text[:19] for text in local]
+
+
+@pytest.mark.parametrize("case", of_kind("float32_trap"))
+def test_float32_trap(case: dict[str, Any], tmp_path: Path) -> None:
+    for seconds, exact, bucket, wrong in zip(
+        case["seconds"], case["exact_ms"], case["expected_bucket_UTC"], case["wrong_ms"], strict=True
+    ):
+        h = FileSinkHarness(sink(tmp_path / str(exact), "UTC"))
+        assert h.write(lines(json.dumps({"timestamp": seconds}).encode())) == 1
+        [committable] = h.end_checkpoint(Occasion.END)
+        assert (committable["bucket"], committable["min_ms"], committable["max_ms"]) == (bucket, exact, exact)
+        # The case itself can tell: 32-bit floats give what it calls wrong.
+        assert int(np.float32(seconds) * np.float32(1000)) == wrong != exact
+
+
+def buckets(assigner: EventTimeBucketAssigner, seconds: list[float]) -> list[str]:
+    """Return the bucket names of times."""
+    from poundlock.connectors.files.assign import EventTime, Rows
+
+    assignment = EventTime(assigner, 0, json=False).assign(Rows(None, batch(t=seconds)))
+    codes = assignment.codes
+    return [assignment.names[codes if isinstance(codes, int) else int(codes[i])] for i in range(len(seconds))]

@@ -1,0 +1,151 @@
+"""A scene for the crash tests: input files, a job over them, as many lives as it takes, and the audit at the end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from poundlock.testing.kafka import EmbeddedKafka, Record
+
+from poundlock.testing.audit import AuditResult, audit
+from poundlock.testing.events import ReferenceEvents
+from poundlock.testing.job_process import JobProcess
+from poundlock.testing.lives import Lives
+
+JOBS = Path(__file__).parent / "jobs"
+REFERENCE_JOB = Path(__file__).parents[2] / "examples/event_log.py"
+PARTITIONS = 3
+
+
+class Scene:
+    """One job, its folders, and what was produced for it."""
+
+    def __init__(self, root: Path, job: Path, environment: dict[str, str], arguments: tuple[str, ...] = ()) -> None:
+        self.root = root
+        self.out = root / "out"
+        self.dead_letters = root / "dead_letters"
+        self.checkpoints = root / "checkpoints"
+        self.hit = root / "hit"
+        self.produced: list[bytes] = []
+        self.lives = Lives(job, environment=environment, folder=root, arguments=arguments)
+
+    def audit(self) -> AuditResult:
+        """Compare the finished files with what was produced."""
+        return audit(self.out, self.dead_letters, self.produced)
+
+    def commits(self) -> list[Path]:
+        """Return Spark's commit markers, oldest first."""
+        return sorted(
+            (p for p in (self.checkpoints / "spark/commits").iterdir() if p.name.isdigit()), key=lambda p: int(p.name)
+        )
+
+    def assert_exact(self) -> None:
+        """Assert that each record is in exactly one finished file, nothing is left over and no process stayed behind."""
+        assert self.lives.left_behind() == []
+        result = self.audit()
+        assert result.exact, result
+        assert result.produced == result.in_files + result.dead_lettered == len(self.produced)
+        assert result.dead_lettered > 0
+        assert result.hidden == 0, sorted(str(p) for p in self.root.rglob(".*") if p.is_file())
+
+
+class FileScene(Scene):
+    """A job from files to files."""
+
+    def __init__(self, root: Path) -> None:
+        self.input = root / "in"
+        self.input.mkdir(parents=True)
+        environment = {
+            "CRASH_IN": str(self.input),
+            "CRASH_OUT": str(root / "out"),
+            "CRASH_CHECKPOINTS": str(root / "checkpoints"),
+            "CRASH_DEAD_LETTERS": str(root / "dead_letters"),
+        }
+        super().__init__(root, JOBS / "files_to_files.py", environment)
+
+    def produce(self, count: int, *, files: int = 2) -> None:
+        """Put more records into the input folder, each file whole at once."""
+        for _ in range(files):
+            first = len(self.produced)
+            values = list(ReferenceEvents(count=count // files, malformed=0.01, first_serial=first))
+            hidden = self.input / f".{first:09d}"
+            hidden.write_bytes(b"".join(value + b"\n" for value in values))
+            hidden.rename(self.input / f"{first:09d}.log")
+            self.produced += values
+
+
+class KafkaScene(Scene):
+    """The reference job on a topic of its own."""
+
+    def __init__(self, root: Path, broker: EmbeddedKafka, topic: str, *, per_checkpoint: int = 1500) -> None:
+        self.broker, self.topic = broker, topic
+        broker.create_topic(topic, PARTITIONS)
+        environment = {
+            "EVENT_LOG_SERVERS": broker.bootstrap_servers,
+            "EVENT_LOG_TOPIC": topic,
+            "EVENT_LOG_GROUP": topic,
+            "EVENT_LOG_OUT": str(root / "out"),
+            "EVENT_LOG_CHECKPOINTS": str(root / "checkpoints"),
+            "EVENT_LOG_DEAD_LETTERS": str(root / "dead_letters"),
+            "EVENT_LOG_INTERVAL": "0 s",
+            "EVENT_LOG_ROLL_EVERY": "1 s",
+            "EVENT_LOG_MAX_PER_CHECKPOINT": str(per_checkpoint),
+        }
+        super().__init__(root, REFERENCE_JOB, environment)
+
+    def produce(self, count: int) -> None:
+        """Append more records to the topic."""
+        first = len(self.produced)
+        values = list(ReferenceEvents(count=count, malformed=0.01, first_serial=first))
+        self.broker.produce(
+            self.topic,
+            [Record(v, partition=(first + i) % PARTITIONS) for i, v in enumerate(values)],
+            enable_idempotence=True,
+        )
+        self.produced += values
+
+    def caught_up(self) -> bool:
+        """Return whether Spark's newest committed batch ends where the topic ends."""
+        commits = self.commits() if (self.checkpoints / "spark/commits").exists() else []
+        if not commits:
+            return False
+        lines = (self.checkpoints / "spark/offsets" / commits[-1].name).read_text().splitlines()
+        reached: dict[str, int] = {}
+        for line in lines:
+            if f'"{self.topic}":' in line:
+                reached = json.loads(line)[self.topic]
+        return {int(p): n for p, n in reached.items()} == self.broker.end_offsets(self.topic)
+
+    def wait_until_caught_up(self, job: JobProcess) -> JobProcess:
+        """Wait until all records are consumed, giving the job further lives where it needs them; return the living one."""
+        deadline = time.monotonic() + 2 * self.lives.patience_s
+        while not self.caught_up() or job.exit_code is not None:
+            if job.exit_code is not None:
+                job = self.lives.start()
+            assert time.monotonic() < deadline, f"not caught up; log:\n{job.log_tail()}"
+            time.sleep(0.2)
+        return job
+
+
+@pytest.fixture
+def file_scene(tmp_path: Path) -> Iterator[FileScene]:
+    scene = FileScene(tmp_path)
+    with scene.lives:
+        yield scene
+
+
+@pytest.fixture(scope="session")
+def crash_broker() -> Iterator[EmbeddedKafka]:
+    """A broker for the crash tests; a test may restart it, never leave it stopped."""
+    with EmbeddedKafka() as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_scene(tmp_path: Path, crash_broker: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[KafkaScene]:
+    scene = KafkaScene(tmp_path, crash_broker, f"crash-{request.node.originalname}".replace("_", "-")[:80])
+    with scene.lives:
+        yield scene

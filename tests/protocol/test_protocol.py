@@ -1,0 +1,366 @@
+"""The checkpoint protocol under every death, stall, full disk and lost answer, against a model of what readers may see.
+
+No Spark here: the machine plays Spark's part (plan, deliver, deliver again) and the tasks' part.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from memory_storage import Death, Disk, Fault, MortalStorage
+from protocol_model import ModelSink, decided_targets, ledger_files, visible_rows
+
+from poundlock.checkpoint import commits, coordinator
+from poundlock.checkpoint.commits import Retry
+from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.decision import Decision, SourceRange
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import open_identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.participant import Counts, Occasion, Orphan, Prepared
+from poundlock.errors import FencedError, PoundlockError, TerminalError, TransientError
+from poundlock.failpoints import Failpoint, InjectedFailure
+from poundlock.values import ManualClock
+
+SINKS = ("a", "b")
+KINDS = ("die_before", "die_within", "die_after", "full_before", "broken_after", "stall")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What Spark planned: never planned differently when it is delivered again."""
+
+    n: int
+    start: int
+    end: int
+    segments: tuple[tuple[str, tuple[int, ...]], ...]
+    filtered: int
+
+
+@dataclass
+class Plan:
+    """Faults of one action: at a storage operation, at a failpoint, in a task, in commits' answers."""
+
+    fault: Fault | None = None
+    failpoint: Failpoint | None = None
+    at_failpoint: str = "die"
+    task_fails: bool = False
+    speculative: bool = False
+    unknown: list[str] = field(default_factory=list)
+
+
+PLANS = st.builds(
+    Plan,
+    fault=st.none() | st.builds(Fault, kind=st.sampled_from(KINDS), countdown=st.integers(1, 14)),
+    failpoint=st.none() | st.none() | st.sampled_from(Failpoint),
+    at_failpoint=st.sampled_from(["die", "raise"]),
+    task_fails=st.sampled_from([False, False, False, True]),
+    speculative=st.booleans(),
+    unknown=st.lists(st.sampled_from(["before", "after"]), max_size=5),
+)
+SEGMENTS = st.lists(st.tuples(st.sampled_from(SINKS), st.integers(0, 3)), max_size=4)
+
+
+class Silence:
+    def info(self, event: str, **fields: Any) -> None: ...
+
+    def warning(self, event: str, **fields: Any) -> None: ...
+
+
+class Driver:
+    """One life of a driver process."""
+
+    def __init__(self, world: ProtocolMachine, plan: Plan) -> None:
+        self.world, self.plan = world, plan
+        self.storage = MortalStorage(world.disk, plan.fault)
+        self.identity = open_identity(self.storage, name="job", clock=world.clock)
+        self.sinks = {name: ModelSink(self.storage, name, self._unknown) for name in SINKS}
+        self.epoch = Epoch.claim(self.storage, clock=world.clock)
+        self.coordinator = world.variant(
+            identity=self.identity,
+            epoch=self.epoch,
+            ledger=Ledger(self.storage),
+            participants=self.sinks,
+            clock=world.clock,
+            retry=Retry(attempts=3),
+            sleep=lambda seconds: None,
+            log=Silence(),
+            **world.options,
+        )
+        self.coordinator.recover()
+
+    def arm(self, plan: Plan) -> None:
+        self.plan = plan
+        self.storage.fault = plan.fault
+
+    def _unknown(self) -> str | None:
+        return self.plan.unknown.pop() if self.plan.unknown else None
+
+    def run_tasks(self, batch: Batch, directive: Directive) -> TaskResults:
+        counts = {name: Counts(read=batch.filtered, filtered=batch.filtered) for name in SINKS}
+        prepared: list[Prepared] = []
+        for task, (name, rows) in enumerate(batch.segments):
+            counts[name].add(Counts(read=len(rows), written=len(rows)))
+            if directive["decided"]:
+                continue
+            self.world.hit(Failpoint.SINK_WRITING)
+            sink = self.sinks[name]
+            if self.plan.speculative:
+                sink.write_segment(self.world.attempt(), rows)  # a second attempt, never reported
+            prepared.append(Prepared(name, task, sink.write_segment(self.world.attempt(), rows)))
+            self.world.hit(Failpoint.SINK_PREPARED)
+            if self.plan.task_fails:
+                raise TransientError("a task failed")
+        return TaskResults(prepared=prepared, counts=counts, rows_read={"source": batch.end - batch.start})
+
+
+class ProtocolMachine(RuleBasedStateMachine):
+    """Drivers come and go; what readers see is compared with what Spark delivered after every step."""
+
+    variant: type[Coordinator] = Coordinator
+    options: Mapping[str, Any] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = Disk()
+        self.reader = MortalStorage(self.disk)
+        self.clock = ManualClock(1_000)
+        self.driver: Driver | None = None
+        self.acting: Plan = Plan()
+        self.planned: list[Batch] = []
+        self.committed = -1  # index into planned of the newest batch in Spark's commit log
+        self.records: dict[str, bytes] = {}
+        self.attempts = 0
+        self.next_row = 0
+        self.rivals = 0
+        self._patches = [mock.patch.object(module, "hit", self.hit) for module in (coordinator, commits)]
+        for patch in self._patches:
+            patch.start()
+
+    def teardown(self) -> None:
+        for patch in self._patches:
+            patch.stop()
+
+    def attempt(self) -> str:
+        self.attempts += 1
+        return f"{self.attempts:06d}"
+
+    def hit(self, point: Failpoint) -> None:
+        """Stand in for failpoints.hit: die or fail where the acting plan says, once."""
+        if self.acting.failpoint is not point:
+            return
+        self.acting.failpoint = None
+        if self.acting.at_failpoint == "raise":
+            raise InjectedFailure(point.value)
+        if self.driver is not None:
+            self.driver.storage.dead = True
+        raise Death
+
+    # -- what can happen ------------------------------------------------------------------------------------------
+
+    @rule(segments=SEGMENTS, filtered=st.integers(0, 2), gap=st.sampled_from([1, 1, 1, 2]), plan=PLANS)
+    def deliver(self, segments: list[tuple[str, int]], filtered: int, gap: int, plan: Plan) -> None:
+        """Spark delivers the next batch, or the one it has not seen committed."""
+        if self.committed + 1 == len(self.planned):
+            self.planned.append(self._new_batch(segments, filtered, gap))
+        self._act(plan, lambda driver: self._deliver(driver))
+
+    @rule(plan=PLANS, occasion=st.sampled_from([Occasion.ROLL, Occasion.END]))
+    def roll(self, plan: Plan, occasion: Occasion) -> None:
+        self._act(plan, lambda driver: driver.coordinator.roll(occasion))
+
+    @rule(plan=PLANS)
+    def restart(self, plan: Plan) -> None:
+        """The driver dies, and the next may die while it starts."""
+        self.driver = None
+        self._act(plan, lambda driver: None)
+
+    @precondition(lambda self: self.committed >= 0)
+    @rule(lost=st.integers(1, 2))
+    def lose_spark_commits(self, lost: int) -> None:
+        """The newest files of Spark's commit log are lost: batches are delivered again although they are done."""
+        self.driver = None
+        self.committed = max(-1, self.committed - lost)
+
+    @rule()
+    def settle(self) -> None:
+        """With no more faults, everything planned ends up visible, exactly once, and nothing is left over."""
+        self.driver = None
+        while self.committed + 1 < len(self.planned):
+            self._act(Plan(), lambda driver: self._deliver(driver))
+        self._act(Plan(), lambda driver: driver.coordinator.roll(Occasion.END))
+        for name in SINKS:
+            expected = sorted(row for batch in self.planned for sink, rows in batch.segments if sink == name for row in rows)
+            assert sorted(visible_rows(self.reader, name)) == expected
+        self.driver = None
+        self._act(Plan(), lambda driver: None)
+        hidden = [path for path in self.disk.files if path.startswith(("a/.", "b/."))]
+        assert not hidden, f"orphans left after a sweep: {hidden}"
+
+    # -- what must always hold ------------------------------------------------------------------------------------
+
+    @invariant()
+    def no_row_twice_and_none_from_nowhere(self) -> None:
+        for name in SINKS:
+            rows = visible_rows(self.reader, name)
+            assert len(rows) == len(set(rows)), f"sink {name} shows rows twice: {sorted(rows)}"
+            assert set(rows) <= {row for batch in self.planned for sink, rs in batch.segments if sink == name for row in rs}
+
+    @invariant()
+    def everything_visible_is_decided(self) -> None:
+        shown = {path for path in self.disk.files if path.startswith(("a/part", "b/part"))}
+        assert shown <= decided_targets(self.reader), "visible, and no decision names it"
+
+    @invariant()
+    def decisions_never_change(self) -> None:
+        now = ledger_files(self.reader)
+        for path, data in self.records.items():
+            assert now.get(path) == data, f"{path} changed"
+        self.records = now
+
+    # -- how it is done -------------------------------------------------------------------------------------------
+
+    def _new_batch(self, segments: list[tuple[str, int]], filtered: int, gap: int) -> Batch:
+        before = self.planned[-1] if self.planned else None
+        start = before.end if before else 0
+        made = []
+        for name, count in segments:
+            made.append((name, tuple(range(self.next_row, self.next_row + count))))
+            self.next_row += count
+        n = before.n + gap if before else 0
+        return Batch(n, start, start + sum(count for _, count in segments) + filtered, tuple(made), filtered)
+
+    def _deliver(self, driver: Driver) -> None:
+        index = min(self.committed + 1, len(self.planned) - 1)  # the last again if a rival was faster
+        batch = self.planned[index]
+        span = {"source": SourceRange({"o": batch.start} if batch.start else None, {"o": batch.end})}
+        outcome = driver.coordinator.checkpoint(batch.n, span, lambda directive: driver.run_tasks(batch, directive))
+        assert outcome.decision.checkpoint == batch.n
+        self.committed = max(self.committed, index)
+
+    def _act(self, plan: Plan, action: Any) -> None:
+        """Do something with the present driver, or a new one, under a plan of faults."""
+        faulty = plan.fault is not None or plan.failpoint is not None or plan.task_fails or len(plan.unknown) > 3
+        if plan.fault is not None and plan.fault.kind == "stall":
+            plan.fault = Fault("stall", plan.fault.countdown, self._take_over)
+        mine: Driver | None = None
+        self.acting = plan
+        try:
+            if self.driver is None:
+                self.driver = Driver(self, plan)
+            else:
+                self.driver.arm(plan)
+            mine = self.driver
+            action(mine)
+        except Death:
+            assert faulty
+            self._gone(mine)
+        except FencedError:
+            assert self.rivals, "fenced, and there never was another driver"
+            self._gone(mine)
+        except (PoundlockError, InjectedFailure, OSError):
+            if not faulty:
+                raise
+            self._gone(mine)
+        finally:
+            self.acting = Plan()
+        if self.driver is not None:
+            self.driver.arm(Plan())
+
+    def _gone(self, driver: Driver | None) -> None:
+        if self.driver is driver:
+            self.driver = None
+
+    def _take_over(self) -> None:
+        """While a driver stalls, another starts, takes the outstanding batch through, and carries on."""
+        self.rivals += 1
+        stalled, self.acting = self.acting, Plan()
+        try:
+            rival = Driver(self, Plan())
+            if self.committed + 1 < len(self.planned):
+                self._deliver(rival)
+            self.driver = rival
+        finally:
+            self.acting = stalled
+
+
+class Believing(ProtocolMachine):
+    """The control: no decision of the past is believed."""
+
+    options = {"ignore_ledger": True}
+
+
+class CommitsFirst(Coordinator):
+    """Broken on purpose: makes things visible, then decides."""
+
+    def _append(self, decision: Decision) -> None:
+        self._carry_out(decision)
+        super()._append(decision)
+
+
+class CommitsFirstMachine(ProtocolMachine):
+    variant = CommitsFirst
+
+
+class SweepsFirst(Coordinator):
+    """Broken on purpose: removes orphans before the ledger is closed to older drivers."""
+
+    def _take_over(self) -> tuple[Decision | None, int]:
+        before = self._ledger.newest()
+        if before is not None:
+            self._newest = before
+            self._carry_out(before)
+            Coordinator._sweep(self)
+        return super()._take_over()
+
+    def _sweep(self) -> dict[str, Any]:
+        found: dict[str, list[Orphan]] = {name: [] for name in SINKS}
+        return found
+
+
+class SweepsFirstMachine(ProtocolMachine):
+    variant = SweepsFirst
+
+
+class AbortsDecided(Coordinator):
+    """Broken on purpose: what was decided is aborted when carrying it out fails."""
+
+    def _finish(self, decision: Decision, durations: Mapping[str, int]) -> Any:
+        try:
+            return super()._finish(decision, durations)
+        except Exception:
+            for name, sink in decision.sinks.items():
+                for part in sink.committables:
+                    for path in part["sources"]:
+                        self._abort([Prepared(name, 0, {"path": path})])
+            raise
+
+
+class AbortsDecidedMachine(ProtocolMachine):
+    variant = AbortsDecided
+
+
+_THOROUGH = int(os.environ.get("POUNDLOCK_PROTOCOL_EXAMPLES", "150"))
+_SETTINGS = settings(
+    max_examples=_THOROUGH, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def test_protocol_keeps_its_invariants_through_every_fault() -> None:
+    run_state_machine_as_test(ProtocolMachine, settings=_SETTINGS)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("broken", [Believing, CommitsFirstMachine, SweepsFirstMachine, AbortsDecidedMachine])
+def test_a_broken_protocol_is_found(broken: type[ProtocolMachine]) -> None:
+    hunt = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, print_blob=False)
+    with pytest.raises((AssertionError, TerminalError, ExceptionGroup)):
+        run_state_machine_as_test(broken, settings=hunt)  # type: ignore[no-untyped-call]

@@ -1,0 +1,141 @@
+"""The command line as a person meets it: help, mistakes, exit codes. Each case is a real process or a call of `main`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("POUNDLOCK_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+def _fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Return exit code and the two lines of an error; nothing may be on standard output."""
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert out == ""
+    assert len(lines) == 2, err
+    assert lines[0].startswith("error: ")
+    assert lines[1].startswith("Next: ")
+    return code, lines[0].removeprefix("error: "), lines[1].removeprefix("Next: ")
+
+
+def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    commands = ("run", "explain", "new", "demo", "kafka", "doctor", "fsck", "ledger", "version")
+    assert [name for name in commands if f"  {name} " not in out] == []
+    assert "..." not in out.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "next"),
+    [
+        (["rnu", "job.py"], "No such command 'rnu'", "did you mean run?"),
+        (["run", "job.py", "--jsn"], "No such option: --jsn", "did you mean --json?"),
+        (["run", "job.py", "--paralelism", "2"], "--paralelism", "did you mean --parallelism?"),
+        (["run", "job.py", "-p", "0"], "Invalid value for '-p'", "poundlock run --help"),
+        (["run"], "Missing argument 'JOB.PY[:NAME]'", "poundlock run --help"),
+        (["kafka", "upp"], "No such command 'upp'", "did you mean up?"),
+        (["kafka", "up", "--topic", "a:x"], "--topic a:x", "events:3"),
+        (["run", "none.py"], "there is no file none.py", "give the path of your job"),
+        (["run", "job.py", "-D", "x"], "-D x is not key=value", "write -D key=value"),
+        (["run", "job.py", "-D", "paralelism=2"], "no setting 'paralelism'", "did you mean parallelism"),
+        (["run", "job.py", "--config", "none.toml"], "none.toml cannot be read", "--config"),
+        (["ledger", "nowhere"], "nowhere has no ledger", "give the checkpoint folder"),
+        (["fsck", "nowhere"], "nowhere is no checkpoint", "give the job's checkpoint folder"),
+        (["new", "-bad-"], "-b", "poundlock new --help"),
+        (["new", "a b"], "'a b' is not a job name", "use letters"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], what: str, next: str) -> None:
+    code, said, hint = _fails(capsys, *arguments)
+    assert code == 2
+    assert what in said
+    assert next in hint
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("poundlock 0.")
+    assert main(["version", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["python"].startswith("3.")
+    assert found["pyspark"].startswith("4.")
+
+
+def test_an_unexpected_error_leaves_its_trace_in_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("password=hunter22")
+
+    monkeypatch.setattr("poundlock.config.load_settings", broken)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    code, what, next = _fails(capsys, "doctor")
+    assert code == 1
+    assert what == "unexpected ZeroDivisionError: password=*****"
+    log = Path(next.split(" is in ")[1].split(";")[0])
+    assert log.parent == tmp_path
+    assert "Traceback" in log.read_text()
+    assert "hunter22" not in log.read_text()
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m poundlock version --json | true", shell=True, capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = subprocess.run([sys.executable, "-m", "poundlock", "rnu"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_doctor_is_content_here(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["doctor", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert [check for check in report["checks"] if not check["ok"]] == []
+    assert report["ok"] is True
+    assert code == 0
+
+
+def test_doctor_says_what_to_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    arguments = ["-D", f"state_dir={tmp_path}/file/x", "-D", "driver_memory=900g", "-D", f"jars_dir={tmp_path}"]
+    assert main(["doctor", "--json", *(a for a in arguments)]) == 1
+    problems = {c["name"]: c for c in json.loads(capsys.readouterr().out)["checks"] if not c["ok"]}
+    assert set(problems) == {"state_dir", "log_dir", "memory", "kafka jars"}
+    assert all(problem["next"] for problem in problems.values())
+    assert main(["doctor", *arguments]) == 1
+    assert capsys.readouterr().out.count("Next: ") == 4
+
+
+def test_doctor_without_java(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "no Java 17 or later was found" in out
+    assert "poundlock[jre]" in out

@@ -1,0 +1,153 @@
+"""Import hygiene: what may import what, and what must stay unloaded until it is needed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+MODULES = sorted((SOURCE / "poundlock").rglob("*.py"))
+HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
+
+# A module may import from its own rank and from those below it.
+RANKS = [
+    {"errors"},
+    {"values", "failpoints", "redaction"},
+    {"formats", "storage", "config"},
+    {"operators", "stream"},
+    {"checkpoint", "connectors"},
+    {"plan", "sql"},
+    {"job", "runtime", "savepoint"},
+    {"cli", "rest", "dashboard", "testing", "demo", "__main__"},
+]
+RANK = {name: number for number, names in enumerate(RANKS) for name in names}
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _package(module: str) -> str:
+    """Return the first name below poundlock: `poundlock.checkpoint.ledger` -> `checkpoint`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield every module that is imported at run time, in functions too, with its line."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for other in node.orelse:
+                yield from _imports(ast.Module([other], []))
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are absolute"
+            if node.module == "poundlock":
+                yield from ((f"poundlock.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield node.module or "", node.lineno
+        else:
+            yield from _imports(node)
+
+
+def _top_level_imports(tree: ast.Module) -> set[str]:
+    """Return the first names of what importing the module imports."""
+    inner = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return {name.split(".")[0] for name, _ in _imports(ast.Module(inner, []))}
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    assert len(MODULES) > 20
+    return {_name(path): ast.parse(path.read_text()) for path in MODULES}
+
+
+def test_every_module_opens_with_a_docstring(trees: dict[str, ast.Module]) -> None:
+    assert [name for name, tree in trees.items() if not ast.get_docstring(tree)] == []
+
+
+def test_arrows_point_one_way(trees: dict[str, ast.Module]) -> None:
+    wrong = []
+    for name, tree in trees.items():
+        if name == "poundlock":
+            continue
+        package = _package(name)
+        assert package in RANK, f"{name}: say in RANKS where {package} stands"
+        for imported, line in _imports(tree):
+            # A job runs and explains itself through the layers that read it; that is its whole point, and lazy.
+            if not imported.startswith("poundlock.") or _package(imported) not in RANK:
+                continue
+            if RANK[_package(imported)] > RANK[package]:
+                wrong.append(f"{name}:{line} imports {imported}")
+    assert wrong == []
+
+
+def test_pyspark_stays_in_plan_and_runtime(trees: dict[str, ast.Module]) -> None:
+    wrong = [
+        f"{name}:{line}"
+        for name, tree in trees.items()
+        for imported, line in _imports(tree)
+        if imported.split(".")[0] in ("pyspark", "py4j") and _package(name) not in ("plan", "runtime")
+    ]
+    assert wrong == []
+
+
+def test_the_job_and_the_command_line_do_not_name_heavy_packages_at_the_top(trees: dict[str, ast.Module]) -> None:
+    light = {
+        n: t for n, t in trees.items() if _package(n) in ("", "errors", "values", "job", "stream", "cli", "config")
+    }
+    assert light
+    assert {n: _top_level_imports(t) & set(HEAVY) for n, t in light.items() if _top_level_imports(t) & set(HEAVY)} == {}
+
+
+def _loaded_after(statement: str) -> list[str]:
+    code = f"import sys, json\n{statement}\nprint(chr(10) + json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    loaded: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return loaded
+
+
+def _heavy(loaded: list[str]) -> list[str]:
+    return [name for name in loaded if name.split(".")[0] in HEAVY]
+
+
+def test_the_check_itself_sees_heavy_packages() -> None:
+    assert _heavy(_loaded_after("import numpy"))
+
+
+def test_importing_the_package_is_light() -> None:
+    loaded = _loaded_after("import poundlock")
+    assert _heavy(loaded) == []
+    assert [name for name in loaded if name.startswith("poundlock.")] == []
+
+
+def test_building_a_job_is_light() -> None:
+    assert _heavy(_loaded_after("from poundlock import Job; Job('a')")) == []
+
+
+def test_help_is_light() -> None:
+    """The bar is 0.3 s of CPU; modules are what costs it. A bare interpreter has about 40, typer about 140."""
+    loaded = _loaded_after("from poundlock.cli.main import main\nassert main(['--help']) == 0")
+    assert _heavy(loaded) == []
+    assert [name for name in loaded if name.split(".")[0] in ("pydantic", "structlog", "msgspec", "asyncio")] == []
+    assert len(loaded) < 330, len(loaded)
+
+
+def test_every_public_name_can_be_loaded() -> None:
+    import poundlock
+
+    missing = []
+    for name in poundlock.__all__:
+        try:
+            getattr(poundlock, name)
+        except (ImportError, AttributeError) as error:
+            missing.append(f"{name}: {error}")
+    assert missing == []
