@@ -56,18 +56,21 @@ class JarPlaces:
         )
 
 
-def jar_set(name: str, *, progress: Progress | None = None, places: JarPlaces | None = None) -> list[str]:
+def jar_set(
+    name: str, *, progress: Progress | None = None, places: JarPlaces | None = None, pins: JarPins | None = None
+) -> list[str]:
     """Return the paths of all jars of a set, fetching what is not there yet.
 
     Args:
         name: "kafka" (Spark's connector, for `spark.jars`) or "kafka-broker" (class path of the test broker).
         progress: told a line at a time while something is fetched; never called when the cache is warm.
         places: where jars come from; default: as the environment says.
+        pins: the jars of a set that is not poundlock's own; `name` is then only its name in the cache.
 
     Raises:
         DefinitionError: the set is unknown, a jar cannot be fetched, or one has other bytes than pinned.
     """
-    pins = JAR_SETS.get(name)
+    pins = pins or JAR_SETS.get(name)
     if pins is None:
         raise DefinitionError(f"there is no set of jars {name!r}", next=f"use one of: {', '.join(JAR_SETS)}")
     places = places or JarPlaces.from_environment()

@@ -1,0 +1,112 @@
+"""Installs Flink below build/flink: the jars of its Python wheel, the Kafka connector by pinned SHA-256, our Java job compiled.
+
+Nothing outside that folder and the jar cache is changed; a second call does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+from poundlock.errors import DefinitionError
+from poundlock.runtime.jars import JarPlaces, jar_set
+from poundlock.runtime.java import find_java
+from poundlock.runtime.pins import JarPins, Pin
+
+__all__ = ["FLINK", "Installed", "install", "installed"]
+
+FLINK = "2.3.0"
+ROOT = Path(__file__).resolve().parents[2]
+HOME = ROOT / "build" / "flink"
+_SOURCE = Path(__file__).with_name("EventLog.java")
+_CONNECTOR = JarPins(
+    what="Flink's Kafka connector",
+    pins=tuple(
+        Pin(*line.split())
+        for line in """
+org.apache.flink flink-connector-kafka 5.0.0-2.2 6bb63f7b09930d99745325393b481c092b0c26d626e738b7a1fd6fd8d7d4f1da
+org.apache.kafka kafka-clients 4.2.0 bcf39f152c5553c2501a491fc4a73c5b0330741e8eed96a481323b8ee89738af
+at.yawk.lz4 lz4-java 1.10.1 a58a84c4271e50df4c96ed916ccb7e48a869f8ed9cdcda1ad5d3d4c33b0214a3
+org.xerial.snappy snappy-java 1.1.10.7 4c766cb3f855415ee734b2392949a0b6f12a60879334a74518deaf6270d32e36
+com.github.luben zstd-jni 1.5.6-10 b6c3237e24b8252a5a9c3a0e1ae30ef8f323412e74bd358548b7a9e527d676df
+com.fasterxml.jackson.core jackson-core 2.18.2 d8054ae7c0d1c2d2f55d28e46026ebe5892881f3fab5f439233184381c3b4a1f
+com.fasterxml.jackson.core jackson-databind 2.18.2 4b364e6850dc89172fcf1d4dd26b8ff5488eda44ff4657e22dd265203dd5ab3c
+com.fasterxml.jackson.core jackson-annotations 2.18.2 581bd61000ef7648943f781ca05689e56d03f6052748365a8e2b3a9b5d3fa32f
+""".strip().splitlines()
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A Flink that can be run: the `java` program and the class path, our job first."""
+
+    java: str
+    classpath: str
+
+
+def installed() -> Installed | None:
+    """Return the installed Flink, None where `make bench-flink` has not been run here."""
+    listing = HOME / "classpath"
+    if not listing.exists():
+        return None
+    entries = listing.read_text().splitlines()
+    if not all(Path(entry).exists() for entry in entries):
+        return None
+    return Installed(find_java().path, os.pathsep.join(entries))
+
+
+def install() -> Installed:
+    """Install what is missing and compile the job; needs a JDK and, the first time, a network.
+
+    Raises:
+        DefinitionError: there is no `javac`, or a download failed.
+    """
+    javac = _javac()
+    jars = _flink_jars()
+    connector = jar_set("flink-connector", progress=print, places=JarPlaces.from_environment(), pins=_CONNECTOR)
+    classes = HOME / "classes"
+    shutil.rmtree(classes, ignore_errors=True)
+    classes.mkdir(parents=True)
+    _do(
+        [javac, "-cp", os.pathsep.join([*jars, *connector]), "-d", str(classes), str(_SOURCE)],
+        "compile the Java job",
+        "read what javac says above",
+    )
+    (HOME / "classpath").write_text("\n".join([str(classes), *jars, *connector]))
+    found = installed()
+    assert found is not None
+    return found
+
+
+def _javac() -> str:
+    home = Path(find_java().home)
+    program = home / "bin" / "javac"
+    found = str(program) if program.exists() else shutil.which("javac")
+    if found is None:
+        raise DefinitionError(
+            f"{home} is a Java runtime without a compiler, and there is no javac on PATH",
+            next="install a JDK (17 or later) and set JAVA_HOME to it, then type: make bench-flink",
+        )
+    return found
+
+
+def _flink_jars() -> list[str]:
+    environment = HOME / "venv"
+    if not (jars := sorted(environment.glob("lib/python*/site-packages/pyflink/lib/*.jar"))):
+        print(f"installing Flink {FLINK} below {HOME}: about 240 MB, once", flush=True)
+        venv.create(environment, with_pip=True, clear=True)
+        package = f"apache-flink-libraries=={FLINK}"
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", package]
+        _do(pip, f"install {package}", "connect to a network and type it again: make bench-flink")
+        jars = sorted(environment.glob("lib/python*/site-packages/pyflink/lib/*.jar"))
+    return [str(jar) for jar in jars]
+
+
+def _do(command: list[str], what: str, next: str) -> None:
+    if subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+        raise DefinitionError(f"could not {what}", next=next)
