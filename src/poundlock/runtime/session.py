@@ -18,10 +18,8 @@ __all__ = ["SessionSpec", "forget_session", "start_session"]
 
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-# Needed for correctness: offsets by source name, whole lines of decisions in UTC, one session time zone for all.
+# Needed for correctness: times mean the same in every zone the driver may run in.
 FIXED = {
-    "spark.sql.streaming.offsetLog.formatVersion": "2",
-    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
 }
@@ -132,7 +130,7 @@ def start_session(spec: SessionSpec) -> Any:
     spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
     with spec.jvm_log.open("ab") as log:
         try:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             context = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
             forget_session()
@@ -162,7 +160,7 @@ def forget_session() -> None:
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkSession._instantiatedSession = None
-    SparkSession._activeSession = None  # type: ignore[attr-defined]
+    SparkSession._activeSession = None
 
 
 def jvm_alive() -> bool:
