@@ -181,7 +181,7 @@ def _meter(command: list[str], timeout_s: float, grace_s: float) -> Usage:
         if time.monotonic() > deadline:
             left_behind = max(left_behind, len(live))
             _kill(tree)
-        time.sleep(0.1 if code is None else 0.02)
+        time.sleep(0.25 if code is None else 0.05)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     # A parent that ignores SIGCHLD drops its children's times from the kernel's sum; what was sampled of them is a floor.
     cpu_s = max(used.ru_utime + used.ru_stime, tree.seen_cpu_s)
