@@ -174,7 +174,9 @@ def check(folder: Path, expected: Input, *, rewritten: bool = False) -> None:
             total = (total + (_uuids(block) if rewritten else fingerprint(block))) % (1 << 64)
             buckets[bucket] = buckets.get(bucket, 0) + block.count(b"\n")
     if buckets != expected.buckets or total != (expected.uuids if rewritten else expected.fingerprint):
-        raise WrongOutput(f"{sum(buckets.values())} of {expected.rows} rows came out, as {buckets}, for {expected.buckets}")
+        raise WrongOutput(
+            f"{sum(buckets.values())} of {expected.rows} rows came out, as {buckets}, for {expected.buckets}"
+        )
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:

@@ -82,7 +82,14 @@ def run(
     meter = [sys.executable, __file__, str(write_end), str(timeout_s), str(grace_s), *map(os.fspath, command)]
     try:
         process = subprocess.Popen(
-            meter, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, pass_fds=[write_end], start_new_session=True
+            meter,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            pass_fds=[write_end],
+            start_new_session=True,
         )
     finally:
         os.close(write_end)

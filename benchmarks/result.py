@@ -48,7 +48,9 @@ class Result:
     broker_cpu_s: float | None = None
 
     @classmethod
-    def of(cls, name: str, rows: int, usage: Usage, *, median_ms: float | None = None, broker_cpu_s: float | None = None) -> Result:
+    def of(
+        cls, name: str, rows: int, usage: Usage, *, median_ms: float | None = None, broker_cpu_s: float | None = None
+    ) -> Result:
         """Return the result of one run."""
         return cls(
             name=name,
@@ -91,7 +93,11 @@ class Bar:
         if self.most_ms is not None:
             if mine.median_ms is None:
                 return None
-            return f"{self.name} median ≤ {self.most_ms:.0f} ms", f"{mine.median_ms:.0f} ms", mine.median_ms <= self.most_ms
+            return (
+                f"{self.name} median ≤ {self.most_ms:.0f} ms",
+                f"{mine.median_ms:.0f} ms",
+                mine.median_ms <= self.most_ms,
+            )
         if self.least is not None:
             figure = mine.rows_per_cpu_s
             return f"{self.name} ≥ {self.least:,.0f} rows/CPU-s", f"{figure:,.0f}", figure >= self.least
@@ -115,7 +121,9 @@ BARS = (
 def write(path: Path, results: Sequence[Result]) -> None:
     """Write the report: a JSON list, one object per result; what does not apply is left out."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([{k: v for k, v in asdict(r).items() if v is not None} for r in results], indent=2) + "\n")
+    path.write_text(
+        json.dumps([{k: v for k, v in asdict(r).items() if v is not None} for r in results], indent=2) + "\n"
+    )
 
 
 def show(console: Console, results: Sequence[Result]) -> bool:

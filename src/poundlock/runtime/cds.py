@@ -124,7 +124,8 @@ def _run_training(java: Java, jars: Sequence[str], fresh: Path, log: Path, timeo
             )
         except subprocess.TimeoutExpired as error:
             raise DefinitionError(
-                f"the class archive took longer than {timeout_s:.0f} s", next="type it again when the machine is less busy"
+                f"the class archive took longer than {timeout_s:.0f} s",
+                next="type it again when the machine is less busy",
             ) from error
     if done.returncode != 0 or not fresh.exists():
         raise DefinitionError(

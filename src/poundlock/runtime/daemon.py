@@ -13,7 +13,14 @@ __all__ = ["MODULE", "PRELOADED", "preload"]
 
 MODULE = "poundlock.runtime.daemon"
 _WORKER = "pyspark.worker"
-PRELOADED = ("numpy", "pyarrow", "msgspec", "pyspark.worker", "pyspark.sql.pandas.serializers", "poundlock.plan.split_source")
+PRELOADED = (
+    "numpy",
+    "pyarrow",
+    "msgspec",
+    "pyspark.worker",
+    "pyspark.sql.pandas.serializers",
+    "poundlock.plan.split_source",
+)
 
 
 def preload() -> None:

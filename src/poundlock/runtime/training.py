@@ -33,7 +33,13 @@ def main(java_home: str, log: Path, jars: Sequence[str], options: Sequence[str])
     from poundlock.runtime.session import SessionSpec, start_session
 
     spec = SessionSpec(
-        name="warm", master="local[2]", jvm_log=log, java_home=java_home, jars=jars, quick_start=True, jvm_options=options
+        name="warm",
+        master="local[2]",
+        jvm_log=log,
+        java_home=java_home,
+        jars=jars,
+        quick_start=True,
+        jvm_options=options,
     )
     spark = start_session(spec)
     gateway: Any = SparkContext._gateway
@@ -60,7 +66,9 @@ def _direct(spark: Any) -> Any:
     from pyspark.sql import functions as F
 
     rows = spark.readStream.name("rates").format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
-    rows = rows.selectExpr("cast(cast(value as string) as binary) as value", "cast(value as int) as part", "value as offset", "timestamp")
+    rows = rows.selectExpr(
+        "cast(cast(value as string) as binary) as value", "cast(value as int) as part", "value as offset", "timestamp"
+    )
     rows = rows.observe("rows", F.count(F.lit(1)).alias("rows"))
     rows = rows.selectExpr("concat(value, X'0A') as value", "part", "offset").where("offset >= 0")
 

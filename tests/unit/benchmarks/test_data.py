@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from benchmarks.data import LINE_BYTES, Input, WrongOutput, check, files
 
 
@@ -60,7 +59,9 @@ def test_rewritten_rows_pass_by_uuid_and_a_lost_one_is_found(given: Input, tmp_p
         check(tmp_path, given, rewritten=True)
 
 
-@pytest.mark.parametrize("fault", ["lost", "twice", "changed", "lost one and another twice", "hidden", "bucket", "empty"])
+@pytest.mark.parametrize(
+    "fault", ["lost", "twice", "changed", "lost one and another twice", "hidden", "bucket", "empty"]
+)
 def test_every_fault_is_found(given: Input, tmp_path: Path, fault: str) -> None:
     lines = write(tmp_path, given)
     rows = lines["dt=20181219"]
