@@ -70,7 +70,10 @@ def test_every_case_is_run_by_some_test() -> None:
 
 @of_kind("bucket_id")
 def test_bucket_id(case: dict[str, Any]) -> None:
-    assert ProcessingTimeBucketAssigner(pattern=case["format"], zone=case["zone"]).bucket_at(case["time_ms"]) == case["expected"]
+    assert (
+        ProcessingTimeBucketAssigner(pattern=case["format"], zone=case["zone"]).bucket_at(case["time_ms"])
+        == case["expected"]
+    )
 
 
 @of_kind("file_sink_script")

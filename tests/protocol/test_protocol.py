@@ -13,7 +13,7 @@ from unittest import mock
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from memory_storage import Death, Disk, Fault, MortalStorage
 from protocol_model import ModelSink, decided_targets, ledger_files, visible_rows
@@ -26,7 +26,7 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
-from poundlock.checkpoint.participant import Counts, Occasion, Orphan, Prepared
+from poundlock.checkpoint.participant import Counts, Occasion, Prepared
 from poundlock.errors import FencedError, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, InjectedFailure
 from poundlock.values import ManualClock
@@ -312,19 +312,15 @@ class CommitsFirstMachine(ProtocolMachine):
 
 
 class SweepsFirst(Coordinator):
-    """Broken on purpose: removes orphans before the ledger is closed to older drivers."""
+    """Broken on purpose: a start removes orphans without closing the ledger to older drivers."""
 
     def _take_over(self) -> tuple[Decision | None, int]:
         before = self._ledger.newest()
-        if before is not None:
-            self._newest = before
-            self._carry_out(before)
-            Coordinator._sweep(self)
-        return super()._take_over()
-
-    def _sweep(self) -> dict[str, Any]:
-        found: dict[str, list[Orphan]] = {name: [] for name in SINKS}
-        return found
+        if before is None:
+            return super()._take_over()
+        committed = sum(len(done) for done in self._carry_out(before).values())
+        self._newest, self._settled, self._sources = before, True, before.sources
+        return before, committed
 
 
 class SweepsFirstMachine(ProtocolMachine):
@@ -349,18 +345,79 @@ class AbortsDecidedMachine(ProtocolMachine):
     variant = AbortsDecided
 
 
-_THOROUGH = int(os.environ.get("POUNDLOCK_PROTOCOL_EXAMPLES", "150"))
+_THOROUGH = int(os.environ.get("POUNDLOCK_PROTOCOL_EXAMPLES", "60"))
 _SETTINGS = settings(
     max_examples=_THOROUGH, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
+_HUNT = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, phases=[Phase.generate])
 
 
 def test_protocol_keeps_its_invariants_through_every_fault() -> None:
     run_state_machine_as_test(ProtocolMachine, settings=_SETTINGS)  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("broken", [Believing, CommitsFirstMachine, SweepsFirstMachine, AbortsDecidedMachine])
+@pytest.mark.parametrize("broken", [Believing, CommitsFirstMachine, AbortsDecidedMachine])
 def test_a_broken_protocol_is_found(broken: type[ProtocolMachine]) -> None:
-    hunt = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, print_blob=False)
-    with pytest.raises((AssertionError, TerminalError, ExceptionGroup)):
-        run_state_machine_as_test(broken, settings=hunt)  # type: ignore[no-untyped-call]
+    with pytest.raises((AssertionError, TerminalError)):
+        run_state_machine_as_test(broken, settings=_HUNT)  # type: ignore[no-untyped-call]
+
+
+def _stalled_before_deciding(machine: ProtocolMachine) -> None:
+    """A driver stalls on its way to its decision; another starts, finds nothing to do, and then the first goes on."""
+    machine.planned.append(Batch(0, 0, 4, (("a", (0, 1)), ("a", (2, 3))), 0))
+    first = Driver(machine, Plan())
+    machine.driver = first
+
+    def rival_starts() -> None:
+        machine.driver = Driver(machine, Plan())
+
+    # Two segments, then the record: the third change is the decision itself, after every check has passed.
+    first.arm(Plan(fault=Fault("stall", 3, rival_starts)))
+    with pytest.raises(FencedError):
+        machine._deliver(first)
+    assert machine.driver is not first
+    machine.settle()
+
+
+def test_a_driver_that_stalls_before_its_decision_is_fenced_by_the_next_start() -> None:
+    machine = ProtocolMachine()
+    try:
+        _stalled_before_deciding(machine)
+    finally:
+        machine.teardown()
+
+
+def test_sweeping_before_the_ledger_is_closed_would_lose_data() -> None:
+    machine = SweepsFirstMachine()
+    try:
+        with pytest.raises((TerminalError, pytest.fail.Exception)):
+            _stalled_before_deciding(machine)
+    finally:
+        machine.teardown()
+
+
+@pytest.mark.parametrize("kind", KINDS[:5])
+@pytest.mark.parametrize("countdown", range(1, 15))
+def test_every_single_operation_of_a_checkpoint_may_be_the_last(kind: str, countdown: int) -> None:
+    machine = ProtocolMachine()
+    try:
+        machine.deliver([("a", 2), ("b", 1)], 0, 1, Plan())
+        machine.deliver([("a", 1), ("b", 2), ("a", 0)], 1, 1, Plan(fault=Fault(kind, countdown)))
+        machine.roll(Plan(), Occasion.ROLL)
+        machine.settle()
+    finally:
+        machine.teardown()
+
+
+@pytest.mark.parametrize("how", ["die", "raise"])
+@pytest.mark.parametrize("point", list(Failpoint))
+def test_every_failpoint(point: Failpoint, how: str) -> None:
+    machine = ProtocolMachine()
+    try:
+        machine.deliver([("a", 2), ("b", 1)], 0, 1, Plan())
+        plan = Plan(failpoint=point, at_failpoint=how)
+        machine.deliver([("a", 1), ("b", 2), ("a", 0)], 1, 1, plan)
+        assert plan.failpoint is None, "the failpoint was never passed"
+        machine.settle()
+    finally:
+        machine.teardown()

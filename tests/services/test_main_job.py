@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from poundlock.testing.kafka import EmbeddedKafka, Record
 from rich.console import Console
 
 from poundlock.demo.program import DemoSettings, run_demo
 from poundlock.testing.audit import audit, day_bucket, finished_files
 from poundlock.testing.events import ReferenceEvents, event_time_ms
+from poundlock.testing.kafka import EmbeddedKafka, Record
 from poundlock.testing.lives import Lives
 
 pytestmark = [pytest.mark.services, pytest.mark.engine]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from poundlock.checkpoint.participant import JSON
+from poundlock.checkpoint.trouble import explained
 from poundlock.errors import DefinitionError, FencedError
 from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
@@ -129,23 +130,13 @@ class Epoch:
         Raises:
             DefinitionError: another driver is alive on this checkpoint.
         """
-        lock = DriverLock.acquire(storage, clock=clock)
-        try:
-            number = _newest(storage) + 1
-            while True:
-                life = Life(
-                    epoch=number,
-                    host=socket.gethostname(),
-                    pid=os.getpid(),
-                    started_ms=clock.now_ms(),
-                    sinks=dict(sinks or {}),
-                )
-                if storage.create_exclusive(_path(number), _dump(life)):
-                    return cls(storage, life, lock)
-                number += 1
-        except BaseException:
-            lock.release()
-            raise
+        with explained(f"taking over {storage.root}", starting=True):
+            lock = DriverLock.acquire(storage, clock=clock)
+            try:
+                return cls(storage, _claim(storage, clock.now_ms(), sinks or {}), lock)
+            except BaseException:
+                lock.release()
+                raise
 
     @property
     def number(self) -> int:
@@ -178,6 +169,15 @@ class Epoch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
+
+
+def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON]) -> Life:
+    number = _newest(storage)
+    while True:
+        number += 1
+        life = Life(epoch=number, host=socket.gethostname(), pid=os.getpid(), started_ms=now_ms, sinks=dict(sinks))
+        if storage.create_exclusive(_path(number), _dump(life)):
+            return life
 
 
 def newest_life(storage: Storage) -> Life | None:

@@ -10,6 +10,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from poundlock.checkpoint.trouble import explained
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.storage.base import Storage
 from poundlock.values import Clock
@@ -53,7 +54,8 @@ def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | No
     kept = read_identity(storage)
     if kept is None:
         mine = {"v": 1, "job_id": job_id or secrets.token_hex(16), "name": name, "created_ms": clock.now_ms()}
-        storage.create_exclusive(PATH, json.dumps(mine).encode() + b"\n")
+        with explained(f"beginning a checkpoint in {storage.root}", job=name, starting=True):
+            storage.create_exclusive(PATH, json.dumps(mine).encode() + b"\n")
         kept = read_identity(storage)
         if kept is None:
             raise TerminalError(f"{storage.root}/{PATH} was written and is gone", next="check who deletes files there")
@@ -83,7 +85,7 @@ def read_identity(storage: Storage) -> Identity | None:
         if value["v"] != 1:
             raise ValueError(f"format {value['v']!r} is not known to this version")
         return Identity(job_id=value["job_id"], name=value["name"], created_ms=value["created_ms"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise TerminalError(

@@ -14,7 +14,7 @@ from poundlock.errors import DefinitionError, PoundlockError, TransientError
 __all__ = ["explained", "storage_trouble"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 
 
 def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> PoundlockError:

@@ -96,7 +96,7 @@ def _usage(error: TyperException) -> DefinitionError:
     what = re.sub(r"\s*\(Possible options: .*\)|\.? ?Did you mean .*", "", what)
     named = re.search(r"'([^']+)'|: (-\S+)", error.format_message())
     command = getattr(context, "command", None)
-    if named and not guesses and command is not None:
+    if named and not guesses and command is not None and what.startswith("No such"):
         wrong = named[1] or named[2]
         known = list(getattr(command, "commands", {}))
         known += [name for parameter in getattr(command, "params", []) for name in getattr(parameter, "opts", [])]

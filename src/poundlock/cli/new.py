@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from random import Random
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
@@ -13,27 +16,21 @@ from poundlock.errors import DefinitionError
 
 __all__ = ["command", "create"]
 
-_JOB = '''\
-"""Made-up events into files by the day of the event. Change the source, the transforms and the sink into your own."""
+_FIRST_EVENT = 1_545_177_600  # 2018-12-19 00:00 UTC
 
-from poundlock import DatagenSource, EventTimeBucketAssigner, FileSink, Job, RollingPolicy
+_JOB = '''\
+"""Events from files into files by the day of the event, each in exactly one finished file. Make it your own."""
+
+from poundlock import EventTimeBucketAssigner, FileSink, FileSource, Job, RollingPolicy
 
 job = Job("{name}", checkpoint_interval="2 s", checkpoint_dir="checkpoint")
-events = job.from_source(
-    DatagenSource(
-        schema="timestamp double, event string, uuid string",
-        count=20_000,
-        rate=4_000,
-        seed=7,
-    ),
-    name="events",
-)
-events.where("event is not null").sink_to(
+events = job.from_source(FileSource("input"), name="events")  # watch=True goes on with files that come later
+events.sink_to(
     FileSink(
         "output",
-        row="json",
+        row="value",
         bucket=EventTimeBucketAssigner("timestamp", "'dt='yyyyMMdd", zone="UTC"),
-        rolling=RollingPolicy(every="10 s", size="16 MB"),
+        rolling=RollingPolicy(every="60 s", size="128 MB"),
     ),
     name="files",
 )
@@ -57,7 +54,7 @@ _README = """\
     poundlock run job.py        # run it; Ctrl-C stops it cleanly, and the next run goes on where it stopped
     poundlock explain job.py    # see its stages and why they run where they do
     poundlock ledger checkpoint # see what each checkpoint made visible
-    find output -type f         # see the files
+    find output -type f         # see the files; the one line of input that is no event is in _dead_letters
 
 The job is `job.py`; settings of the machine are in `poundlock.toml`. The position of the job is in `checkpoint/`: remove that
 folder and `output/` together to begin anew.
@@ -68,13 +65,31 @@ _GITIGNORE = "checkpoint/\noutput/\n.poundlock/\n__pycache__/\n"
 
 def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Folder to make, and name of the job.")],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a small project that runs."""
     files = create(Path(name))
     lines = [f"made {file}" for file in files]
     lines += ["", f"Next: cd {name} && poundlock run job.py"]
-    Output(json).show(Text(text="\n".join(lines), data={"folder": name, "files": [str(file) for file in files]}))
+    Output(as_json).show(Text(text="\n".join(lines), data={"folder": name, "files": [str(file) for file in files]}))
+
+
+def _events(count: int = 2_000, seed: int = 7) -> str:
+    """Return JSON lines of made-up events over two days, the same for the same seed, and one line that is none."""
+    random = Random(seed)
+    lines = [
+        json.dumps(
+            {
+                "timestamp": round(_FIRST_EVENT + random.uniform(0, 2 * 86_400), 3),
+                "event": random.choice(("page_view", "adv_click", "thumbs_up")),
+                "uuid": str(UUID(int=random.getrandbits(128), version=4)),
+            },
+            separators=(",", ":"),
+        )
+        for _ in range(count)
+    ]
+    lines.insert(count // 2, "this line is no event")
+    return "\n".join(lines) + "\n"
 
 
 def create(folder: Path) -> list[Path]:
@@ -88,9 +103,15 @@ def create(folder: Path) -> list[Path]:
         raise DefinitionError(f"{name!r} is not a job name", next='use letters, digits, ".", "_" and "-"')
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DefinitionError(f"{folder} exists and is not an empty folder", next="choose another name")
-    contents = {"job.py": _JOB, "poundlock.toml": _TOML, "README.md": _README, ".gitignore": _GITIGNORE}
+    contents = {
+        "job.py": _JOB,
+        "poundlock.toml": _TOML,
+        "README.md": _README,
+        ".gitignore": _GITIGNORE,
+        "input/events.jsonl": _events(),
+    }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "input").mkdir(parents=True, exist_ok=True)
         for file, text in contents.items():
             (folder / file).write_text(text.replace("{name}", name), encoding="utf-8")
     except OSError as error:

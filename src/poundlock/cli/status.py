@@ -77,8 +77,10 @@ class _JsonWatcher:
 
     def __init__(self, output: Output) -> None:
         self._output = output
+        self._newest: Progress | None = None
 
     def update(self, progress: Progress) -> None:
+        self._newest = progress
         try:
             self._output.json(dataclasses.asdict(progress))
         except (OSError, ValueError):
@@ -88,7 +90,8 @@ class _JsonWatcher:
         self._output.note(text)
 
     def done(self, progress: Progress) -> None:
-        self.update(progress)
+        if progress != self._newest:
+            self.update(progress)
 
 
 class _LineWatcher:
@@ -116,7 +119,8 @@ class _LineWatcher:
         self._print(text)
 
     def done(self, progress: Progress) -> None:
-        self._print(status_line(progress))
+        if progress.state != self._state:
+            self._print(status_line(progress))
 
 
 class _LiveWatcher:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +50,7 @@ class ReaderContext:
 
     reject: Any  # Callable[[Reject], None]
     columns: Sequence[str] | None = None  # the columns that are needed; None = all
+    want: Literal["batch", "records"] = "batch"  # the form the next step works on; a reader may ignore it
 
 
 class Enumerator(Protocol):

@@ -52,7 +52,7 @@ class DemoSettings:
     kills: int = 2
     seed: int = 20_181_219
     checkpoints: int = 16
-    patience_s: float = 120.0
+    patience_s: float = 240.0
 
 
 class _Steps:
@@ -237,7 +237,8 @@ def _await(
 
 
 def _job_failed(job: JobProcess, what: str) -> PoundlockError:
-    last = next((line for line in reversed(job.log_tail().splitlines()) if line.strip()), "")
+    said = [line.removeprefix("error: ") for line in job.log_tail().splitlines() if line and line[0] not in "{N"]
+    last = said[-1] if said else "it said nothing"
     return TerminalError(f"the job {what}: {last[:200]}", next=f"read {job.log}")
 
 

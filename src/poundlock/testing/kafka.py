@@ -58,6 +58,7 @@ class EmbeddedKafka(Topics):
         port: port for clients; None = any free one. The port stays the same over `kill`, `stop` and `start`.
         heap: most memory for its Java heap, such as "256m".
         properties: further broker settings, name to value.
+        client_settings: what this object's own clients need besides, such as a login where `properties` ask for one.
         java: the `java` program; default: what `find_java` finds.
         progress: told a line at a time while jars are fetched for the first time.
     """
@@ -69,11 +70,13 @@ class EmbeddedKafka(Topics):
         port: int | None = None,
         heap: str = "256m",
         properties: Mapping[str, Any] | None = None,
+        client_settings: Mapping[str, Any] | None = None,
         java: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self._temporary = home is None
         self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-kafka-"))
+        self._client_settings = dict(client_settings or {})
         self._heap, self._properties, self._java, self._progress = heap, dict(properties or {}), java, progress
         self._port, self._controller_port = port, 0
         self._process: subprocess.Popen[bytes] | None = None

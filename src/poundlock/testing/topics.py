@@ -11,6 +11,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from poundlock.errors import DefinitionError, TransientError
@@ -34,6 +35,7 @@ class Topics(ABC):
     """What a test does with the topics of one broker."""
 
     _admin: Any = None
+    _client_settings: Mapping[str, Any] = MappingProxyType({})
 
     @property
     @abstractmethod
@@ -44,8 +46,11 @@ class Topics(ABC):
     def admin(self) -> Any:
         """A confluent_kafka AdminClient of this broker, kept until the broker goes away."""
         if self._admin is None:
-            self._admin = _confluent("admin").AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+            self._admin = _confluent("admin").AdminClient(self._conf())
         return self._admin
+
+    def _conf(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **self._client_settings}
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> None:
         """Create a topic whose records never expire (unless `config` says so) and wait until it can be used."""
@@ -105,9 +110,7 @@ class Topics(ABC):
     def producer(self, **settings: Any) -> Any:
         """Return a confluent_kafka Producer; settings as its own, with "_" for "."."""
         own = {k.replace("_", "."): v for k, v in settings.items()}
-        return _confluent().Producer(
-            {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "linger.ms": 5, **own}
-        )
+        return _confluent().Producer({**self._conf(), "linger.ms": 5, **own})
 
     def produce(self, topic: str, records: Iterable[Record | bytes | str | None], **settings: Any) -> int:
         """Produce records in order, wait until the broker has them all, and return how many there were.
@@ -142,11 +145,13 @@ class Topics(ABC):
         kafka = _confluent()
         consumer = kafka.Consumer(
             {
-                "bootstrap.servers": self.bootstrap_servers, "group.id": f"read-{uuid.uuid4()}",
+                **self._conf(),
+                "group.id": f"read-{uuid.uuid4()}",
                 "enable.auto.commit": False,
-                "isolation.level": isolation, "enable.partition.eof": True, "log_level": 0,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
             }
-        )  # fmt: skip
+        )
         try:
             begin = self.begin_offsets(topic)
             consumer.assign([kafka.TopicPartition(topic, p, offset) for p, offset in begin.items()])

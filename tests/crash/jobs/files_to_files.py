@@ -14,7 +14,7 @@ job = Job(
 job.from_source(
     FileSource(
         environ["CRASH_IN"],
-        format="lines",
+        format="text",
         watch=environ.get("CRASH_WATCH") == "1",
         max_bytes_per_checkpoint=environ.get("CRASH_BYTES", "128 KB"),
         split_size="64 KB",

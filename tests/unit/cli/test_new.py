@@ -17,7 +17,7 @@ def test_makes_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert main(["new", "clicks"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "Next: cd clicks && poundlock run job.py"
     files = {path.name for path in (tmp_path / "clicks").iterdir()}
-    assert files == {"job.py", "poundlock.toml", "README.md", ".gitignore"}
+    assert files == {"job.py", "poundlock.toml", "README.md", ".gitignore", "input"}
     assert 'Job("clicks"' in (tmp_path / "clicks" / "job.py").read_text()
     assert "{name}" not in (tmp_path / "clicks" / "README.md").read_text()
 

@@ -60,7 +60,7 @@ def route(data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment)
     bounds = np.frombuffer(taken.buffers()[1], offsets.dtype, len(index) + 1)
     sorted_codes = codes[index]
     sorted_times = None if times is None else times[index]
-    sorted_ends = bounds[1:].astype(np.int64) - 1
+    sorted_ends = np.subtract(bounds[1:], 1, dtype=np.int64)
     cuts = (np.flatnonzero(sorted_codes[1:] != sorted_codes[:-1]) + 1).tolist()
     gathered = memoryview(taken.buffers()[2]) if len(index) else memoryview(b"")
     yield from _runs(gathered, sorted_ends, sorted_codes, sorted_times, cuts)
@@ -68,13 +68,14 @@ def route(data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment)
 
 def order(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     """Return the rows sorted by bucket, those of one bucket in their order, rejected ones left out."""
-    # 16-bit keys are sorted by radix, about ten times faster than 32-bit ones; -1 becomes the greatest of them.
-    narrow = codes.astype(np.uint16) if codes.max() < 0xFFFF else codes
+    # 8- and 16-bit keys are sorted by radix, about ten times faster than 32-bit ones; -1 becomes the greatest of them.
+    most = codes.max()
+    narrow = codes.astype(np.uint8 if most < 0xFF else np.uint16) if most < 0xFFFF else codes
     index = np.argsort(narrow, kind="stable")
-    rejected = int((codes == REJECTED).sum())
-    if not rejected:
+    if codes.min() != REJECTED:
         return index
-    return index[: len(index) - rejected] if narrow.dtype == np.uint16 else index[rejected:]
+    rejected = int((codes == REJECTED).sum())
+    return index[rejected:] if narrow is codes else index[: len(index) - rejected]
 
 
 def _runs(

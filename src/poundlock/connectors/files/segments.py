@@ -231,5 +231,8 @@ class _Counted:
         self._output.write(bytes(data))
         return len(data)
 
+    def seekable(self) -> bool:
+        return False
+
     def flush(self) -> None:
         """Nothing is held above the output."""

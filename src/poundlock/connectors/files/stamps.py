@@ -136,10 +136,10 @@ class JsonStamps:
         # Every line begins with { and ends with }: then no value can span two lines (a raw line end is illegal within a
         # string, and }\n{ within a value), every line holds at least one value, and n values mean one on each line.
         last = bytes_[ends - 1]
-        returns = last == 13
-        if returns.any():
-            last = np.where(returns, bytes_[ends - 2], last)
-        sound = (bytes_[starts] == 123) & (last == 125) & (ends > starts)
+        closed = last == 125
+        if not closed.all():
+            closed |= (last == 13) & (bytes_[ends - 2] == 125)
+        sound = closed & (bytes_[starts] == 123)  # of an empty line the first byte is its line end
         size = int(ends[-1]) + 1
         ascii_ = bool(bytes_[:size].max() < 128)
         if sound.all():

@@ -56,25 +56,27 @@ class SlotTable:
             self._fill(window, first, np.flatnonzero(window == _UNKNOWN))
             if window[0] >= 0 and (window == window[0]).all():
                 return int(window[0])
-        slots = np.floor(times / self._slot).astype(np.int64)
-        codes = self._dense(slots, first, last) if last - first < _WIDEST else self._sparse(slots)
-        mixed = np.flatnonzero(codes == _MIXED)
-        if len(mixed):
+        codes = self._dense(times, first, last) if last - first < _WIDEST else self._sparse(times)
+        if codes.min() < 0:
+            mixed = np.flatnonzero(codes == _MIXED)
             seconds = np.floor(times[mixed] / self._per_second).astype(np.int64)
             codes[mixed] = [self._of_second(s) for s in seconds.tolist()]
         return codes
 
-    def _dense(self, slots: npt.NDArray[np.int64], first: int, last: int) -> npt.NDArray[np.int32]:
+    def _dense(self, times: npt.NDArray[np.float64], first: int, last: int) -> npt.NDArray[np.int32]:
+        slots = times / self._slot
+        slots -= first  # exact, and not negative: cutting the fraction off is the floor
+        index = slots.astype(np.intp)
         self._reserve(first, last)
         window = self._codes[first - self._base : last - self._base + 1]
-        index = slots - first
         codes = window[index]
-        if (codes == _UNKNOWN).any():
+        if codes.min() == _UNKNOWN:
             self._fill(window, first, np.unique(index[codes == _UNKNOWN]))
             codes = window[index]
         return codes
 
-    def _sparse(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    def _sparse(self, times: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+        slots = np.floor(times / self._slot).astype(np.int64)
         found, inverse = np.unique(slots, return_inverse=True)
         codes = np.array([self._of_slot(slot) for slot in found.tolist()], np.int32)
         return codes[inverse]

@@ -78,7 +78,7 @@ def _time(match: Match[str], servers: str) -> PoundlockError:
     topic, partition, offset, value = match.groups()
     return TerminalError(
         f"topic {topic!r} partition {partition} offset {offset}: the Kafka timestamp {value} is not in milliseconds",
-        next="correct the producer; start behind that record with KafkaOffsets.offsets({…})",
+        next="correct the producer; start behind that record with StartingOffsets.offsets({…})",
     )
 
 

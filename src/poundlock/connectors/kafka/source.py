@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.connectors.base import SparkRead
-from poundlock.connectors.kafka.offsets import KafkaOffsets, describe
+from poundlock.connectors.kafka.offsets import describe
 from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.start import StartingOffsets
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class KafkaSource:
         topics: a topic, or several. New partitions are picked up while the job runs.
         pattern: regular expression that a topic's whole name must match. New topics are picked up while the job runs.
         partitions: topic to the partitions to read of it; nothing else is picked up.
-        start: where to begin on the first start: "earliest", "latest", "committed", a time, or a KafkaOffsets. Later
+        start: where to begin on the first start: "earliest", "latest", "committed", a time, or StartingOffsets. Later
             starts go on where the checkpoint is.
         end: where to end, in the same words ("latest": what is there at the first start); None = never. A job whose
             sources all end ends by itself.
@@ -97,9 +98,9 @@ class KafkaSource:
             # Frozen: what was given as one name or any sequence is kept as one form.
             object.__setattr__(self, "topics", (self.topics,) if isinstance(self.topics, str) else tuple(self.topics))
         self._check_topics()
-        object.__setattr__(self, "start", KafkaOffsets.parse(self.start, "start"))
+        object.__setattr__(self, "start", StartingOffsets.parse(self.start, "start"))
         if self.end is not None:
-            object.__setattr__(self, "end", KafkaOffsets.parse(self.end, "end"))
+            object.__setattr__(self, "end", StartingOffsets.parse(self.end, "end"))
         self._check_values()
 
     def _check_servers(self) -> None:

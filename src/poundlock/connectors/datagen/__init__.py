@@ -1,0 +1,1 @@
+"""Rows made up on the spot, the same ones on every replay."""

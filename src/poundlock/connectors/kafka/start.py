@@ -1,0 +1,228 @@
+"""StartingOffsets: where reading begins, or ends, in words; turned into an offset for each partition by asking the cluster.
+
+What cannot be resolved to an offset that is in the topic is an error that names the range, never a silent reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Protocol
+
+from poundlock.connectors.kafka.offsets import Offsets, Partition, names
+from poundlock.errors import DefinitionError, SourceGoneError
+
+__all__ = ["StartingOffsets", "Where"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Where(Protocol):
+    """What a cluster is asked for to turn words into offsets."""
+
+    def begin(self, partitions: Iterable[Partition]) -> Offsets:
+        """Return the first offset of each partition."""
+        ...
+
+    def end(self, partitions: Iterable[Partition]) -> Offsets:
+        """Return the offset up to which each partition can be read now."""
+        ...
+
+    def at(self, partitions: Iterable[Partition], timestamp_ms: int) -> Offsets:
+        """Return the offset of the first record from a time on; partitions without one are left out."""
+        ...
+
+    def committed(self, partitions: Iterable[Partition], group: str) -> Offsets:
+        """Return what a group committed; partitions without are left out."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StartingOffsets:
+    """A place in every partition, said in words. Made by its class methods.
+
+    Strings are taken wherever one is: "earliest", "latest", "committed", or a time such as "2018-12-19T00:00:00Z".
+    """
+
+    kind: Literal["earliest", "latest", "timestamp", "offsets", "committed"]
+    offsets_by_partition: Mapping[Partition, int] = field(default_factory=dict)
+    timestamp_ms: int | None = None
+    group: str | None = None
+    otherwise: Literal["earliest", "latest", "fail"] | None = None
+
+    @classmethod
+    def earliest(cls) -> StartingOffsets:
+        """The first record that is there."""
+        return cls("earliest")
+
+    @classmethod
+    def latest(cls) -> StartingOffsets:
+        """After the last record that can be read when the job is first started."""
+        return cls("latest")
+
+    @classmethod
+    def timestamp(cls, when: str | int | datetime) -> StartingOffsets:
+        """The first record whose Kafka timestamp is at or after a time; "latest" where there is none.
+
+        Args:
+            when: ISO text with a zone, ms since 1970-01-01T00:00:00Z, or a datetime with a zone.
+        """
+        return cls("timestamp", timestamp_ms=_milliseconds(when))
+
+    @classmethod
+    def offsets(
+        cls,
+        offsets: Mapping[Any, Any],
+        *,
+        otherwise: Literal["earliest", "latest", "fail"] | None = None,
+    ) -> StartingOffsets:
+        """An offset for each partition.
+
+        Args:
+            offsets: (topic, partition) or "topic:partition" to offset, or topic to {partition: offset}.
+            otherwise: for partitions that are not named; default: "earliest" as a start, "latest" as an end.
+        """
+        return cls("offsets", offsets_by_partition=_parse(offsets), otherwise=otherwise)
+
+    @classmethod
+    def committed(
+        cls, group: str | None = None, *, otherwise: Literal["earliest", "latest", "fail"] = "earliest"
+    ) -> StartingOffsets:
+        """What a consumer group committed to Kafka.
+
+        Args:
+            group: the group; default: the source's own.
+            otherwise: for partitions without a committed offset.
+        """
+        return cls("committed", group=group, otherwise=otherwise)
+
+    @classmethod
+    def parse(cls, value: Any, what: str) -> StartingOffsets:
+        """Return the place a user gave as one of these, a string, a mapping, a time or milliseconds.
+
+        Raises:
+            DefinitionError: it is none of them.
+        """
+        if isinstance(value, StartingOffsets):
+            return value
+        if isinstance(value, str) and value in ("earliest", "latest"):
+            return cls(value)  # type: ignore[arg-type]
+        if value == "committed":
+            return cls.committed()
+        if isinstance(value, Mapping):
+            return cls.offsets(value)
+        if isinstance(value, (str, datetime)) or (isinstance(value, int) and not isinstance(value, bool)):
+            return cls.timestamp(value)
+        raise DefinitionError(
+            f"{what}={value!r} is no place in Kafka",
+            next=f'write {what}="earliest", "latest" or StartingOffsets.timestamp("…")',
+        )
+
+    def resolve(
+        self, partitions: Iterable[Partition], where: Where, *, group: str | None, end: bool = False
+    ) -> Offsets:
+        """Return the offset of every partition.
+
+        Args:
+            partitions: all partitions that are read.
+            where: the cluster to ask.
+            group: the source's own group.
+            end: whether this is where reading ends; offsets may then lie beyond what is there.
+
+        Raises:
+            DefinitionError: an offset is not in the topic, a named partition is not read, or one is missing.
+            SourceGoneError: a committed offset is no longer in the topic.
+        """
+        all_ = sorted(partitions)
+        if self.kind == "earliest":
+            return where.begin(all_)
+        if self.kind == "latest":
+            return where.end(all_)
+        if self.kind == "timestamp":
+            return where.end(all_) | where.at(all_, self.timestamp_ms or 0)
+        if self.kind == "committed":
+            told = where.committed(all_, self._group(group))
+        else:
+            told = dict(self.offsets_by_partition)
+        if unknown := sorted(set(told) - set(all_)):
+            raise DefinitionError(
+                f"offsets name {names(unknown)}, which this source does not read", next=f"it reads {names(all_)}"
+            )
+        if not end:
+            self._check(told, where)
+        return self._fill(told, all_, where, end)
+
+    def _group(self, own: str | None) -> str:
+        group = self.group or own
+        if group is None:
+            raise DefinitionError(
+                "no group to take committed offsets from", next='give StartingOffsets.committed("group")'
+            )
+        return group
+
+    def _check(self, told: Offsets, where: Where) -> None:
+        begin, end = where.begin(told), where.end(told)
+        for partition, offset in sorted(told.items()):
+            if begin[partition] <= offset <= end[partition]:
+                continue
+            there = f"{names([partition])} holds offsets {begin[partition]} to {end[partition]}"
+            if self.kind == "committed" and offset < begin[partition]:
+                raise SourceGoneError(
+                    f"the group's committed offset {offset} has expired: {there}; "
+                    f"offsets {offset} to {begin[partition]} are lost",
+                    next='start at "earliest" to go on with what is left',
+                )
+            raise DefinitionError(f"cannot start at offset {offset}: {there}", next="give an offset in that range")
+
+    def _fill(self, told: Offsets, partitions: list[Partition], where: Where, end: bool) -> Offsets:
+        missing = [p for p in partitions if p not in told]
+        otherwise = self.otherwise or ("latest" if end else "earliest")
+        if missing and otherwise == "fail":
+            raise DefinitionError(
+                f"no {'committed ' if self.kind == 'committed' else ''}offset for {names(missing)}",
+                next='give otherwise="earliest" or "latest"',
+            )
+        filled = (where.begin if otherwise == "earliest" else where.end)(missing) if missing else {}
+        return told | filled
+
+
+def _milliseconds(when: str | int | datetime) -> int:
+    if isinstance(when, bool) or (isinstance(when, int) and when < 0):
+        raise DefinitionError(f"{when!r} is not a time in ms since 1970", next="give milliseconds, not seconds")
+    if isinstance(when, int):
+        return when
+    try:
+        moment = datetime.fromisoformat(when) if isinstance(when, str) else when
+    except ValueError as error:
+        raise DefinitionError(
+            f"{when!r} is neither a time nor a known word",
+            next='write "earliest", "latest", "committed" or a time such as "2018-12-19T00:00:00Z"',
+        ) from error
+    if moment.tzinfo is None:
+        raise DefinitionError(
+            f"the time {when!s} has no zone", next=f'write "{moment.isoformat()}Z" for UTC, or "+08:00"'
+        )
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _parse(offsets: Mapping[Any, Any]) -> Offsets:
+    parsed: Offsets = {}
+    for key, value in offsets.items():
+        if isinstance(value, Mapping):
+            parsed |= _parse({(key, partition): offset for partition, offset in value.items()})
+            continue
+        topic, partition = key if isinstance(key, tuple) and len(key) == 2 else str(key).rpartition(":")[::2]
+        if (
+            not topic
+            or not str(partition).isdecimal()
+            or isinstance(value, bool)
+            or not isinstance(value, int)
+            or value < 0
+        ):
+            raise DefinitionError(
+                f"{key!r}: {value!r} is not a partition and its offset",
+                next='write {"topic:0": 725} or {("topic", 0): 725}',
+            )
+        parsed[str(topic), int(partition)] = value
+    return parsed

@@ -1,0 +1,98 @@
+"""Anything else that Spark can read as a stream, by the name of its format.
+
+Nothing is known of what is behind it: no identity is checked, nothing is told to it, its positions are shown as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from poundlock.connectors.base import SparkRead
+from poundlock.errors import DefinitionError
+from poundlock.formats import ddl
+
+__all__ = ["SparkFormatSource"]
+
+# Spark's own words for these would do the same with fewer guarantees, or do not survive a restart.
+_OURS = {"kafka": "KafkaSource", "poundlock": "FileSource or DatagenSource"}
+_FORGETFUL = ("socket",)
+
+
+@dataclass(frozen=True)
+class SparkFormatSource:
+    """A source that Spark's own connector reads. Exported as `SparkSource`.
+
+    Args:
+        format: as in spark.readStream.format, such as "rate", "delta", or the name of an installed data source.
+        options: as in .options; values are text, numbers or booleans.
+        schema: DDL, where the format needs one (files do).
+        path: what to load, where the format wants it apart from the options.
+        columns: Spark SQL expressions to select right behind the source; default: all columns as they are.
+        bounded: whether the source ends: its data is all there when the job starts.
+
+    Raises:
+        DefinitionError: there is a source of poundlock's own for this format, or the format cannot replay.
+    """
+
+    format: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    schema: str | None = None
+    path: str | None = None
+    columns: Sequence[str] | None = None
+    bounded: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.format, str) or not self.format.strip():
+            raise DefinitionError(f"{self.format!r} is not a format", next='write SparkSource("rate", {…})')
+        name = self.format.lower()
+        if name in _OURS:
+            raise DefinitionError(f"format {name!r} has a source of its own", next=f"use {_OURS[name]}")
+        if name in _FORGETFUL:
+            raise DefinitionError(
+                f"format {name!r} cannot give its rows a second time, so a crash would lose them",
+                next="put Kafka or files in between",
+            )
+        if self.schema is not None:
+            ddl.parse(self.schema)
+        for key, value in self.options.items():
+            if not isinstance(key, str) or not isinstance(value, (str, int, float, bool)):
+                raise DefinitionError(f"option {key!r} is {value!r}", next="give text, a number, or True or False")
+
+    def preflight(self) -> None:
+        """Do nothing: what the format needs is known to Spark alone, which says so when the job starts."""
+
+    def spark_read(self, restored: dict[str, Any] | None) -> SparkRead:
+        """Return how Spark reads it; Spark's own checkpoint knows where to go on."""
+        options = {key: _text(value) for key, value in self.options.items()}
+        if self.path is not None:
+            options["path"] = self.path
+        return SparkRead(self.format, options, self.columns, self.schema)
+
+    def decoder(self) -> None:
+        """Return None: the columns are Spark's."""
+
+    def identity(self, start: Any, end: Any, previous: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return nothing that names the data; a source that was replaced is not noticed."""
+        return {}
+
+    def committed(self, end: Any) -> None:
+        """Do nothing."""
+
+    def lag(self, end: Any) -> int | None:
+        """Return None: it is not known."""
+        return None
+
+    def describe(self, position: Any) -> str:
+        """Return a position for the log."""
+        return f"{self.format}: {json.dumps(position, sort_keys=True)}"
+
+    def explain_error(self, message: str) -> Exception | None:
+        """Return None: Spark's words stay as they are."""
+        return None
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,137 @@
+"""The ledger: gaps and damage are refused, interrupted writes are not decisions, and failures say whether it stands."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
+from poundlock.checkpoint.ledger import Ledger, record_path
+from poundlock.checkpoint.participant import Counts
+from poundlock.errors import CommitUnknown, FencedError, TerminalError
+from poundlock.storage import LocalStorage
+
+
+def decision(number: int, epoch: int = 1) -> Decision:
+    return Decision(
+        number=number,
+        occasion="checkpoint",
+        checkpoint=number,
+        job_id="0" * 32,
+        epoch=epoch,
+        time_ms=5,
+        sources={"s": SourceRange({"t": {"0": number}}, {"t": {"0": number + 1}}, {"t": "id"}, 1)},
+        sinks={"k": SinkDecision([{"v": 1, "path": "ä"}], {"v": 1}, Counts(read=1, written=1))},
+        durations_ms={"run": 3},
+    )
+
+
+@pytest.fixture()
+def storage(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(str(tmp_path))
+
+
+def test_records_come_back_as_they_were(storage: LocalStorage) -> None:
+    ledger = Ledger(storage)
+    assert ledger.newest() is None
+    for number in range(3):
+        ledger.append(decision(number))
+    assert list(ledger) == [decision(number) for number in range(3)]
+    assert ledger.newest() == decision(2)
+    assert [record.number for record in ledger.back(decision(2))] == [2, 1, 0]
+
+
+def test_a_taken_number_fences(storage: LocalStorage) -> None:
+    Ledger(storage).append(decision(0, epoch=2))
+    with pytest.raises(FencedError, match="another driver"):
+        Ledger(storage).append(decision(0, epoch=1))
+    assert Ledger(storage).read(0).epoch == 2
+
+
+def test_leftovers_of_interrupted_writes_are_no_records(storage: LocalStorage) -> None:
+    ledger = Ledger(storage)
+    ledger.append(decision(0))
+    storage.create_exclusive(f"ledger/.tmp-00ff-{record_path(1).rpartition('/')[2]}", b'{"v": 1, "num')
+    assert ledger.newest() == decision(0)
+    ledger.append(decision(1))
+    assert ledger.newest() == decision(1)
+
+
+def test_the_newest_is_found_without_reading_the_others(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        Ledger(storage).append(decision(number))
+    reads: list[str] = []
+    real = LocalStorage.read
+    monkeypatch.setattr(LocalStorage, "read", lambda self, path: (reads.append(path), real(self, path))[1])
+    assert Ledger(storage).newest() == decision(19)
+    assert reads == [record_path(19)]
+
+
+def test_a_gap_is_refused_by_name(storage: LocalStorage) -> None:
+    for number in range(4):
+        Ledger(storage).append(decision(number))
+    storage.delete(record_path(1))
+    with pytest.raises(TerminalError, match=r"00000000000000000001\.json is missing"):
+        Ledger(storage).newest()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"v": 1', b"[]", b'{"v": 99}', b'{"v": 1, "number": 0}', b"\xff\xfe"], ids=repr
+)
+def test_damage_is_refused_by_name(storage: LocalStorage, content: bytes) -> None:
+    storage.create_exclusive(record_path(0), content)
+    with pytest.raises(TerminalError, match=r"00000000000000000000\.json cannot be read"):
+        Ledger(storage).newest()
+
+
+def test_a_record_under_another_number_is_refused(storage: LocalStorage) -> None:
+    Ledger(storage).append(decision(0))
+    storage.rename(record_path(0), record_path(1))
+    Ledger(storage).append(decision(0))
+    with pytest.raises(TerminalError, match="holds record 0"):
+        Ledger(storage).newest()
+
+
+class Failing(LocalStorage):
+    """Fails around the creation of a record."""
+
+    how = ""
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        if self.how != "before":
+            super().create_exclusive(path, data)
+        raise OSError(errno.EIO, "Input/output error")
+
+    def settle(self, path: str) -> None:
+        if self.how == "never settles":
+            raise OSError(errno.EIO, "Input/output error")
+        super().settle(path)
+
+
+def failing(storage: LocalStorage, how: str) -> Failing:
+    return type("Chosen", (Failing,), {"how": how})(storage.root)  # type: ignore[no-any-return]
+
+
+def test_a_failure_that_recorded_nothing_is_passed_on(storage: LocalStorage) -> None:
+    with pytest.raises(OSError, match="Input/output"):
+        Ledger(failing(storage, "before")).append(decision(0))
+    assert Ledger(storage).newest() is None
+
+
+def test_a_failure_after_the_record_stands_is_a_decision(storage: LocalStorage) -> None:
+    Ledger(failing(storage, "after")).append(decision(0))
+    assert Ledger(storage).newest() == decision(0)
+
+
+def test_a_record_that_cannot_be_made_durable_is_not_known(storage: LocalStorage) -> None:
+    with pytest.raises(CommitUnknown, match="not known"):
+        Ledger(failing(storage, "never settles")).append(decision(0))
+
+
+def test_a_failure_that_finds_another_drivers_record_fences(storage: LocalStorage) -> None:
+    Ledger(storage).append(replace(decision(0), epoch=7))
+    with pytest.raises(FencedError):
+        Ledger(failing(storage, "before")).append(decision(0))

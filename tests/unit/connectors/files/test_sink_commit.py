@@ -1,0 +1,325 @@
+"""Commit, verify, abort and sweep: every crash between their steps, and files of other origin that must not be touched."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from poundlock.checkpoint.decision import Decision, SinkDecision
+from poundlock.checkpoint.participant import Occasion, Prepared
+from poundlock.connectors.files.compaction import FileCompaction
+from poundlock.connectors.files.manifest import ManifestEntry, finished_files
+from poundlock.connectors.files.names import owner_tag
+from poundlock.connectors.files.rolling import RollingPolicy
+from poundlock.connectors.files.sink import FileSink
+from poundlock.connectors.files.staging import MAX_SEGMENTS
+from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
+from poundlock.storage import LocalStorage
+from poundlock.testing.sinks import JOB, FileSinkHarness, batch, lines
+
+EACH = RollingPolicy(on_checkpoint=True)
+
+
+def harness(path: Path, **options: Any) -> FileSinkHarness:
+    return FileSinkHarness(FileSink(str(path), row="value", **options))
+
+
+def decided(path: Path, segments: int, **options: Any) -> tuple[FileSinkHarness, dict[str, Any]]:
+    """Return a sink with one decided, not committed file of so many segments."""
+    h = harness(path, **options)
+    for i in range(segments):
+        h.write(lines(b"row %d" % i))
+        found = h.decide(Occasion.END if i == segments - 1 else Occasion.CHECKPOINT)
+    [committable] = found
+    return h, committable
+
+
+WHOLE = {1: b"row 0\n", 3: b"row 0\nrow 1\nrow 2\n"}
+
+
+class Died(BaseException):
+    """The process died here."""
+
+
+def dying_storage(monkeypatch: pytest.MonkeyPatch, *, before: str | None = None, after: str | None = None) -> None:
+    name = before or after
+    assert name is not None
+    real = getattr(LocalStorage, name)
+
+    def die(*args: Any) -> Any:
+        if after:
+            real(*args)
+        raise Died
+
+    monkeypatch.setattr(LocalStorage, name, die)
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+@pytest.mark.parametrize(
+    "where", [{"before": "concat"}, {"after": "concat"}, {"before": "rename"}, {"after": "rename"}, {"after": "delete"}]
+)
+def test_commit_is_repeated_after_a_crash_anywhere(
+    tmp_path: Path, segments: int, where: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h, committable = decided(tmp_path, segments)
+    with monkeypatch.context() as m:
+        dying_storage(m, **where)
+        try:
+            h.sink.commit(committable)
+        except Died:
+            pass
+        else:
+            assert segments == 1  # one segment is renamed: no merge
+    h.sink.sweep(h.state, remove=True)
+    for _ in range(3):
+        h.sink.commit(committable)
+        assert h.finished() == {"part-0-0": WHOLE[segments]}
+    h.sink.sweep(h.state, remove=True)
+    assert h.hidden() == []
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+def test_commit_after_a_rename_by_link_that_died_half_way(tmp_path: Path, segments: int) -> None:
+    h, committable = decided(tmp_path, segments)
+    if segments == 1:
+        os.link(tmp_path / committable["segments"][0]["path"], tmp_path / "part-0-0")
+    else:
+        (tmp_path / "part-0-0").write_bytes(WHOLE[segments])
+    h.sink.commit(committable)
+    assert h.finished() == {"part-0-0": WHOLE[segments]}
+    assert h.hidden() == []
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+@pytest.mark.parametrize("foreign", [b"", b"row 0", b"ROW 0\n", b"ROW 0\nROW 1\nROW 2\n", b"row 0\nrow 1\nrow 2\nrow 3\n"])
+def test_a_file_of_another_origin_is_never_touched(tmp_path: Path, segments: int, foreign: bytes) -> None:
+    h, committable = decided(tmp_path, segments)
+    (tmp_path / "part-0-0").write_bytes(foreign)
+    with pytest.raises(TerminalError, match=r"another origin(.|\n)*move part-0-0 away"):
+        h.sink.commit(committable)
+    assert h.finished() == {"part-0-0": foreign}
+    (tmp_path / "part-0-0").rename(tmp_path / "away")
+    h.sink.commit(committable)
+    assert h.finished() == {"part-0-0": WHOLE[segments], "away": foreign}
+
+
+def test_neither_file_nor_segments(tmp_path: Path) -> None:
+    h, committable = decided(tmp_path, 3)
+    (tmp_path / committable["segments"][1]["path"]).unlink()
+    with pytest.raises(TerminalError, match="part-0-0 was decided"):
+        h.sink.commit(committable)
+    assert h.finished() == {}
+    assert len(h.hidden()) == 2  # what is left is kept for a person
+
+
+def test_a_failing_file_system_leaves_the_outcome_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    h, committable = decided(tmp_path, 3)
+    with monkeypatch.context() as m:
+        m.setattr(LocalStorage, "concat", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(CommitUnknown, match="No space left"):
+            h.sink.commit(committable)
+    h.sink.commit(committable)
+    assert h.finished() == {"part-0-0": WHOLE[3]}
+
+
+def test_verify_sees_what_is_gone_or_changed(tmp_path: Path) -> None:
+    h = harness(tmp_path)
+    h.write(lines(b"a"))
+    [prepared] = h.prepare()
+    h.sink.verify([prepared])
+    path = tmp_path / prepared.payload["path"]
+    path.write_bytes(b"a\nb\n")
+    with pytest.raises(TransientError, match="4 bytes instead of 2"):
+        h.sink.verify([prepared])
+    h.sink.abort(prepared)
+    h.sink.abort(prepared)
+    assert h.paths() == []
+    with pytest.raises(TransientError, match="is gone"):
+        h.sink.verify([prepared])
+
+
+def test_sweep_takes_this_jobs_orphans_only(tmp_path: Path) -> None:
+    h = harness(tmp_path, bucket=lambda row: "b/" + row.decode()[:1])
+    h.write(lines(b"kept"))
+    h.end_checkpoint()
+    kept = h.hidden()
+    h.write(lines(b"lost", b"gone"))
+    h.crash()
+    tag = owner_tag(JOB, "out")
+    strangers = [
+        "b/.part-0-1.inprogress.deadbeef-0-0",  # another job's
+        f"b/.part-0-1.inprogress.{owner_tag(JOB, 'other')}-0-0",  # another sink's of this job
+        ".hidden",
+        f"b/visible.inprogress.{tag}-0-0",
+        "part-0-77",
+    ]
+    ours = [f"b/.part-0-3.merging.{tag}-0", f"b/.tmp-0123abcd-.part-0-3.merging.{tag}-0"]
+    for path in (*strangers, *ours):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"x")
+
+    orphans = h.sink.sweep(h.state, remove=False)
+    found = {os.path.relpath(orphan.path, tmp_path) for orphan in orphans}
+    assert found == set(h.hidden()) - set(kept) - set(strangers)
+    assert found >= set(ours)
+    assert len(found) == 4
+    assert sorted(o.bytes for o in orphans) == [0, 0, 1, 1]  # small rows were still in memory
+    assert h.sink.sweep(h.state, remove=True) == orphans
+    assert set(h.paths()) == {*kept, *strangers}
+
+
+def test_sweep_before_the_commit_spares_what_was_decided(tmp_path: Path) -> None:
+    h, committable = decided(tmp_path, 3)
+    assert h.sink.sweep(h.state, remove=True) == []
+    h.sink.commit(committable)
+    assert h.finished() == {"part-0-0": WHOLE[3]}
+
+
+def test_orphans_before_the_first_decision_need_a_bound_sink(tmp_path: Path) -> None:
+    h = harness(tmp_path)
+    h.write(lines(b"lost"))
+    h.crash()
+    assert h.sink.sweep({}, remove=True) == []
+    bound = h.sink.bind(job_id=JOB, sink="out")
+    assert len(bound.sweep({}, remove=True)) == 1
+    assert h.paths() == []
+
+
+def test_preflight(tmp_path: Path) -> None:
+    FileSink(str(tmp_path / "new" / "folder")).preflight()
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(DefinitionError, match=r"cannot write to .*file/x(.|\n)*Next: give the sink a folder"):
+        FileSink(str(tmp_path / "file" / "x")).preflight()
+
+
+def test_another_path_is_refused_while_data_waits_in_the_old_one(tmp_path: Path) -> None:
+    h = harness(tmp_path / "a")
+    h.write(lines(b"x"))
+    h.end_checkpoint()
+    moved = FileSink(str(tmp_path / "b"), row="value")
+    with pytest.raises(TerminalError, match="unfinished files below"):
+        moved.stage(h.state, [], Occasion.CHECKPOINT, 0)
+    last = h.decide(Occasion.END)
+    moved.stage(h.state, [], Occasion.CHECKPOINT, 0)
+    moved.commit(last[0])  # what was decided is made visible where it is
+    assert h.finished() == {"part-0-0": b"x\n"}
+
+
+def test_another_format_goes_into_another_part(tmp_path: Path) -> None:
+    h = harness(tmp_path)
+    h.write(lines(b"x"))
+    h.end_checkpoint()
+    h.sink = FileSink(str(tmp_path), row="value", compression="gzip")
+    h.write(lines(b"y"))
+    h.end_checkpoint(Occasion.END)
+    assert set(h.finished()) == {"part-0-0", "part-0-1.gz"}
+
+
+def test_a_part_of_very_many_segments_is_finished(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), row="value", rolling=RollingPolicy(every=None, size=None, inactivity=None))
+    common = {"v": 1, "tag": "t", "at_ms": 0, "floor": 0, "bucket": "", "kind": "raw", "new_part": False, "k": 0}
+    piece = {**common, "rows": 1, "bytes": 1, "min_ms": None, "max_ms": None}
+    state: dict[str, Any] = {}
+    for i in range(MAX_SEGMENTS):
+        staged = sink.stage(state, [Prepared("out", 0, {**piece, "path": f".{i}"})], Occasion.CHECKPOINT, 0)
+        state = dict(staged.state)
+        assert len(staged.committables) == (i == MAX_SEGMENTS - 1)
+    assert staged.committables[0]["rows"] == MAX_SEGMENTS
+
+
+def test_stage_is_pure(tmp_path: Path) -> None:
+    h = harness(tmp_path, rolling=RollingPolicy(size=3))
+    h.write(lines(b"a", b"b", b"c"))
+    h.end_checkpoint()
+    h.write(lines(b"d", b"e", b"f"))
+    prepared = h.prepare()
+    before = json.dumps(h.state)
+    one = h.sink.stage(h.state, prepared, Occasion.CHECKPOINT, 5)
+    two = h.sink.stage(h.state, list(reversed(prepared)), Occasion.CHECKPOINT, 5)
+    assert one == two
+    assert json.dumps(h.state) == before
+
+
+def test_directive_stays_small(tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path), row="value")
+    parts = [{"bucket": f"bucket={'x' * 50}{i}", "subtask": i % 9, "bytes": i} for i in range(3000)]
+    directive = sink.directive({"v": 1, "counters": {str(i): 1 for i in range(9000)}, "parts": parts})
+    assert len(json.dumps(directive)) < 32 * 1024
+    assert directive["pending"][0] == [parts[-1]["bucket"], parts[-1]["subtask"], 2999]
+    assert sink.directive({}) == {"v": 1, "known": [], "pending": []}
+
+
+def test_compaction_merges_over_subtasks_before_anything_is_visible(tmp_path: Path) -> None:
+    h = harness(tmp_path, rolling=EACH, compaction=FileCompaction(min_size=12, max_wait="1 min"))
+    h.write(lines(b"a0"), 0)
+    h.write(lines(b"b0"), 1)
+    h.end_checkpoint()
+    assert h.finished() == {}
+    h.write(lines(b"a1"), 0)
+    h.write(lines(b"b1"), 1)
+    h.end_checkpoint()
+    assert h.finished() == {"part-0-0": b"a0\nb0\na1\nb1\n"}
+    h.write(lines(b"a2"), 0)
+    h.end_checkpoint()
+    due = h.sink.next_roll_ms(h.state)
+    assert due == 60_000
+    h.clock.set(due)
+    h.end_checkpoint(Occasion.ROLL)
+    assert h.finished()["part-0-2"] == b"a2\n"
+    assert h.hidden() == []
+
+
+def test_compaction_switched_off_lets_go_what_waits(tmp_path: Path) -> None:
+    h = harness(tmp_path, rolling=EACH, compaction=FileCompaction(every_checkpoints=100))
+    h.write(lines(b"a"))
+    h.end_checkpoint()
+    h.sink = FileSink(str(tmp_path), row="value", rolling=EACH)
+    h.end_checkpoint(Occasion.ROLL)
+    assert h.finished() == {"part-0-0": b"a\n"}
+
+
+@pytest.mark.parametrize("format", ["parquet", "avro"])
+def test_compaction_by_record_is_known_again_after_a_crash(
+    tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = FileSink(str(tmp_path), format=format, compaction=FileCompaction(every_checkpoints=2))  # type: ignore[arg-type]
+    h = FileSinkHarness(sink)
+    for i in (1, 2):
+        h.write(batch(n=[i, i + 10]))
+        found = h.decide()
+    [committable] = found
+    with monkeypatch.context() as m:
+        dying_storage(m, after="rename")
+        with pytest.raises(Died):
+            sink.commit(committable)
+    sink.commit(committable)
+    [name] = h.finished()
+    assert h.hidden() == []
+    if format == "parquet":
+        assert pq.read_table(tmp_path / name)["n"].to_pylist() == [1, 11, 2, 12]
+    other = {**committable, "segments": [{"path": ".a"}, {"path": ".b"}]}
+    with pytest.raises(TerminalError, match="another origin"):
+        sink.commit(other)
+    (tmp_path / name).write_bytes(b"of no format")
+    with pytest.raises(TerminalError, match="another origin"):
+        sink.commit(committable)
+
+
+def test_manifest_folds_decisions(tmp_path: Path) -> None:
+    h = harness(tmp_path, rolling=EACH)
+    decisions = []
+    for i in range(2):
+        h.write(lines(b"x", b"y"))
+        found = h.decide()
+        sinks = {"out": SinkDecision(found, h.state), "other": SinkDecision([{"v": 1, "id": "transaction"}], {})}
+        decisions.append(Decision(i, "checkpoint", i + 10, JOB, 1, 0, {}, sinks))
+    entries = list(finished_files(decisions))
+    assert entries[1] == ManifestEntry("out", str(tmp_path), "part-0-1", "", 2, 4, None, None, 11, 1)
+    assert [e.path for e in finished_files(decisions, sink="out")] == ["part-0-0", "part-0-1"]
+    assert list(finished_files(decisions, sink="other")) == []

@@ -1,0 +1,194 @@
+"""Local storage: one winner a name, whole content, no overwriting, and nothing left of what failed."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from poundlock.errors import DefinitionError
+from poundlock.storage import LocalStorage, local, open_storage
+
+
+@pytest.fixture()
+def storage(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(str(tmp_path / "root"))
+
+
+def put(storage: LocalStorage, path: str, data: bytes) -> None:
+    assert storage.create_exclusive(path, data)
+
+
+def names(storage: LocalStorage, prefix: str = "") -> list[str]:
+    return sorted(entry.path for entry in storage.list(prefix))
+
+
+def race(root: str, worker: int) -> list[int]:
+    storage = LocalStorage(root)
+    return [n for n in range(30) if storage.create_exclusive(f"ledger/{n}", str(worker).encode() * 5000)]
+
+
+def test_create_exclusive_has_one_winner_among_processes(storage: LocalStorage) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        wins = pool.starmap(race, [(storage.root, worker) for worker in range(4)])
+    assert sorted(n for won in wins for n in won) == list(range(30))
+    for worker, won in enumerate(wins):
+        assert all(storage.read(f"ledger/{n}") == str(worker).encode() * 5000 for n in won)
+    assert not [name for name in names(storage) if ".tmp-" in name]
+
+
+def test_create_exclusive_leaves_the_first_content(storage: LocalStorage) -> None:
+    put(storage, "a/b", b"first")
+    assert not storage.create_exclusive("a/b", b"second")
+    assert storage.read("a/b") == b"first"
+    assert names(storage) == ["a/b"]
+
+
+def test_create_exclusive_where_links_are_not_possible(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_link(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(local.os, "link", no_link)
+    put(storage, "a", b"1")
+    assert not storage.create_exclusive("a", b"2")
+    assert storage.read("a") == b"1"
+    assert names(storage) == ["a"]
+
+
+def test_create_exclusive_knows_its_own_link_reported_as_taken(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.link
+
+    def answered_twice(source: str, target: str) -> None:
+        real(source, target)
+        raise FileExistsError(errno.EEXIST, "as a repeated request over NFS says")
+
+    monkeypatch.setattr(local.os, "link", answered_twice)
+    put(storage, "a", b"mine")
+    assert storage.read("a") == b"mine"
+
+
+def test_create_exclusive_on_a_full_disk_leaves_nothing(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(local.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        storage.create_exclusive("a", b"data")
+    monkeypatch.undo()
+    assert names(storage) == []
+
+
+def test_write_makes_folders_takes_views_and_refuses_a_taken_name(storage: LocalStorage) -> None:
+    data = memoryview(bytes(range(256)) * 10_000)
+    with storage.write("dt=20181219/.part-0.inprogress.x") as handle:
+        assert handle.write(data) == len(data)
+        storage.sync(handle)
+    assert storage.read("dt=20181219/.part-0.inprogress.x") == data
+    with pytest.raises(FileExistsError):
+        storage.write("dt=20181219/.part-0.inprogress.x")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_write_never_hides_a_full_disk(tmp_path: Path) -> None:
+    with local._WholeWrites("/dev/full", "w") as handle, pytest.raises(OSError, match="No space left"):
+        handle.write(b"x")
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["renameat2", "link and unlink"])
+def test_rename_moves_into_new_folders_and_never_over_a_file(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, kernel: bool
+) -> None:
+    if not kernel:
+        monkeypatch.setattr(local, "_c_function", lambda: None)
+    put(storage, "a/.seg", b"1")
+    storage.rename("a/.seg", "b/c/part")
+    assert names(storage) == ["b/c/part"]
+    put(storage, "a/.seg", b"2")
+    with pytest.raises(FileExistsError):
+        storage.rename("a/.seg", "b/c/part")
+    with pytest.raises(FileNotFoundError):
+        storage.rename("a/.gone", "new/part")
+    assert storage.read("b/c/part") == b"1"
+    assert not (Path(storage.root) / "new").exists()
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["copy_file_range", "read and write"])
+def test_concat_joins_in_order_and_keeps_the_sources(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, kernel: bool
+) -> None:
+    if not kernel:
+        monkeypatch.delattr(local.os, "copy_file_range")
+    parts = [os.urandom(3_000_000), b"", b"tail"]
+    for number, part in enumerate(parts):
+        put(storage, f".s{number}", part)
+    storage.concat([".s0", ".s1", ".s2"], "x/.joined")
+    assert storage.read("x/.joined") == b"".join(parts)
+    assert names(storage) == [".s0", ".s1", ".s2", "x/.joined"]
+    with pytest.raises(FileExistsError):
+        storage.concat([".s2"], "x/.joined")
+
+
+def test_concat_of_a_missing_source_leaves_nothing(storage: LocalStorage) -> None:
+    put(storage, ".s0", b"1")
+    with pytest.raises(FileNotFoundError):
+        storage.concat([".s0", ".gone"], ".joined")
+    assert names(storage) == [".s0"]
+
+
+def test_list_shows_hidden_files_below_a_folder_only(storage: LocalStorage) -> None:
+    for path in ("a/x", "a/.hidden", "a/b/y", "ab/z"):
+        put(storage, path, b"1")
+    assert names(storage, "a") == ["a/.hidden", "a/b/y", "a/x"]
+    assert names(storage, "missing") == []
+    assert len(names(storage)) == 4
+
+
+def test_stat_and_delete_of_what_is_not_there(storage: LocalStorage) -> None:
+    assert storage.stat("a") is None
+    assert not storage.delete("a")
+    put(storage, "a/b", b"123")
+    assert storage.stat("a") is None, "a folder is not a file"
+    entry = storage.stat("a/b")
+    assert entry is not None
+    assert entry.bytes == 3
+    assert storage.delete("a/b")
+    with pytest.raises(FileNotFoundError):
+        storage.read("a/b")
+
+
+@pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../../x"])
+def test_paths_stay_below_the_root(storage: LocalStorage, path: str) -> None:
+    with pytest.raises(ValueError, match="not a path below"):
+        storage.create_exclusive(path, b"")
+
+
+def test_it_travels_with_the_plan(storage: LocalStorage) -> None:
+    assert pickle.loads(pickle.dumps(storage)) == storage
+
+
+@pytest.mark.parametrize(
+    ("path", "root"),
+    [("/data/x", "/data/x"), ("file:///data/a%20b", "/data/a b"), ("file:/data/x", "/data/x"), ("/a/b:/c", "/a/b:/c")],
+)
+def test_open_storage_of_local_paths(path: str, root: str) -> None:
+    assert open_storage(path) == LocalStorage(root)
+
+
+def test_open_storage_of_relative_and_home_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert open_storage("out").root == str(tmp_path / "out")
+    assert open_storage("~/out").root == "/home/someone/out"
+
+
+@pytest.mark.parametrize("path", ["hdfs://namenode:8020/x", "s3://bucket/x", "s3a://b/x", "", "  ", "file://other/x"])
+def test_open_storage_refuses_what_it_cannot_do(path: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        open_storage(path)
+    assert len(str(caught.value).splitlines()) == 2
