@@ -36,12 +36,14 @@ class Input:
         folder: folder with the files.
         rows: lines in them.
         fingerprint: order-free hash of all lines as a multiset.
+        uuids: the same of the field `uuid` alone.
         buckets: rows per `dt=yyyyMMdd` bucket, UTC.
     """
 
     folder: Path
     rows: int
     fingerprint: int
+    uuids: int
     buckets: dict[str, int]
 
 
@@ -77,7 +79,19 @@ def fingerprint(block: bytes | memoryview) -> int:
     if not (table[:, -1] == 10).all():
         raise WrongOutput("lines of another length than was produced")
     # The first 7 bytes are the same in every line; the other 88 make 11 words.
-    words: NDArray[np.uint64] = np.ascontiguousarray(table[:, LINE_BYTES - 88 :]).view(np.uint64)
+    return _hash(table[:, LINE_BYTES - 88 :])
+
+
+def _uuids(block: bytes) -> int:
+    """Return the order-free hash of the uuids in a block of lines that end in `"uuid":"…"}`, of any length."""
+    octets = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(octets == 10)
+    # 32 of the 36 bytes: the last ones, which the random part is in.
+    return _hash(octets[ends[:, None] + np.arange(-34, -2)])
+
+
+def _hash(table: NDArray[np.uint8]) -> int:
+    words: NDArray[np.uint64] = np.ascontiguousarray(table).view(np.uint64)
     mixed = np.full(len(words), _MIX)
     for column in range(words.shape[1]):
         mixed = (mixed ^ words[:, column]) * _MIX
@@ -115,28 +129,35 @@ def files(folder: Path, rows: int, *, copies: int = 1) -> Input:
                     os.link(file, target / f"{file.stem}-{copy}{file.suffix}")
             facts = {
                 "fingerprint": base.fingerprint * copies % (1 << 64),
+                "uuids": base.uuids * copies % (1 << 64),
                 "buckets": {name: count * copies for name, count in base.buckets.items()},
             }
         note.write_text(json.dumps(facts))
     facts = json.loads(note.read_text())
-    return Input(folder=target, rows=rows * copies, fingerprint=facts["fingerprint"], buckets=facts["buckets"])
+    return Input(folder=target, rows=rows * copies, **facts)
 
 
 def _write(target: Path, rows: int) -> dict[str, object]:
-    total, buckets, written = 0, dict[str, int](), 0
+    total, uuids, buckets, written = 0, 0, dict[str, int](), 0
     for block in blocks(rows):
         # A block goes to one file as a whole; files are filled one after the other, as a rolling writer would.
         with (target / f"events-{written * _FILES // rows}.json").open("ab") as file:
             file.write(block)
         written += len(block) // LINE_BYTES
         total = (total + fingerprint(block)) % (1 << 64)
+        uuids = (uuids + _uuids(block)) % (1 << 64)
         for name, count in _buckets(block).items():
             buckets[name] = buckets.get(name, 0) + count
-    return {"fingerprint": total, "buckets": buckets}
+    return {"fingerprint": total, "uuids": uuids, "buckets": buckets}
 
 
-def check(folder: Path, expected: Input) -> None:
+def check(folder: Path, expected: Input, *, rewritten: bool = False) -> None:
     """Read everything a run made visible and compare it with its input.
+
+    Args:
+        folder: where the run's buckets are.
+        expected: what it was given.
+        rewritten: the lines were decoded and encoded again: compare uuids, counts and buckets, not bytes.
 
     Raises:
         WrongOutput: a row is missing, twice, changed or in another bucket, or a hidden file was left.
@@ -148,13 +169,26 @@ def check(folder: Path, expected: Input) -> None:
             continue
         if path.name.startswith("."):
             raise WrongOutput(f"left behind: {inside}")
-        with path.open("rb") as file:
-            while block := file.read(LINE_BYTES * 100_000):
-                total = (total + fingerprint(block)) % (1 << 64)
-                bucket = inside.parts[0]
-                buckets[bucket] = buckets.get(bucket, 0) + len(block) // LINE_BYTES
-    if buckets != expected.buckets or total != expected.fingerprint:
-        raise WrongOutput(f"{sum(buckets.values())} of {expected.rows} rows came out, as {buckets}, for {expected.buckets}")
+        bucket = inside.parts[0]
+        for block in _whole_lines(path):
+            total = (total + (_uuids(block) if rewritten else fingerprint(block))) % (1 << 64)
+            buckets[bucket] = buckets.get(bucket, 0) + block.count(b"\n")
+    if buckets != expected.buckets or total != (expected.uuids if rewritten else expected.fingerprint):
+        raise WrongOutput(
+            f"{sum(buckets.values())} of {expected.rows} rows came out, as {buckets}, for {expected.buckets}"
+        )
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        rest = b""
+        while block := file.read(8 << 20):
+            block = rest + block
+            cut = block.rfind(b"\n") + 1
+            rest = block[cut:]
+            yield block[:cut]
+    if rest:
+        raise WrongOutput(f"{path.name} ends in the middle of a line")
 
 
 def _is_bookkeeping(inside: Path) -> bool:

@@ -82,7 +82,14 @@ def run(
     meter = [sys.executable, __file__, str(write_end), str(timeout_s), str(grace_s), *map(os.fspath, command)]
     try:
         process = subprocess.Popen(
-            meter, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, pass_fds=[write_end], start_new_session=True
+            meter,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            pass_fds=[write_end],
+            start_new_session=True,
         )
     finally:
         os.close(write_end)
@@ -181,7 +188,7 @@ def _meter(command: list[str], timeout_s: float, grace_s: float) -> Usage:
         if time.monotonic() > deadline:
             left_behind = max(left_behind, len(live))
             _kill(tree)
-        time.sleep(0.1 if code is None else 0.02)
+        time.sleep(0.25 if code is None else 0.05)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     # A parent that ignores SIGCHLD drops its children's times from the kernel's sum; what was sampled of them is a floor.
     cpu_s = max(used.ru_utime + used.ru_stime, tree.seen_cpu_s)

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from benchmarks.data import LINE_BYTES, Input, WrongOutput, check, files
 
 
@@ -38,7 +37,7 @@ def test_rows_are_the_reference_jobs_events(given: Input) -> None:
 
 def test_rows_are_the_same_every_time(given: Input, tmp_path: Path) -> None:
     again = files(tmp_path, 30_000, copies=2)
-    assert (again.fingerprint, again.buckets) == (given.fingerprint, given.buckets)
+    assert (again.fingerprint, again.uuids, again.buckets) == (given.fingerprint, given.uuids, given.buckets)
 
 
 def test_all_rows_in_any_order_pass(given: Input, tmp_path: Path) -> None:
@@ -46,9 +45,23 @@ def test_all_rows_in_any_order_pass(given: Input, tmp_path: Path) -> None:
     (tmp_path / "_spark_metadata").mkdir()
     (tmp_path / "_spark_metadata" / "0").write_text("v1")
     check(tmp_path, given)
+    check(tmp_path, given, rewritten=True)
 
 
-@pytest.mark.parametrize("fault", ["lost", "twice", "changed", "lost one and another twice", "hidden", "bucket", "empty"])
+def test_rewritten_rows_pass_by_uuid_and_a_lost_one_is_found(given: Input, tmp_path: Path) -> None:
+    lines = write(tmp_path, given)["dt=20181219"]
+    rewritten = [json.dumps({"dt": 1, **json.loads(line)}, separators=(",", ":")).encode() + b"\n" for line in lines]
+    part = tmp_path / "dt=20181219" / "part-0-0"
+    part.write_bytes(b"".join(rewritten))
+    check(tmp_path, given, rewritten=True)
+    part.write_bytes(b"".join([rewritten[1], *rewritten[1:]]))
+    with pytest.raises(WrongOutput):
+        check(tmp_path, given, rewritten=True)
+
+
+@pytest.mark.parametrize(
+    "fault", ["lost", "twice", "changed", "lost one and another twice", "hidden", "bucket", "empty"]
+)
 def test_every_fault_is_found(given: Input, tmp_path: Path, fault: str) -> None:
     lines = write(tmp_path, given)
     rows = lines["dt=20181219"]

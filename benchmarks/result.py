@@ -1,0 +1,152 @@
+"""What a benchmark found, the report file, and the bars the figures are held against."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measure import Usage
+
+__all__ = ["BARS", "Bar", "Result", "show", "write"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """One line of the report. CPU and memory are those of the whole process tree, start-up included, a broker apart.
+
+    Args:
+        name: "case/engine".
+        rows: rows read and found again in the output.
+        rows_per_s: rows per second of wall time.
+        rows_per_cpu_s: rows per second of CPU time.
+        cpu_s: user + system seconds.
+        peak_rss_mb: largest sum of resident memory.
+        wall_s: seconds from the start of the process to its end.
+        load: the machine's load average when it ended.
+        runs: how many runs there were; the figures are those of the run with the median CPU time.
+        cpu_s_of_runs: CPU seconds of every run.
+        median_ms: where the case is about time: its median in ms.
+        broker_cpu_s: CPU seconds the Kafka broker spent meanwhile.
+    """
+
+    name: str
+    rows: int
+    rows_per_s: float
+    rows_per_cpu_s: float
+    cpu_s: float
+    peak_rss_mb: float
+    wall_s: float
+    load: float
+    runs: int = 1
+    cpu_s_of_runs: Sequence[float] = ()
+    median_ms: float | None = None
+    broker_cpu_s: float | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, rows: int, usage: Usage, *, median_ms: float | None = None, broker_cpu_s: float | None = None
+    ) -> Result:
+        """Return the result of one run."""
+        return cls(
+            name=name,
+            rows=rows,
+            rows_per_s=round(rows / usage.wall_s, 1),
+            rows_per_cpu_s=round(rows / usage.cpu_s, 1),
+            cpu_s=round(usage.cpu_s, 3),
+            peak_rss_mb=round(usage.peak_rss_mb, 1),
+            wall_s=round(usage.wall_s, 3),
+            load=round(usage.load, 2),
+            cpu_s_of_runs=[round(usage.cpu_s, 3)],
+            median_ms=None if median_ms is None else round(median_ms, 1),
+            broker_cpu_s=None if broker_cpu_s is None else round(broker_cpu_s, 2),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """What a figure has to reach.
+
+    Args:
+        name: result it is about.
+        factor: the least number of times it has to be `against` in rows per CPU second.
+        against: another result's name, None where `least` or `most_ms` is the bar.
+        least: least rows per CPU second.
+        most_ms: greatest median, ms.
+    """
+
+    name: str
+    factor: float = 1.0
+    against: str | None = None
+    least: float | None = None
+    most_ms: float | None = None
+
+    def judge(self, results: Mapping[str, Result]) -> tuple[str, str, bool] | None:
+        """Return (the bar, the figure, whether it is reached), None where a run it needs is not there."""
+        mine = results.get(self.name)
+        if mine is None:
+            return None
+        if self.most_ms is not None:
+            if mine.median_ms is None:
+                return None
+            return (
+                f"{self.name} median ≤ {self.most_ms:.0f} ms",
+                f"{mine.median_ms:.0f} ms",
+                mine.median_ms <= self.most_ms,
+            )
+        if self.least is not None:
+            figure = mine.rows_per_cpu_s
+            return f"{self.name} ≥ {self.least:,.0f} rows/CPU-s", f"{figure:,.0f}", figure >= self.least
+        other = results.get(self.against or "")
+        if other is None:
+            return None
+        ratio = mine.rows_per_cpu_s / other.rows_per_cpu_s
+        return f"{self.name} ≥ {self.factor:g} × {self.against}", f"{ratio:.2f} ×", ratio >= self.factor
+
+
+BARS = (
+    Bar(name="files_to_files/poundlock", factor=5, against="files_to_files/spark_file_sink"),
+    Bar(name="files_to_files/poundlock", factor=3, against="files_to_files/flink"),
+    Bar(name="kafka_to_files/poundlock", factor=2, against="kafka_to_files/spark_file_sink"),
+    Bar(name="kafka_to_files/poundlock", factor=1, against="kafka_to_files/flink"),
+    Bar(name="files_to_files/poundlock_python_map", least=200_000),
+    Bar(name="small_checkpoint/poundlock", most_ms=200),
+)
+
+
+def write(path: Path, results: Sequence[Result]) -> None:
+    """Write the report: a JSON list, one object per result; what does not apply is left out."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        json.dumps([{k: v for k, v in asdict(r).items() if v is not None} for r in results], indent=2) + "\n"
+    )
+
+
+def show(console: Console, results: Sequence[Result]) -> bool:
+    """Print the table and the bars; return whether every bar that could be judged is reached."""
+    table = Table(title="Whole process tree, start-up included", title_justify="left")
+    for head, right in (
+        ("benchmark", False), ("rows", True), ("rows/s", True), ("rows/CPU-s", True), ("CPU s", True),
+        ("wall s", True), ("peak RSS MB", True), ("median ms", True), ("load", True), ("runs", True),
+    ):  # fmt: skip
+        table.add_column(head, justify="right" if right else "left")
+    for r in results:
+        table.add_row(
+            r.name, f"{r.rows:,}", f"{r.rows_per_s:,.0f}", f"{r.rows_per_cpu_s:,.0f}", f"{r.cpu_s:.1f}", f"{r.wall_s:.1f}",
+            f"{r.peak_rss_mb:,.0f}", "" if r.median_ms is None else f"{r.median_ms:,.0f}", f"{r.load:.1f}", str(r.runs),
+        )  # fmt: skip
+    console.print(table)
+    named = {r.name: r for r in results}
+    judged = [verdict for bar in BARS if (verdict := bar.judge(named)) is not None]
+    bars = Table(title="Bars", title_justify="left")
+    for head in ("bar", "measured", "reached"):
+        bars.add_column(head)
+    for what, figure, reached in judged:
+        bars.add_row(what, figure, "yes" if reached else "NO")
+    if judged:
+        console.print(bars)
+    return all(reached for *_, reached in judged)

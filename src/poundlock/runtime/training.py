@@ -1,0 +1,154 @@
+"""The run from which a class archive is made: a session as jobs have it, and the two kinds of query that jobs become.
+
+It ends only when its JVM has ended, because the JVM writes the archive as the last thing it does.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["main"]
+
+_ROWS = 20
+_ATTEMPTS = 3
+
+
+def main(java_home: str, log: Path, jars: Sequence[str], options: Sequence[str]) -> None:
+    """Run the queries.
+
+    Args:
+        java_home: folder of the Java.
+        log: file for what the JVM prints.
+        jars: jars on Spark's class path; every class in them is loaded once.
+        options: the JVM options that write the archive.
+    """
+    from pyspark import SparkContext
+
+    from poundlock.runtime.session import SessionSpec, start_session
+
+    spec = SessionSpec(
+        name="warm",
+        master="local[2]",
+        jvm_log=log,
+        java_home=java_home,
+        jars=jars,
+        quick_start=True,
+        jvm_options=options,
+    )
+    spark = start_session(spec)
+    gateway: Any = SparkContext._gateway
+    try:
+        with tempfile.TemporaryDirectory(prefix="poundlock-warm-") as folder:
+            _load_classes(spark, jars)
+            spark.dataSource.register(_numbers())
+            _run(_fused(spark), f"{folder}/fused")
+            _run(_direct(spark), f"{folder}/direct")
+        spark.stop()
+    except BaseException:
+        gateway.proc.kill()  # or it would go on and write an archive of half a run
+        raise
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+def _fused(spark: Any) -> Any:
+    return spark.readStream.name("numbers").format("poundlock-warm").load()
+
+
+def _direct(spark: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    rows = spark.readStream.name("rates").format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
+    rows = rows.selectExpr(
+        "cast(cast(value as string) as binary) as value", "cast(value as int) as part", "value as offset", "timestamp"
+    )
+    rows = rows.observe("rows", F.count(F.lit(1)).alias("rows"))
+    rows = rows.selectExpr("concat(value, X'0A') as value", "part", "offset").where("offset >= 0")
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"record": [str(batch.num_rows)]})
+
+    return rows.mapInArrow(task, "record string").union(_fused(spark))
+
+
+def _run(frame: Any, checkpoint: str) -> None:
+    """Run a query for three batches, as the driver runs a job's; again where a busy machine made Spark give it up."""
+    batches: list[int] = []
+
+    def take(batch: Any, number: int) -> None:
+        batch.sparkSession.sparkContext.setLocalProperty("poundlock.warm", str(number))
+        batch.collect()
+        batches.append(number)
+
+    for _ in range(_ATTEMPTS):
+        query = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+        while len(batches) < 3 and query.isActive:
+            time.sleep(0.1)
+        failure = query.exception()
+        query.stop()
+        if failure is None:
+            return
+        print(failure, file=sys.stderr)
+    raise failure
+
+
+def _load_classes(spark: Any, jars: Sequence[str]) -> None:
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in jars:
+        with zipfile.ZipFile(jar) as archive:
+            names = [n.removesuffix(".class").replace("/", ".") for n in archive.namelist() if n.endswith(".class")]
+        for name in names:
+            if name.startswith("META-INF") or name.endswith(("-info", "package-info")):
+                continue
+            try:
+                spark._jvm.java.lang.Class.forName(name, False, loader)
+            except Exception:
+                continue  # a class for an optional library that is not here
+
+
+def _numbers() -> type[Any]:
+    """Return a small streaming source of the same kind as `plan.split_source`."""
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+    class Reader(DataSourceStreamReader):
+        def initialOffset(self) -> dict[str, Any]:
+            return {"n": 0}
+
+        def latestOffset(self) -> dict[str, Any]:
+            self.n = getattr(self, "n", 0) + 1
+            return {"n": self.n}
+
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+            return [InputPartition(0), InputPartition(1)]
+
+        def read(self, partition: InputPartition) -> Iterator[Any]:
+            import pyarrow as pa
+
+            yield pa.RecordBatch.from_pydict({"record": [str(partition.value)]})
+
+    class Numbers(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "poundlock-warm"
+
+        def schema(self) -> str:
+            return "record string"
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:
+            return Reader()
+
+    return Numbers
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), [jar for jar in sys.argv[3].split(":") if jar], sys.argv[4:])
