@@ -39,10 +39,11 @@ from poundlock.stream.nodes import (
     walk,
 )
 
-__all__ = ["Lowered", "Lowering", "observed_name"]
+__all__ = ["AGAIN", "Lowered", "Lowering", "observed_name"]
 
 RECORD = "record string"
 ROW, KEEP = "__row", "__keep"
+AGAIN = "#"  # between a source's name and the number of its second and later uses in one query
 
 
 def observed_name(head: str, source: str) -> str:
@@ -58,7 +59,7 @@ class Lowered:
         frame: its DataFrame.
         observed: per branch head, the names of what Spark counts for it; none where the stage counts itself.
         row_wise: per branch head, whether rows that vanish before the stage were filtered.
-        order: the sources in the order in which Spark numbers them; None where it knows them by name.
+        order: the uses of sources in the order in which Spark numbers them; None where it knows the sources by name.
     """
 
     frame: DataFrame
@@ -91,7 +92,7 @@ class Lowering:
     workspace: Callable[[str], Storage]
     parallelism: int
     _bad_frames: list[DataFrame] = field(default_factory=list)
-    _frames: dict[str, DataFrame] = field(default_factory=dict)
+    _observed: dict[str, list[str]] = field(default_factory=dict)
     _order: list[str] = field(default_factory=list)
 
     def lower(self) -> Lowered:
@@ -102,7 +103,6 @@ class Lowering:
         self.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", named)
         self.spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2" if self.plan.named else "1")
         frames: list[DataFrame] = []
-        observed: dict[str, list[str]] = {}
         done: set[str] = set()
         for branch in self.plan.branches:
             if branch.shared:
@@ -118,15 +118,15 @@ class Lowering:
                 frames.append(self._direct(branch))
             else:
                 frames.extend(self._spread(branch))
-                observed[branch.head.id] = [observed_name(branch.head.id, s.id) for s in branch.sources]
         frame = reduce(DataFrame.union, frames)
-        order = None if self.plan.named else list(dict.fromkeys(self._order))
-        return Lowered(frame, observed, {b.head.id: b.row_wise for b in self.plan.branches}, order)
+        order = None if self.plan.named else self._order
+        return Lowered(frame, self._observed, {b.head.id: b.row_wise for b in self.plan.branches}, order)
 
     def _reader(self, name: str) -> Any:
-        self._order.append(name)
-        reader = self.spark.readStream
-        return reader.name(name) if self.plan.named else reader
+        """Return a reader for one more use of a source; a second use is a source of its own to Spark."""
+        uses = sum(1 for used in self._order if used.partition(AGAIN)[0] == name)
+        self._order.append(f"{name}{AGAIN}{uses + 1}" if uses else name)
+        return self.spark.readStream.name(name) if self.plan.named else self.spark.readStream
 
     # --- the stage ---------------------------------------------------------------------------------------------------
 
@@ -163,8 +163,9 @@ class Lowering:
     def _read_splits(
         self, name: str, source: SplitSource, columns: str, stage: Stage | None, want: Literal["batch", "records"]
     ) -> DataFrame:
-        spec = SplitSpec(source, self.workspace(name), self.parallelism, columns, stage, want)
-        frame: DataFrame = self._reader(name).format(FORMAT).option("spec", spec.option()).load()
+        reader = self._reader(name)
+        spec = SplitSpec(source, self.workspace(self._order[-1]), self.parallelism, columns, stage, want)
+        frame: DataFrame = reader.format(FORMAT).option("spec", spec.option()).load()
         return frame
 
     def _direct(self, branch: Branch) -> DataFrame:
@@ -250,12 +251,11 @@ class Lowering:
     def _spark_side(self, node: Node, head: str | None) -> DataFrame:
         """Return the rows of a node on Spark's side. `head` names the branch that counts; None = not counted."""
         if isinstance(node, SourceNode):
-            # One relation per source, however many branches read it: Spark refuses two of one name.
-            if node.id not in self._frames:
-                self._frames[node.id] = self._source_rows(node)
-            frame = self._frames[node.id]
+            frame = self._source_rows(node)
             if head is not None:
-                frame = frame.observe(observed_name(head, node.id), F.count(F.lit(1)).alias("rows"))
+                name = observed_name(head, self._order[-1])
+                self._observed.setdefault(head, []).append(name)
+                frame = frame.observe(name, F.count(F.lit(1)).alias("rows"))
             return frame
         inputs = [self._spark_side(parent, head) for parent in node.inputs]
         if isinstance(node, SqlNode):

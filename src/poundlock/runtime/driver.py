@@ -197,7 +197,7 @@ class Driver:
         positions = {name: found.end for name, found in recovery.sources.items()}
         reads = {n: s.spark_read(positions.get(n)) for n, s in sources.items() if not isinstance(s, SplitSource)}
         spark = self._session(storage, {jars for read in reads.values() for jars in read.jars})
-        from poundlock.plan.lower import Lowering
+        from poundlock.plan.lower import AGAIN, Lowering
 
         root = checkpoint_dir(self.job, self.settings)
 
@@ -218,7 +218,9 @@ class Driver:
         return Query(
             plan=self.plan,
             lowered=lowered,
-            sources=sources,
+            sources=dict(sources)
+            if lowered.order is None
+            else {use: sources[use.partition(AGAIN)[0]] for use in lowered.order},
             spark_log=SparkLog(spark_storage, lowered.order),
             checkpoint_path=spark_storage.root,
             coordinator=coordinator,

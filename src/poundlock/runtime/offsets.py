@@ -38,13 +38,17 @@ class SparkLog:
                 next="restore the checkpoint folder from a backup",
             ) from None
         version, _, rest = text.partition("\n")
-        if version != "v2":
+        if version != ("v2" if self._order is None else "v1"):
             raise TerminalError(
-                f"{self._storage.root}/{path} has format {version}, not v2", next="start with another checkpoint folder"
+                f"{self._storage.root}/{path} was written for another shape of this job (format {version})",
+                next="a job in which a source is read twice, or no longer is, needs another checkpoint_dir",
             )
         positions = {}
-        for line in rest.splitlines()[1:]:
-            name, colon, position = line.partition(":")
+        for number, line in enumerate(rest.splitlines()[1:]):
+            if self._order is None:
+                name, colon, position = line.partition(":")
+            else:
+                name, colon, position = self._order[number], ":", line
             if colon and position and position != "-":
                 positions[name] = json.loads(position)
         return positions
