@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import SparkSource, SplitSource
-from poundlock.job import Job
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, make_plan
 from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode, SourceNode, SqlNode, UnionNode, walk
 from poundlock.values import duration, format_duration
+
+if TYPE_CHECKING:
+    from poundlock.job import Job
 
 __all__ = ["explain", "explain_json"]
 

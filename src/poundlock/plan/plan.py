@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import DefinitionError
-from poundlock.job import Job
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
@@ -24,6 +23,9 @@ from poundlock.stream.nodes import (
     UnionNode,
     walk,
 )
+
+if TYPE_CHECKING:
+    from poundlock.job import Job
 
 __all__ = ["DEAD_LETTER", "Branch", "Placement", "Plan", "make_plan", "may_reject"]
 

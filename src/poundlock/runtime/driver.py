@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
@@ -24,10 +23,12 @@ from poundlock.connectors.base import BindableSource, SourceReading, SplitSource
 from poundlock.errors import PoundlockError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan, make_plan
+from poundlock.runtime import cds
 from poundlock.runtime import session as sessions
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.jars import jar_set
 from poundlock.runtime.java import find_java
+from poundlock.runtime.logs import write_log4j2
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.query import Query, files_made
@@ -239,12 +240,16 @@ class Driver:
             sessions.forget_session()
             self._spark = None
         java = find_java(_environment(self.settings))
-        jars = sorted({jar for name in jar_sets for jar in jar_set(name)})
+        jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=self._say)]
+        master = _master(self.settings.master, self.job.parallelism)
         log = self.settings.logs / f"{self.job.name}.jvm.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
         spec = sessions.SessionSpec(
             name=self.job.name,
-            master=_master(self.settings.master, self.job.parallelism),
-            jvm_log=Path(log),
+            master=master,
+            jvm_log=log,
+            log4j=write_log4j2(log.with_suffix(".properties"), log),
+            jvm_options=cds.jvm_options(java, jars) if master.startswith("local") else (),
             java_home=java.home,
             jars=jars,
             driver_memory=self.settings.driver_memory,
@@ -254,6 +259,9 @@ class Driver:
         )
         self._spark = sessions.start_session(spec)
         return self._spark
+
+    def _say(self, line: str) -> None:
+        self.tracker.state(self.tracker.progress.state, line)
 
     def _canceled(self) -> Progress:
         sessions.kill_jvm()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from poundlock.errors import DefinitionError, TransientError
+from poundlock.runtime.daemon import MODULE as DAEMON
 
 __all__ = ["SessionSpec", "forget_session", "start_session"]
 
@@ -85,20 +86,29 @@ class SessionSpec:
             conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
         conf["spark.pyspark.python"] = sys.executable
         conf["spark.pyspark.driver.python"] = sys.executable
-        if self.jars:
+        if self.jars and self.local:
+            conf["spark.driver.extraClassPath"] = os.pathsep.join(self.jars)
+        elif self.jars:
             conf["spark.jars"] = ",".join(self.jars)
+        if self.local:
+            conf["spark.python.daemon.module"] = DAEMON
         conf.update(self.user)
         conf["spark.driver.extraJavaOptions"] = " ".join(
             [*self._jvm(), self.user.get("spark.driver.extraJavaOptions", "")]
         ).strip()
         return conf
 
+    @property
+    def local(self) -> bool:
+        """Whether driver and tasks share one JVM, so that tasks see the driver's class path."""
+        return self.master.startswith("local")
+
     def _jvm(self) -> list[str]:
         # 16 MB stacks: Spark's classification of Py4J errors overflows smaller ones when a query is stopped.
         options = ["-Xss16m"]
         if self.log4j is not None:
             options.append(f"-Dlog4j2.configurationFile={self.log4j}")
-        if self.master.startswith("local"):
+        if self.local:
             options.append("-XX:+UseSerialGC")
             if self.quick_start:
                 options.append("-XX:TieredStopAtLevel=1")
