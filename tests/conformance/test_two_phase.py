@@ -1,7 +1,7 @@
 """Flink's cases of two-phase commit, through our coordinator.
 
-A snapshot is what tasks prepare; a completed checkpoint is decided and committed; a restart from n is a driver that died
-when n was decided and nothing of it was committed yet.
+A snapshot is what tasks prepare; a completed checkpoint is decided and committed; a restart from n is a driver that
+died when n was decided and nothing of it was committed yet.
 """
 
 from __future__ import annotations

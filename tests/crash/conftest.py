@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from poundlock.testing.kafka import EmbeddedKafka, Record
 
 from poundlock.testing.audit import AuditResult, audit
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess
+from poundlock.testing.kafka import EmbeddedKafka, Record
 from poundlock.testing.lives import Lives
 
 JOBS = Path(__file__).parent / "jobs"

@@ -25,6 +25,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.startswith("POUNDLOCK_"):
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # loading a job adds its folder
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     assert main(["new", "trial"]) == 0
     monkeypatch.chdir(tmp_path / "trial")
     return tmp_path / "trial"

@@ -99,6 +99,9 @@ class MortalStorage:
     def delete(self, path: str) -> bool:
         return self._change(path, lambda: self.disk.files.pop(path, None) is not None)
 
+    def names(self, folder: str) -> Sequence[str]:
+        return [entry.path.removeprefix(f"{folder}/") for entry in self.list(folder)]
+
     def list(self, prefix: str = "") -> Iterator[Entry]:
         self._alive()
         for path, data in list(self.disk.files.items()):

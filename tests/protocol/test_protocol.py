@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -127,7 +128,7 @@ class ProtocolMachine(RuleBasedStateMachine):
     """Drivers come and go; what readers see is compared with what Spark delivered after every step."""
 
     variant: type[Coordinator] = Coordinator
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,7 +200,9 @@ class ProtocolMachine(RuleBasedStateMachine):
             self._act(Plan(), lambda driver: self._deliver(driver))
         self._act(Plan(), lambda driver: driver.coordinator.roll(Occasion.END))
         for name in SINKS:
-            expected = sorted(row for batch in self.planned for sink, rows in batch.segments if sink == name for row in rows)
+            expected = sorted(
+                row for batch in self.planned for sink, rows in batch.segments if sink == name for row in rows
+            )
             assert sorted(visible_rows(self.reader, name)) == expected
         self.driver = None
         self._act(Plan(), lambda driver: None)
@@ -213,7 +216,9 @@ class ProtocolMachine(RuleBasedStateMachine):
         for name in SINKS:
             rows = visible_rows(self.reader, name)
             assert len(rows) == len(set(rows)), f"sink {name} shows rows twice: {sorted(rows)}"
-            assert set(rows) <= {row for batch in self.planned for sink, rs in batch.segments if sink == name for row in rs}
+            assert set(rows) <= {
+                row for batch in self.planned for sink, rs in batch.segments if sink == name for row in rs
+            }
 
     @invariant()
     def everything_visible_is_decided(self) -> None:
@@ -296,7 +301,7 @@ class ProtocolMachine(RuleBasedStateMachine):
 class Believing(ProtocolMachine):
     """The control: no decision of the past is believed."""
 
-    options = {"ignore_ledger": True}
+    options: Mapping[str, Any] = MappingProxyType({"ignore_ledger": True})
 
 
 class CommitsFirst(Coordinator):
@@ -353,13 +358,13 @@ _HUNT = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, 
 
 
 def test_protocol_keeps_its_invariants_through_every_fault() -> None:
-    run_state_machine_as_test(ProtocolMachine, settings=_SETTINGS)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(ProtocolMachine, settings=_SETTINGS)
 
 
 @pytest.mark.parametrize("broken", [Believing, CommitsFirstMachine, AbortsDecidedMachine])
 def test_a_broken_protocol_is_found(broken: type[ProtocolMachine]) -> None:
     with pytest.raises((AssertionError, TerminalError)):
-        run_state_machine_as_test(broken, settings=_HUNT)  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(broken, settings=_HUNT)
 
 
 def _stalled_before_deciding(machine: ProtocolMachine) -> None:

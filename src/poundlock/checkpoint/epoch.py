@@ -26,7 +26,7 @@ __all__ = ["DriverLock", "Epoch", "Life", "newest_life"]
 
 FOLDER = "epochs"
 LOCK = "driver.lock"
-_NAME = re.compile(rf"{FOLDER}/([0-9]{{8}})\.json")
+_NAME = re.compile(r"([0-9]{8})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ def newest_life(storage: Storage) -> Life | None:
 
 
 def _newest(storage: Storage) -> int:
-    matches = (_NAME.fullmatch(entry.path) for entry in storage.list(FOLDER))
+    matches = (_NAME.fullmatch(name) for name in storage.names(FOLDER))
     return max((int(match[1]) for match in matches if match), default=0)
 
 

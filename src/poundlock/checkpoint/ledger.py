@@ -16,7 +16,7 @@ from poundlock.storage.base import Storage
 __all__ = ["FOLDER", "Ledger"]
 
 FOLDER = "ledger"
-_NAME = re.compile(rf"{FOLDER}/([0-9]{{20}})\.json")
+_NAME = re.compile(r"[0-9]{20}\.json")
 
 
 class Ledger:
@@ -92,14 +92,11 @@ class Ledger:
             yield self.read(number)
 
     def _count(self) -> int:
-        numbers = set()
-        for entry in self._storage.list(FOLDER):
-            match = _NAME.fullmatch(entry.path)  # leftovers of interrupted writes have other names
-            if match:
-                numbers.add(int(match[1]))
-        count = len(numbers)
-        if numbers and max(numbers) != count - 1:
-            gap = next(number for number in range(count + 1) if number not in numbers)
+        # Leftovers of interrupted writes have other names.
+        names = {name for name in self._storage.names(FOLDER) if _NAME.fullmatch(name)}
+        count = len(names)
+        if names and int(max(names)[:20]) != count - 1:
+            gap = next(number for number in range(count + 1) if record_path(number).rpartition("/")[2] not in names)
             raise TerminalError(f"{self._where(record_path(gap))} is missing from the ledger", next=_RESTORE)
         return count
 

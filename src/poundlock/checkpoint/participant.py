@@ -109,7 +109,8 @@ class Staged:
         state: all it must remember after this decision (JSON with "v"); it is kept in the newest decision only.
             What still waits to become visible stands under "pending", empty when there is nothing: a sink may be taken
             out of a job only then.
-        committables: what this decision makes visible, each a JSON object with "v" that `commit` understands.
+        committables: what this decision makes visible, each a JSON object with "v" that `commit` understands. It names
+            every prepared file it is made of, so that fsck can tell these from orphans.
     """
 
     state: JSON

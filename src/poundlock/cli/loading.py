@@ -76,9 +76,11 @@ def _execute(file: Path) -> ModuleType:
     """Run the user's file as a module and return it."""
     path = file.resolve()
     folder = str(path.parent)
-    sys.path.insert(0, folder)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     # Workers find the modules beside the job by the same path.
-    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in (folder, os.environ.get("PYTHONPATH")) if p)
+    known = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and place != folder]
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *known])
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     shadowed = sys.modules.get(path.stem)

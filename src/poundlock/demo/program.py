@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from poundlock.testing.kafka import EmbeddedKafka, Record
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
@@ -26,6 +25,7 @@ from poundlock.errors import PoundlockError, TerminalError
 from poundlock.testing.audit import AuditResult, audit
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess, end_tagged, new_tag
+from poundlock.testing.kafka import EmbeddedKafka, Record
 
 __all__ = ["DemoSettings", "run_demo"]
 

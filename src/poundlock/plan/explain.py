@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from poundlock.connectors.base import SplitSource
-from poundlock.job import Job
+from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, make_plan
 from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode, SourceNode, SqlNode, UnionNode, walk
 from poundlock.values import duration, format_duration
+
+if TYPE_CHECKING:
+    from poundlock.job import Job
 
 __all__ = ["explain", "explain_json"]
 
@@ -93,9 +95,13 @@ def _what(node: Node) -> str:
 
 
 def _describe(part: Any) -> str:
-    """Return a source or sink in one line: its own `summary()`, else its class."""
-    summary = getattr(part, "summary", None)
-    return str(summary()) if callable(summary) else type(part).__name__
+    """Return a sink by its own `describe()`, a source by its class and where it reads."""
+    if isinstance(part, SplitSource | SparkSource):
+        places = (getattr(part, name, None) for name in ("topics", "pattern", "partitions", "path"))
+        place = next((place for place in places if place is not None), None)
+        return type(part).__name__ + (f" {', '.join(place) if isinstance(place, tuple) else place}" if place else "")
+    describe = getattr(part, "describe", None)
+    return str(describe()) if callable(describe) else type(part).__name__
 
 
 def _count(number: int, one: str, many: str) -> str:

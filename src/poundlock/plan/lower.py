@@ -8,29 +8,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from poundlock.connectors.base import SparkSource, SplitSource
+from poundlock.checkpoint.participant import Participant
+from poundlock.connectors.base import SparkRead, SparkSource, SplitSource
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Decode, Edge, Filter, FlatMap, Map, MapBatches, Operator, Pass, Step
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan
-from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, TOPIC, arrow_rows, chunk_of, lines_of
+from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, TOPIC, arrow_rows, chunk_of, lines_of, shared_chunks
 from poundlock.plan.shipping import ship_user_modules
 from poundlock.plan.split_source import FORMAT, SplitDataSource, SplitSpec, directive_of_task, task_identity
-from poundlock.plan.stage import SinkStep, Stage
+from poundlock.plan.stage import SinkStep, Stage, run_together
 from poundlock.storage.base import Storage
-from poundlock.stream.nodes import ApplyNode, Node, PythonNode, SideOutputNode, SinkNode, SourceNode, SqlNode, UnionNode
+from poundlock.stream.nodes import (
+    ApplyNode,
+    Node,
+    PythonNode,
+    SideOutputNode,
+    SinkNode,
+    SourceNode,
+    SqlNode,
+    UnionNode,
+    walk,
+)
 
-__all__ = ["Lowered", "Lowering", "observed_name"]
+__all__ = ["AGAIN", "Lowered", "Lowering", "observed_name"]
 
 RECORD = "record string"
+ROW, KEEP = "__row", "__keep"
+AGAIN = "#"  # between a source's name and the number of its second and later uses in one query
 
 
 def observed_name(head: str, source: str) -> str:
@@ -40,11 +53,19 @@ def observed_name(head: str, source: str) -> str:
 
 @dataclass(frozen=True)
 class Lowered:
-    """The query's DataFrame, and per branch head what Spark counts for it (empty where the stage counts itself)."""
+    """The query.
+
+    Args:
+        frame: its DataFrame.
+        observed: per branch head, the names of what Spark counts for it; none where the stage counts itself.
+        row_wise: per branch head, whether rows that vanish before the stage were filtered.
+        order: the uses of sources in the order in which Spark numbers them; None where it knows the sources by name.
+    """
 
     frame: DataFrame
     observed: Mapping[str, Sequence[str]]
     row_wise: Mapping[str, bool]
+    order: Sequence[str] | None
 
 
 @dataclass
@@ -55,35 +76,57 @@ class Lowering:
         plan: the cut.
         spark: the session.
         job_id: 32 hex digits.
+        sources: by name, as this start of the job reads them.
+        reads: per Spark source, how Spark reads it.
+        sinks: participants by name, as this job owns them.
         workspace: gives the durable folder of a split-planned source.
-        restored: per source, the newest decided position.
         parallelism: greatest number of tasks of a split-planned source.
     """
 
     plan: Plan
     spark: SparkSession
     job_id: str
+    sources: Mapping[str, Any]
+    reads: Mapping[str, SparkRead]
+    sinks: Mapping[str, Participant]
     workspace: Callable[[str], Storage]
-    restored: Mapping[str, Any]
     parallelism: int
     _bad_frames: list[DataFrame] = field(default_factory=list)
+    _observed: dict[str, list[str]] = field(default_factory=dict)
+    _order: list[str] = field(default_factory=list)
 
     def lower(self) -> Lowered:
         """Return the query."""
         ship_user_modules()
         self.spark.dataSource.register(SplitDataSource)
+        named = "true" if self.plan.named else "false"
+        self.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", named)
+        self.spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2" if self.plan.named else "1")
         frames: list[DataFrame] = []
-        observed: dict[str, list[str]] = {}
+        done: set[str] = set()
         for branch in self.plan.branches:
-            if branch.placement == "fused":
+            if branch.shared:
+                source = branch.sources[0].id
+                if source not in done:
+                    done.add(source)
+                    frames.append(
+                        self._shared([b for b in self.plan.branches if b.shared and b.sources[0].id == source])
+                    )
+            elif branch.placement == "fused":
                 frames.append(self._fused(branch))
             elif branch.placement == "direct":
                 frames.append(self._direct(branch))
             else:
                 frames.extend(self._spread(branch))
-                observed[branch.head.id] = [observed_name(branch.head.id, s.id) for s in branch.sources]
         frame = reduce(DataFrame.union, frames)
-        return Lowered(frame, observed, {b.head.id: b.row_wise for b in self.plan.branches})
+        order = None if self.plan.named else self._order
+        return Lowered(frame, self._observed, {b.head.id: b.row_wise for b in self.plan.branches}, order)
+
+    def _reader(self, name: str) -> Any:
+        """Return a reader for one more use of a source; a second use is a source of its own to Spark."""
+        uses = sum(1 for used in self._order if used.partition(AGAIN)[0] == name)
+        self._order.append(f"{name}{AGAIN}{uses + 1}" if uses else name)
+        return self.spark.readStream.name(name) if self.plan.named else self.spark.readStream
 
     # --- the stage ---------------------------------------------------------------------------------------------------
 
@@ -107,43 +150,63 @@ class Lowering:
         names = {sink.id for sink in branch.sinks}
         if DEAD_LETTER in self.plan.sinks:
             names.add(DEAD_LETTER)
-        sinks = {name: self.plan.sinks[name] for name in names}
+        sinks = {name: self.sinks[name] for name in names}
         return Stage(self.job_id, head, steps, sinks, self.plan.job.on_error, schemas)
 
     # --- the three placements ----------------------------------------------------------------------------------------
 
     def _fused(self, branch: Branch) -> DataFrame:
-        source: SplitSource = branch.head.source  # type: ignore[attr-defined]
-        decoder = getattr(source, "decoder", lambda: None)()
-        stage = self._stage(branch, decoder, source.schema() if decoder is None else decoder.schema())
-        return self._read_splits(branch.head.id, source, RECORD, stage)
+        source: SplitSource = self.sources[branch.head.id]
+        stage = self._stage(branch, None, source.schema())
+        return self._read_splits(branch.head.id, source, RECORD, stage, _want(branch))
 
-    def _read_splits(self, name: str, source: SplitSource, columns: str, stage: Stage | None) -> DataFrame:
-        spec = SplitSpec(source, self.workspace(name), self.parallelism, columns, stage)
-        return self.spark.readStream.name(name).format(FORMAT).option("spec", spec.option()).load()
+    def _read_splits(
+        self, name: str, source: SplitSource, columns: str, stage: Stage | None, want: Literal["batch", "records"]
+    ) -> DataFrame:
+        reader = self._reader(name)
+        spec = SplitSpec(source, self.workspace(self._order[-1]), self.parallelism, columns, stage, want)
+        frame: DataFrame = reader.format(FORMAT).option("spec", spec.option()).load()
+        return frame
 
     def _direct(self, branch: Branch) -> DataFrame:
-        source: SparkSource = branch.head.source  # type: ignore[attr-defined]
-        frame = self._connector(branch.head.id, source)
-        topic = _single_topic(source)
+        name = branch.head.id
+        source: SparkSource = self.sources[name]
+        frame = self._connector(name)
+        topic = _single_topic(branch.sources[0].source)
         decoder = source.decoder()
         kafka = {"topic", "partition", "offset"} <= set(frame.columns)
-        as_lines = kafka and "value" in frame.columns and (decoder is not None or _only_value(branch))
+        only_value = decoder is None and _only_value(branch)
+        carried = [c for c in frame.columns if c != "value"] if decoder is not None else []
+        needed = carried if _reads_metadata(branch.sources[0].source) else []
+        as_lines = kafka and not needed and (decoder is not None or only_value)
+        place = [f"partition as {PARTITION}", f"offset as {OFFSET}"] + ([f"topic as {TOPIC}"] if topic is None else [])
         if as_lines:
-            hidden = [] if topic is not None else [f"topic as {TOPIC}"]
-            extra = [f"`{name}`" for name in getattr(decoder, "carried", ())]
-            frame = (
-                frame.selectExpr(
-                    "concat(value, X'0A') as value", f"partition as {PARTITION}", f"offset as {OFFSET}", *hidden, *extra
-                )
-                if not extra
-                else frame.selectExpr("value", *extra, f"partition as {PARTITION}", f"offset as {OFFSET}", *hidden)
-            )
-            as_lines = not extra
+            # One "\n" behind each value makes the Arrow buffer the image of the file.
+            frame = frame.selectExpr("concat(value, X'0A') as value", *place)
         elif kafka:
-            frame = frame.selectExpr("*", f"partition as {PARTITION}", f"offset as {OFFSET}", f"topic as {TOPIC}")
+            frame = frame.selectExpr("*", *place)
         schema = decoder.schema() if decoder is not None else None
         return self._sink_stage(frame, self._stage(branch, decoder, schema), as_lines, topic)
+
+    def _shared(self, branches: Sequence[Branch]) -> DataFrame:
+        """One pass over a source for several branches: a struct column each, null where the branch has filtered the row."""
+        base = self._source_rows(branches[0].sources[0])
+        frame = base.selectExpr(f"struct({', '.join(_quoted(base.columns))}) as {ROW}")
+        columns: list[str] = []
+        for number, branch in enumerate(branches):
+            frame = frame.selectExpr(ROW, *columns, f"{ROW}.*", f"true as {KEEP}")
+            for node in walk([branch.head]):
+                if isinstance(node, SqlNode):
+                    frame = _sql_kept(frame, node, [ROW, *columns])
+            rest = [c for c in frame.columns if c not in (ROW, KEEP, *columns, *HIDDEN)]
+            fields = ", ".join(_quoted(rest))
+            frame = frame.selectExpr(ROW, *columns, f"IF({KEEP}, struct({fields}), NULL) as __b{number}")
+            columns.append(f"__b{number}")
+        hidden = [f"{ROW}.`{name}` as `{name}`" for name in base.columns if name in HIDDEN]
+        frame = frame.selectExpr(*hidden, *columns)
+        stages = [self._stage(branch, None, None) for branch in branches]
+        topic = _single_topic(branches[0].sources[0].source)
+        return frame.mapInArrow(_shared_task(stages, branches[0].sources[0].id, topic, columns), RECORD)
 
     def _spread(self, branch: Branch) -> list[DataFrame]:
         self._bad_frames = []
@@ -175,20 +238,24 @@ class Lowering:
 
     # --- Spark's side ------------------------------------------------------------------------------------------------
 
-    def _connector(self, name: str, source: SparkSource) -> DataFrame:
-        read = source.spark_read(self.restored.get(name))
-        reader = self.spark.readStream.name(name).format(read.format).options(**read.options)
+    def _connector(self, name: str) -> DataFrame:
+        read = self.reads[name]
+        reader = self._reader(name).format(read.format).options(**read.options)
         if read.schema is not None:
             reader = reader.schema(read.schema)
-        frame = reader.load()
-        return frame if read.columns is None else frame.selectExpr(*read.columns)
+        frame: DataFrame = reader.load()
+        if read.columns is not None:
+            frame = frame.selectExpr(*read.columns)
+        return frame if read.where is None else frame.where(read.where)
 
     def _spark_side(self, node: Node, head: str | None) -> DataFrame:
         """Return the rows of a node on Spark's side. `head` names the branch that counts; None = not counted."""
         if isinstance(node, SourceNode):
             frame = self._source_rows(node)
             if head is not None:
-                frame = frame.observe(observed_name(head, node.id), F.count(F.lit(1)).alias("rows"))
+                name = observed_name(head, self._order[-1])
+                self._observed.setdefault(head, []).append(name)
+                frame = frame.observe(name, F.count(F.lit(1)).alias("rows"))
             return frame
         inputs = [self._spark_side(parent, head) for parent in node.inputs]
         if isinstance(node, SqlNode):
@@ -198,7 +265,7 @@ class Lowering:
         if isinstance(node, ApplyNode):
             frame = inputs[0]
             if BAD in frame.columns:
-                if head is not None:
+                if head is not None and not self.plan.named:
                     again = self._spark_side(node.inputs[0], None)
                     self._bad_frames.append(again.where(f"{BAD} IS NOT NULL").select(BAD))
                 frame = frame.where(f"{BAD} IS NULL")
@@ -209,25 +276,72 @@ class Lowering:
         raise TypeError(f"{type(node).__name__} has no Spark side")
 
     def _source_rows(self, node: SourceNode) -> DataFrame:
-        source = node.source
+        source = self.sources[node.id]
         if isinstance(source, SplitSource):
-            decoder = getattr(source, "decoder", lambda: None)()
             columns = f"{ddl.render(source.schema())}, `{BAD}` string"
-            frame = self._read_splits(node.id, source, columns, None)
-            return frame if decoder is None else _decoded(frame, decoder, node.id, None, [BAD])
-        frame = self._connector(node.id, source)
+            return self._read_splits(node.id, source, columns, None, "batch")
+        frame = self._connector(node.id)
         decoder = source.decoder()
         kafka = {"topic", "partition", "offset"} <= set(frame.columns)
+        hidden = [BAD, TOPIC, PARTITION, OFFSET] if kafka else [BAD]
         if kafka:
             frame = frame.selectExpr("*", f"topic as {TOPIC}", f"partition as {PARTITION}", f"offset as {OFFSET}")
-        hidden = [BAD, TOPIC, PARTITION, OFFSET] if kafka else [BAD]
-        return frame if decoder is None else _decoded(frame, decoder, node.id, _single_topic(source), hidden)
+        if decoder is None:
+            return frame
+        if not _reads_metadata(node.source):
+            frame = frame.select("value", *(c for c in frame.columns if c in HIDDEN))
+        return _decoded(frame, decoder, node.id, _single_topic(node.source), hidden)
+
+
+def _reads_metadata(source: Any) -> bool:
+    """Return whether decoded rows also have columns of the record they came in."""
+    return bool(getattr(source, "metadata", None)) or bool(getattr(source, "include_headers", False))
+
+
+def _quoted(names: Sequence[str]) -> list[str]:
+    return [f"`{name}`" for name in names]
+
+
+def _sql_kept(frame: DataFrame, node: SqlNode, kept: Sequence[str]) -> DataFrame:
+    """Apply row-wise SQL where filtered rows stay, empty, so that several branches can share a pass."""
+    stay = [name for name in frame.columns if name in (*kept, KEEP, *HIDDEN)]
+    own = [name for name in frame.columns if name not in stay]
+    if node.kind == "select":
+        wanted = [e for text in node.arguments for e in (_quoted(own) if text.strip() == "*" else [text])]
+        return frame.selectExpr(*_quoted(stay), *wanted)
+    if node.kind == "where":
+        frame = frame.withColumn(KEEP, F.expr(f"{KEEP} AND coalesce(({node.arguments[0]}), false)"))
+        # Emptied, so that a later expression never meets values that the condition kept from it.
+        return frame.selectExpr(*_quoted(stay), *(f"IF({KEEP}, `{name}`, NULL) as `{name}`" for name in own))
+    return _sql(frame, node)
+
+
+def _shared_task(stages: Sequence[Stage], source: str, topic: str | None, columns: Sequence[str]) -> Any:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        directive = directive_of_task()
+        if directive["decided"]:
+            for _ in batches:
+                pass
+            return
+
+        def read(rejects: Sequence[Callable[[Reject], None]]) -> Iterator[tuple[int, list[Chunk]]]:
+            def reject(record: Reject) -> None:
+                for each in rejects:
+                    each(record)
+
+            for batch in batches:
+                yield shared_chunks(batch, reject, source, topic, columns)
+
+        tasks = [task_identity() for _ in stages]
+        texts = list(run_together(stages, read, directive, tasks))
+        if texts:
+            yield pa.RecordBatch.from_pydict({"record": texts})
+
+    return task
 
 
 def _single_topic(source: Any) -> str | None:
     topics = getattr(source, "topics", None)
-    if isinstance(topics, str):
-        return topics
     return topics[0] if topics is not None and len(topics) == 1 else None
 
 
@@ -237,7 +351,7 @@ def _only_value(branch: Branch) -> bool:
     return all(isinstance(node, SinkNode) and bool(getattr(node.sink, "needs_only_value", False)) for node in readers)
 
 
-def _want(branch: Branch) -> str:
+def _want(branch: Branch) -> Literal["batch", "records"]:
     readers = [node for node in branch.nodes if any(parent is branch.head for parent in node.inputs)]
     per_record = any(isinstance(n, PythonNode) and n.kind != "map_batches" for n in readers)
     return "records" if per_record else "batch"

@@ -7,12 +7,11 @@ everything that reads from it is, so that no row goes back into the JVM.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import DefinitionError
-from poundlock.job import Job
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
@@ -25,7 +24,10 @@ from poundlock.stream.nodes import (
     walk,
 )
 
-__all__ = ["DEAD_LETTER", "Branch", "Placement", "Plan", "make_plan"]
+if TYPE_CHECKING:
+    from poundlock.job import Job
+
+__all__ = ["DEAD_LETTER", "Branch", "Placement", "Plan", "make_plan", "may_reject"]
 
 DEAD_LETTER = "dead-letter"
 Placement = Literal["fused", "direct", "spread"]
@@ -43,6 +45,7 @@ class Branch:
         nodes: the steps inside the stage, inputs before readers, sinks included.
         sources: the sources whose rows come in.
         row_wise: whether everything between sources and head is row-wise SQL, so that rows that vanish were filtered.
+        shared: whether other branches read the same source, so that one pass over it serves them all.
     """
 
     head: Node
@@ -51,6 +54,7 @@ class Branch:
     nodes: Sequence[Node]
     sources: Sequence[SourceNode]
     row_wise: bool
+    shared: bool = False
 
     @property
     def sinks(self) -> list[SinkNode]:
@@ -60,12 +64,22 @@ class Branch:
 
 @dataclass(frozen=True)
 class Plan:
-    """A job, cut into branches that run as one query. `sinks` has every participant by name, dead letters included."""
+    """A job, cut into branches that run as one query.
+
+    Args:
+        job: the job.
+        branches: in the order of the graph.
+        sources: by name.
+        sinks: every participant by name, dead letters included.
+        named: whether Spark knows the sources by name. Spark refuses that where one is read twice in a query; positions
+            are then kept by the order of the sources, which must stay.
+    """
 
     job: Job
     branches: Sequence[Branch]
     sources: Mapping[str, Any]
     sinks: Mapping[str, Any]
+    named: bool = True
 
     @property
     def bounded(self) -> bool:
@@ -110,12 +124,59 @@ def make_plan(job: Job) -> Plan:
         )
     if job.on_error == "dead_letter":
         participants[DEAD_LETTER] = _dead_letter_sink(job, participants)
-    return Plan(job, branches, sources, participants)
+    branches, named = _share(branches)
+    return Plan(job, branches, sources, participants, named)
+
+
+def _share(branches: Sequence[Branch]) -> tuple[list[Branch], bool]:
+    """Mark the branches that one pass over their common source can serve; say whether every source is read once."""
+    named = not any(_reads_twice(branch) for branch in branches)
+    by_source: dict[str, list[Branch]] = {}
+    for branch in branches:
+        for source in branch.sources:
+            by_source.setdefault(source.id, []).append(branch)
+    shared: set[str] = set()
+    for found in by_source.values():
+        if len(found) > 1:
+            if all(_is_line(branch) for branch in found):
+                shared |= {branch.head.id for branch in found}
+            else:
+                named = False
+    together = "one pass over the source serves several branches"
+    return [
+        replace(branch, placement="spread", shared=True, reason=f"{together}; {branch.reason}")
+        if branch.head.id in shared
+        else branch
+        for branch in branches
+    ], named
+
+
+def _is_line(branch: Branch) -> bool:
+    """Return whether nothing but row-wise SQL stands between one source and the head."""
+    return len(branch.sources) == 1 and all(isinstance(node, (SourceNode, SqlNode)) for node in walk([branch.head]))
+
+
+def _reads_twice(branch: Branch) -> bool:
+    """Return whether Spark would have to read a source twice for one branch."""
+    paths: dict[int, int] = {id(branch.head): 1}
+    for node in reversed(list(walk([branch.head]))):
+        for parent in node.inputs:
+            paths[id(parent)] = paths.get(id(parent), 0) + paths[id(node)]
+    if any(paths[id(source)] > 1 for source in branch.sources):
+        return True
+    applied = any(isinstance(node, ApplyNode) for node in walk([branch.head]))
+    # What a DataFrame function does with undecodable records is not ours to say: they take a second way to the stage.
+    return applied and any(may_reject(source.source) for source in branch.sources)
+
+
+def may_reject(source: Any) -> bool:
+    """Return whether reading a source can meet records that do not decode."""
+    return getattr(source, "format", "raw") not in ("raw", "text", "parquet")
 
 
 def _with_bucket_expression(sink: SinkNode) -> SinkNode:
     """Put a computed column before a sink whose bucket is a Spark SQL expression."""
-    expression = getattr(getattr(sink.sink, "bucket", None), "expression", None)
+    expression = getattr(sink.sink, "bucket_expression", None)
     if expression is None:
         return sink
     from poundlock.connectors.files.buckets import BUCKET_COLUMN

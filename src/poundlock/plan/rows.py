@@ -92,6 +92,30 @@ def chunk_of(batch: pa.RecordBatch, reject: Callable[[Reject], None], source: st
     return Batch(batch.select(visible), _origin(batch, topic, source))
 
 
+def shared_chunks(
+    batch: pa.RecordBatch, reject: Callable[[Reject], None], source: str, topic: str | None, columns: Sequence[str]
+) -> tuple[int, list[Chunk]]:
+    """Return the number of good rows, and one chunk per branch, out of rows that hold a struct per branch, null where the branch filtered the row."""
+    names = batch.schema.names
+    if BAD in names:
+        bad = batch.column(BAD)
+        for text in bad.drop_null().to_pylist():
+            reject(_bad_record(text))
+        if bad.null_count < len(bad):
+            batch = batch.filter(pc.is_null(bad))
+    hidden = [name for name in names if name in HIDDEN and name != BAD]
+    chunks: list[Chunk] = []
+    for name in columns:
+        column = batch.column(name)
+        part = batch if not column.null_count else batch.filter(pc.is_valid(column))
+        fields = part.column(name).flatten()
+        schema = batch.schema.field(name).type
+        visible = [(f.name, a) for f, a in zip(schema, fields, strict=True) if f.name not in HIDDEN]
+        rows = pa.RecordBatch.from_arrays([a for _, a in visible], [n for n, _ in visible])
+        chunks.append(Batch(rows, _origin(part.select(hidden), topic, source)))
+    return int(batch.num_rows), chunks
+
+
 def _bad_record(text: str) -> Reject:
     fields = json.loads(text)
     return Reject(fields["reason"], base64.b64decode(fields["value"]), fields["where"])

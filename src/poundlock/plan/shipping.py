@@ -26,7 +26,9 @@ def ship_user_modules() -> list[str]:
 
 
 def _user_modules() -> Iterator[ModuleType]:
-    installed = [Path(path).resolve() for key, path in sysconfig.get_paths().items() if key.endswith("lib") or key == "stdlib"]
+    installed = [
+        Path(path).resolve() for key, path in sysconfig.get_paths().items() if key.endswith("lib") or key == "stdlib"
+    ]
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         root = name.partition(".")[0]

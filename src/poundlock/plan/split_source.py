@@ -11,7 +11,7 @@ import heapq
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
@@ -41,6 +41,7 @@ class SplitSpec:
         parallelism: greatest number of tasks.
         ddl: Spark schema of the rows, hidden columns included.
         stage: the whole stage where fused, else None.
+        want: the form of rows the next step works on, "batch" or "records".
     """
 
     source: SplitSource
@@ -48,10 +49,12 @@ class SplitSpec:
     parallelism: int
     ddl: str
     stage: Stage | None
+    want: Literal["batch", "records"] = "batch"
 
     def option(self) -> str:
         """Return the text for the data source's option."""
-        return base64.b64encode(cloudpickle.dumps(self)).decode("ascii")
+        packed: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
+        return base64.b64encode(packed).decode("ascii")
 
 
 def directive_of_task() -> dict[str, Any]:
@@ -136,7 +139,7 @@ class SplitStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _reading(self, splits: Sequence[Split]) -> Callable[[Callable[[Reject], None]], Iterator[Chunk]]:
         def read(reject: Callable[[Reject], None]) -> Iterator[Chunk]:
-            reader = self.spec.source.reader(ReaderContext(reject=reject))
+            reader = self.spec.source.reader(ReaderContext(reject=reject, want=self.spec.want))
             for split in splits:
                 yield from reader.read(split)
 

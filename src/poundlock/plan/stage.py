@@ -23,7 +23,7 @@ from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Chain, Decode, Emit, Step
 from poundlock.plan.plan import DEAD_LETTER
 
-__all__ = ["PROPERTY", "SinkStep", "Stage", "TaskIdentity"]
+__all__ = ["PROPERTY", "SinkStep", "Stage", "StageRun", "TaskIdentity", "run_together"]
 
 PROPERTY = "poundlock.checkpoint"  # Spark local property that carries the directive to the tasks
 _FLUSH_ROWS = 4096
@@ -106,26 +106,50 @@ class Stage:
             directive: what the driver says of this checkpoint, see `Coordinator.begin`.
             task: who is writing.
         """
-        if directive["decided"]:
-            return
-        run = _Run(self, directive, task)
-        try:
-            for chunk in read(run.reject_at_head):
-                run.chain.push(chunk)
-            texts = run.finish()
-        except BaseException:
+        yield from run_together(
+            [self], lambda rejects: ((len(chunk), (chunk,)) for chunk in read(rejects[0])), directive, [task]
+        )
+
+
+def run_together(
+    stages: Sequence[Stage],
+    read: Callable[[Sequence[Callable[[Reject], None]]], Iterator[tuple[int, Sequence[Chunk]]]],
+    directive: Mapping[str, Any],
+    tasks: Sequence[TaskIdentity],
+) -> Iterator[str]:
+    """Run several stages in one pass over a task's rows; see `Stage.run`.
+
+    Args:
+        stages: the stages.
+        read: given where each stage takes undecodable records, returns for each piece of input its number of rows and one
+            chunk per stage; rows that a stage's chunk lacks were filtered on the way to it.
+        directive: what the driver says of this checkpoint.
+        tasks: one identity per stage, so that two of them can write to one sink.
+    """
+    if directive["decided"]:
+        return
+    runs = [StageRun(stage, directive, task, i == 0) for i, (stage, task) in enumerate(zip(stages, tasks, strict=True))]
+    try:
+        for rows, chunks in read([run.reject_at_head for run in runs]):
+            for run, chunk in zip(runs, chunks, strict=True):
+                run.push(chunk, rows)
+        texts = [text for run in runs for text in run.finish()]
+    except BaseException:
+        for run in runs:
             run.abandon()
-            raise
-        hit(Failpoint.SINK_PREPARED)
-        yield from texts
+        raise
+    hit(Failpoint.SINK_PREPARED)
+    yield from texts
 
 
-class _Run:
-    """One attempt of one task."""
+class StageRun:
+    """One attempt of one task at one stage."""
 
-    def __init__(self, stage: Stage, directive: Mapping[str, Any], task: TaskIdentity) -> None:
+    def __init__(self, stage: Stage, directive: Mapping[str, Any], task: TaskIdentity, first: bool = True) -> None:
         self.stage, self.directive, self.task = stage, directive, task
+        self.first = first  # of the stages that share a pass; what all of them reject is kept once
         self.read_rejects = 0
+        self.head_filtered = 0
         self.dead: list[bytes] = []
         self.dead_count = 0
         self.dead_sink = self._sink(DEAD_LETTER, _refuse) if DEAD_LETTER in stage.sinks else None
@@ -166,10 +190,17 @@ class _Run:
             ),
         )
 
+    def push(self, chunk: Chunk, rows: int) -> None:
+        """Send a chunk through the chain; it is what is left of so many rows."""
+        self.head_filtered += rows - len(chunk)
+        if len(chunk):
+            self.chain.push(chunk)
+
     def reject_at_head(self, record: Reject) -> None:
-        """Take a record that the reader could not decode; it counts as read."""
+        """Take a record that could not be decoded before the stage; it counts as read."""
         self.read_rejects += 1
-        self._dispose(record, None)
+        if self.first or self.stage.on_error == "fail":
+            self._dispose(record, None)
 
     def _reject_in(self, step: str) -> Callable[[Reject], None]:
         def reject(record: Reject) -> None:
@@ -214,7 +245,7 @@ class _Run:
             counts.setdefault(sink.context.sink, Counts()).add(self._counts(step, sink))
         if self.dead_count:
             counts[DEAD_LETTER] = Counts(read=self.dead_count, written=self.dead_count)
-        read = self.chain.tallies[self.chain.head].rows_in + self.read_rejects
+        read = self.chain.tallies[self.chain.head].rows_in + self.read_rejects + self.head_filtered
         texts.append(
             _text(t="counts", head=self.stage.source, read=read, sinks={n: c.to_json() for n, c in counts.items()})
         )
@@ -233,10 +264,10 @@ class _Run:
         bad = rejected + sink.rejected + self.read_rejects
         kept = self.dead_sink is not None
         return Counts(
-            read=read + self.read_rejects,
+            read=read + self.read_rejects + self.head_filtered,
             produced=produced,
             written=sink.written,
-            filtered=filtered,
+            filtered=filtered + self.head_filtered,
             dead_lettered=bad if kept else 0,
             skipped=0 if kept else bad,
         )

@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.outcome import Recovery
 from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
-from poundlock.connectors.base import SplitSource
+from poundlock.connectors.base import BindableSource, SourceReading, SplitSource
 from poundlock.errors import PoundlockError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan, make_plan
+from poundlock.runtime import cds
 from poundlock.runtime import session as sessions
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.jars import jar_set
 from poundlock.runtime.java import find_java
+from poundlock.runtime.logs import write_log4j2
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.query import Query, files_made
@@ -138,83 +140,116 @@ class Driver:
                     return self._canceled()
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
+        participants = {name: _bound(sink, identity.job_id, name) for name, sink in self.plan.sinks.items()}
         coordinator = Coordinator(
             identity=identity,
             epoch=epoch,
             ledger=Ledger(storage),
-            participants=self.plan.sinks,
+            participants=participants,
             clock=self.clock,
             ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
         )
         recovery = coordinator.recover()
-        positions: dict[str, Any] = {name: found.end for name, found in recovery.sources.items()}
-        identities: dict[str, Mapping[str, Any]] = {name: found.identity for name, found in recovery.sources.items()}
-        self._tell_restored(positions)
-        spark = self._session(storage)
-        query = self._query(spark, storage, identity, coordinator, positions, identities)
-        query.on_checkpoint = restarts.checkpoint_completed
-        self.tracker.state("RUNNING")
-        query.start()
-        try:
-            ended = query.wait(self.stop)
-        except BaseException:
-            query.kill()
-            raise
-        if ended is None:
-            return self._canceled()
-        with coordinator.lock:
+        with self._reading(recovery) as sources:
+            query = self._query(storage, identity, coordinator, recovery, sources)
+            query.on_checkpoint = restarts.checkpoint_completed
+            self.tracker.state("RUNNING")
+            query.start()
+            try:
+                ended = query.wait(self.stop)
+            except BaseException:
+                query.kill()
+                raise
+            if ended is None:
+                return self._canceled()
             outcome = coordinator.roll(Occasion.END)
-        if outcome is not None:
-            self.tracker.rolled(files_made(outcome))
-        self.tracker.state("FINISHED")
-        return self.tracker.progress
+            if outcome is not None:
+                self.tracker.rolled(files_made(outcome))
+            self.tracker.state("FINISHED")
+            return self.tracker.progress
+
+    @contextmanager
+    def _reading(self, recovery: Recovery) -> Iterator[Mapping[str, Any]]:
+        """Give the sources as this start reads them, and let go of them afterwards."""
+        sources: dict[str, Any] = {}
+        try:
+            for name, source in self.plan.sources.items():
+                found = recovery.sources.get(name)
+                if isinstance(source, BindableSource):
+                    previous = found.identity if found is not None else None
+                    source = source.bind(job=self.job.name, name=name, previous=previous)
+                sources[name] = source
+                if found is not None:
+                    self.tracker.state(self.tracker.progress.state, f"Source {name} {source.describe(found.end)}")
+            yield sources
+        finally:
+            for source in sources.values():
+                if isinstance(source, SourceReading):
+                    source.close()
 
     def _query(
         self,
-        spark: Any,
         storage: Storage,
         identity: Identity,
         coordinator: Coordinator,
-        positions: dict[str, Any],
-        identities: dict[str, Mapping[str, Any]],
+        recovery: Recovery,
+        sources: Mapping[str, Any],
     ) -> Query:
-        from poundlock.plan.lower import Lowering
+        positions = {name: found.end for name, found in recovery.sources.items()}
+        reads = {n: s.spark_read(positions.get(n)) for n, s in sources.items() if not isinstance(s, SplitSource)}
+        spark = self._session(storage, {jars for read in reads.values() for jars in read.jars})
+        from poundlock.plan.lower import AGAIN, Lowering
 
         root = checkpoint_dir(self.job, self.settings)
 
         def workspace(name: str) -> Storage:
             return open_storage(f"{root}/sources/{name}")
 
-        parallelism = self.job.parallelism or spark.sparkContext.defaultParallelism
-        lowering = Lowering(self.plan, spark, identity.job_id, workspace, positions, parallelism)
+        lowered = Lowering(
+            plan=self.plan,
+            spark=spark,
+            job_id=identity.job_id,
+            sources=sources,
+            reads=reads,
+            sinks={name: _bound(sink, identity.job_id, name) for name, sink in self.plan.sinks.items()},
+            workspace=workspace,
+            parallelism=self.job.parallelism or spark.sparkContext.defaultParallelism,
+        ).lower()
         spark_storage = open_storage(f"{root}/spark")
         return Query(
             plan=self.plan,
-            lowered=lowering.lower(),
-            spark_log=SparkLog(spark_storage),
+            lowered=lowered,
+            sources=dict(sources)
+            if lowered.order is None
+            else {use: sources[use.partition(AGAIN)[0]] for use in lowered.order},
+            spark_log=SparkLog(spark_storage, lowered.order),
             checkpoint_path=spark_storage.root,
             coordinator=coordinator,
             tracker=self.tracker,
             positions=positions,
-            identities=identities,
+            identities={name: found.identity for name, found in recovery.sources.items()},
             workspace=workspace,
             interval=duration(self.job.checkpoint_interval),
             clock=self.clock,
         )
 
-    def _session(self, storage: Storage) -> Any:
+    def _session(self, storage: Storage, jar_sets: Collection[str]) -> Any:
         if self._spark is not None and sessions.jvm_alive():
             return self._spark
         if self._spark is not None:
             sessions.forget_session()
             self._spark = None
         java = find_java(_environment(self.settings))
-        jars = sorted({jar for name in self._jar_sets() for jar in jar_set(name)})
+        jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=self._say)]
+        master = _master(self.settings.master, self.job.parallelism)
         log = self.settings.logs / f"{self.job.name}.jvm.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
         spec = sessions.SessionSpec(
             name=self.job.name,
-            master=_master(self.settings.master, self.job.parallelism),
-            jvm_log=Path(log),
+            master=master,
+            jvm_log=log,
+            log4j=write_log4j2(log.with_suffix(".properties"), log),
+            jvm_options=cds.jvm_options(java, jars) if master.startswith("local") else (),
             java_home=java.home,
             jars=jars,
             driver_memory=self.settings.driver_memory,
@@ -225,16 +260,8 @@ class Driver:
         self._spark = sessions.start_session(spec)
         return self._spark
 
-    def _jar_sets(self) -> Iterator[str]:
-        for source in self.plan.sources.values():
-            if not isinstance(source, SplitSource):
-                yield from getattr(source, "jars", ())
-
-    def _tell_restored(self, positions: Mapping[str, Any]) -> None:
-        for name, position in positions.items():
-            if name in self.plan.sources:
-                text = self.plan.sources[name].describe(position)
-                self.tracker.state(self.tracker.progress.state, f"Source {name} {text}")
+    def _say(self, line: str) -> None:
+        self.tracker.state(self.tracker.progress.state, line)
 
     def _canceled(self) -> Progress:
         sessions.kill_jvm()
@@ -251,6 +278,12 @@ class Driver:
             pass  # it is going away either way
         sessions.forget_session()
         self._spark = None
+
+
+def _bound(sink: Any, job_id: str, name: str) -> Any:
+    """Return a sink as this job owns it, where it wants to know."""
+    bind = getattr(sink, "bind", None)
+    return sink if bind is None else bind(job_id=job_id, sink=name)
 
 
 def _environment(settings: Settings) -> dict[str, str]:

@@ -6,6 +6,7 @@ Only read, never written: Spark's logs are Spark's.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from poundlock.errors import TerminalError
@@ -15,10 +16,16 @@ __all__ = ["SparkLog"]
 
 
 class SparkLog:
-    """The logs below one Spark checkpoint folder. `storage` is that folder."""
+    """The logs below one Spark checkpoint folder.
 
-    def __init__(self, storage: Storage) -> None:
+    Args:
+        storage: that folder.
+        order: names of the sources in the order of Spark's numbers, where Spark does not know them by name.
+    """
+
+    def __init__(self, storage: Storage, order: Sequence[str] | None = None) -> None:
         self._storage = storage
+        self._order = order
 
     def planned(self, batch: int) -> dict[str, Any]:
         """Return source name to end position of a planned micro-batch. Raises TerminalError if the log cannot be read."""
@@ -31,13 +38,17 @@ class SparkLog:
                 next="restore the checkpoint folder from a backup",
             ) from None
         version, _, rest = text.partition("\n")
-        if version != "v2":
+        if version != ("v2" if self._order is None else "v1"):
             raise TerminalError(
-                f"{self._storage.root}/{path} has format {version}, not v2", next="start with another checkpoint folder"
+                f"{self._storage.root}/{path} was written for another shape of this job (format {version})",
+                next="a job in which a source is read twice, or no longer is, needs another checkpoint_dir",
             )
         positions = {}
-        for line in rest.splitlines()[1:]:
-            name, colon, position = line.partition(":")
+        for number, line in enumerate(rest.splitlines()[1:]):
+            if self._order is None:
+                name, colon, position = line.partition(":")
+            else:
+                name, colon, position = self._order[number], ":", line
             if colon and position and position != "-":
                 positions[name] = json.loads(position)
         return positions
@@ -61,7 +72,8 @@ class SparkLog:
         """Return the position from which Spark first read a source through its connector, where the connector keeps it."""
         for entry in self._storage.list("sources"):
             folder, _, name = entry.path.removeprefix("sources/").partition("/")
-            if folder == source and name == "0":
+            known = folder if self._order is None or not folder.isdigit() else self._order[int(folder)]
+            if known == source and name == "0":
                 lines = self._storage.read(entry.path).decode().splitlines()
                 return json.loads(lines[-1]) if lines else None
         return None

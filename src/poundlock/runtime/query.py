@@ -45,6 +45,7 @@ class Query:
 
     Args:
         plan, lowered: what runs.
+        sources: by name, as this start of the job reads them.
         spark_log: Spark's logs of this job.
         checkpoint_path: Spark's checkpoint folder, as Spark wants it.
         coordinator: has recovered already.
@@ -59,6 +60,7 @@ class Query:
 
     plan: Plan
     lowered: Lowered
+    sources: Mapping[str, Any]
     spark_log: SparkLog
     checkpoint_path: str
     coordinator: Coordinator
@@ -170,14 +172,14 @@ class Query:
         before = self.spark_log.planned_before(batch)
         ranges = {}
         for name, end in self.spark_log.planned(batch).items():
-            if name in self.plan.sources:
+            if name in self.sources:
                 start = before[name] if name in before else self.spark_log.initial(name)
                 ranges[name] = SourceRange(start, end)
         return self._identify(ranges)
 
     def _identify(self, ranges: dict[str, SourceRange]) -> dict[str, SourceRange]:
         for name, found in ranges.items():
-            source = self.plan.sources[name]
+            source = self.sources[name]
             if not isinstance(source, SplitSource):
                 identity = source.identity(found.start, found.end, self.identities.get(name, {}))
                 ranges[name] = SourceRange(found.start, found.end, identity)
@@ -224,7 +226,7 @@ class Query:
 
     def _committed(self, ranges: Mapping[str, SourceRange]) -> None:
         for name, found in ranges.items():
-            source = self.plan.sources[name]
+            source = self.sources[name]
             if not isinstance(source, SplitSource):
                 source.committed(found.end)
 
@@ -250,7 +252,7 @@ class Query:
         self._told = now
         lags = [
             source.lag(self.positions[name])
-            for name, source in self.plan.sources.items()
+            for name, source in self.sources.items()
             if not isinstance(source, SplitSource) and name in self.positions
         ]
         known = [lag for lag in lags if lag is not None]
@@ -262,7 +264,7 @@ class Query:
         if not self.coordinator.lock.acquire(blocking=False):
             return False
         try:
-            return all(self._ended(name, source) for name, source in self.plan.sources.items())
+            return all(self._ended(name, source) for name, source in self.sources.items())
         finally:
             self.coordinator.lock.release()
 

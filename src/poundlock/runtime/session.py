@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from poundlock.errors import DefinitionError, TransientError
+from poundlock.runtime.daemon import MODULE as DAEMON
 
 __all__ = ["SessionSpec", "forget_session", "start_session"]
 
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-# Needed for correctness: offsets by source name, whole lines of decisions in UTC, one session time zone for all.
+# Needed for correctness: times mean the same in every zone the driver may run in.
 FIXED = {
-    "spark.sql.streaming.offsetLog.formatVersion": "2",
-    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
 }
@@ -87,20 +86,29 @@ class SessionSpec:
             conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
         conf["spark.pyspark.python"] = sys.executable
         conf["spark.pyspark.driver.python"] = sys.executable
-        if self.jars:
+        if self.jars and self.local:
+            conf["spark.driver.extraClassPath"] = os.pathsep.join(self.jars)
+        elif self.jars:
             conf["spark.jars"] = ",".join(self.jars)
+        if self.local:
+            conf["spark.python.daemon.module"] = DAEMON
         conf.update(self.user)
         conf["spark.driver.extraJavaOptions"] = " ".join(
             [*self._jvm(), self.user.get("spark.driver.extraJavaOptions", "")]
         ).strip()
         return conf
 
+    @property
+    def local(self) -> bool:
+        """Whether driver and tasks share one JVM, so that tasks see the driver's class path."""
+        return self.master.startswith("local")
+
     def _jvm(self) -> list[str]:
         # 16 MB stacks: Spark's classification of Py4J errors overflows smaller ones when a query is stopped.
         options = ["-Xss16m"]
         if self.log4j is not None:
             options.append(f"-Dlog4j2.configurationFile={self.log4j}")
-        if self.master.startswith("local"):
+        if self.local:
             options.append("-XX:+UseSerialGC")
             if self.quick_start:
                 options.append("-XX:TieredStopAtLevel=1")
@@ -132,7 +140,7 @@ def start_session(spec: SessionSpec) -> Any:
     spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
     with spec.jvm_log.open("ab") as log:
         try:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             context = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
             forget_session()
@@ -162,7 +170,7 @@ def forget_session() -> None:
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkSession._instantiatedSession = None
-    SparkSession._activeSession = None  # type: ignore[attr-defined]
+    SparkSession._activeSession = None
 
 
 def jvm_alive() -> bool:

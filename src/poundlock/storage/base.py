@@ -97,6 +97,13 @@ class Storage(Protocol):
         """Delete a file; return False if there was none."""
         ...
 
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names of what is directly in a folder, hidden ones too, in any order. Empty if it is missing.
+
+        Nothing is looked at but the folder, so that a long one is cheap.
+        """
+        ...
+
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Yield every file below a folder, hidden ones too, in any order. Nothing if the folder is missing."""
         ...

@@ -139,6 +139,13 @@ class LocalStorage:
             return False
         return True
 
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names of what is directly in a folder, hidden ones too. Empty if it is missing."""
+        try:
+            return os.listdir(self._at(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Yield every file below a folder, hidden ones too, in any order. Links to folders are not followed."""
         pending = [(self._at(prefix) if prefix else self.root, prefix.strip("/"))]

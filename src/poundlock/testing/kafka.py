@@ -104,7 +104,7 @@ class EmbeddedKafka(Topics):
         """Where the broker logs."""
         return self.home / "broker.log"
 
-    def start(self, timeout: float = 90) -> EmbeddedKafka:
+    def start(self, timeout: float = 240) -> EmbeddedKafka:
         """Start the broker, on the ports and data of an earlier start if there was one, and wait until it answers.
 
         Args:
@@ -140,7 +140,7 @@ class EmbeddedKafka(Topics):
             self._process.wait()
             self._process = None
 
-    def restart(self, timeout: float = 90) -> EmbeddedKafka:
+    def restart(self, timeout: float = 240) -> EmbeddedKafka:
         """Kill and start it again."""
         self.kill()
         return self.start(timeout)
@@ -236,8 +236,8 @@ class EmbeddedKafka(Topics):
             "group.initial.rebalance.delay.ms": 0, "log.index.size.max.bytes": 1 << 20,
             "log.cleaner.dedupe.buffer.size": 4 << 20, "num.network.threads": 2, "num.io.threads": 2,
             "background.threads": 2, "controlled.shutdown.enable": "false",
-            # Short, or a start after a crash waits nine seconds for the registration of the broker that is gone.
-            "broker.session.timeout.ms": 1000, "broker.heartbeat.interval.ms": 200,
+            # A start after a crash waits so long for the registration of the broker that is gone: nine seconds by default.
+            "broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500,
             # Records of past years must stay: by default the broker deletes what is older than a week within seconds.
             "log.retention.ms": -1, "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
             **self._properties,

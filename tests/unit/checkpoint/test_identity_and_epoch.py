@@ -18,7 +18,7 @@ from poundlock.values import ManualClock
 CLOCK = ManualClock(1_545_184_226_432)
 
 
-@pytest.fixture()
+@pytest.fixture
 def storage(tmp_path: Path) -> LocalStorage:
     return LocalStorage(str(tmp_path / "checkpoint"))
 

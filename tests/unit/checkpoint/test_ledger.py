@@ -29,7 +29,7 @@ def decision(number: int, epoch: int = 1) -> Decision:
     )
 
 
-@pytest.fixture()
+@pytest.fixture
 def storage(tmp_path: Path) -> LocalStorage:
     return LocalStorage(str(tmp_path))
 
@@ -65,7 +65,12 @@ def test_the_newest_is_found_without_reading_the_others(storage: LocalStorage, m
         Ledger(storage).append(decision(number))
     reads: list[str] = []
     real = LocalStorage.read
-    monkeypatch.setattr(LocalStorage, "read", lambda self, path: (reads.append(path), real(self, path))[1])
+
+    def counted(self: LocalStorage, path: str) -> bytes:
+        reads.append(path)
+        return real(self, path)
+
+    monkeypatch.setattr(LocalStorage, "read", counted)
     assert Ledger(storage).newest() == decision(19)
     assert reads == [record_path(19)]
 

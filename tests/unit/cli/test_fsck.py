@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,6 +91,8 @@ class Project:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # loading a job adds its folder
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     project = Project(tmp_path)
     project.decide(project.write(b"one"), Occasion.END)
     project.decide(project.write(b"two"), Occasion.CHECKPOINT)

@@ -14,7 +14,7 @@ from poundlock.errors import DefinitionError
 from poundlock.storage import LocalStorage, local, open_storage
 
 
-@pytest.fixture()
+@pytest.fixture
 def storage(tmp_path: Path) -> LocalStorage:
     return LocalStorage(str(tmp_path / "root"))
 
@@ -52,7 +52,7 @@ def test_create_exclusive_where_links_are_not_possible(storage: LocalStorage, mo
     def no_link(*_: object) -> None:
         raise PermissionError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(local.os, "link", no_link)
+    monkeypatch.setattr(os, "link", no_link)
     put(storage, "a", b"1")
     assert not storage.create_exclusive("a", b"2")
     assert storage.read("a") == b"1"
@@ -68,7 +68,7 @@ def test_create_exclusive_knows_its_own_link_reported_as_taken(
         real(source, target)
         raise FileExistsError(errno.EEXIST, "as a repeated request over NFS says")
 
-    monkeypatch.setattr(local.os, "link", answered_twice)
+    monkeypatch.setattr(os, "link", answered_twice)
     put(storage, "a", b"mine")
     assert storage.read("a") == b"mine"
 
@@ -77,7 +77,7 @@ def test_create_exclusive_on_a_full_disk_leaves_nothing(storage: LocalStorage, m
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(local.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         storage.create_exclusive("a", b"data")
     monkeypatch.undo()
@@ -123,7 +123,7 @@ def test_concat_joins_in_order_and_keeps_the_sources(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, kernel: bool
 ) -> None:
     if not kernel:
-        monkeypatch.delattr(local.os, "copy_file_range")
+        monkeypatch.delattr(os, "copy_file_range")
     parts = [os.urandom(3_000_000), b"", b"tail"]
     for number, part in enumerate(parts):
         put(storage, f".s{number}", part)
@@ -147,6 +147,13 @@ def test_list_shows_hidden_files_below_a_folder_only(storage: LocalStorage) -> N
     assert names(storage, "a") == ["a/.hidden", "a/b/y", "a/x"]
     assert names(storage, "missing") == []
     assert len(names(storage)) == 4
+
+
+def test_names_are_those_directly_in_a_folder(storage: LocalStorage) -> None:
+    for path in ("a/x", "a/.hidden", "a/b/y"):
+        put(storage, path, b"1")
+    assert sorted(storage.names("a")) == [".hidden", "b", "x"]
+    assert list(storage.names("missing")) == []
 
 
 def test_stat_and_delete_of_what_is_not_there(storage: LocalStorage) -> None:

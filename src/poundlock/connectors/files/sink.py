@@ -29,6 +29,7 @@ from poundlock.connectors.files.buckets import (
     BucketAssigner,
     EventTimeBucketAssigner,
     ExpressionBucketAssigner,
+    ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
 from poundlock.connectors.files.compaction import FileCompaction
@@ -126,6 +127,15 @@ class FileSink:
     def bucket_expression(self) -> str | None:
         """The Spark SQL expression to add as column `BUCKET_COLUMN`, or None."""
         return self.bucket.expression if isinstance(self.bucket, ExpressionBucketAssigner) else None
+
+    @property
+    def needs_only_value(self) -> bool:
+        """Whether it reads nothing of a row but the bytes of column `value`."""
+        by = self.bucket
+        of_bytes = isinstance(by, EventTimeBucketAssigner) and by.source != "column"
+        return self.row == "value" and (
+            of_bytes or isinstance(by, BasePathBucketAssigner | ProcessingTimeBucketAssigner)
+        )
 
     def describe(self) -> str:
         """Return the sink for explain, one line."""

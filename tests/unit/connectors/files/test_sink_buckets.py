@@ -153,7 +153,9 @@ def test_nested_fields() -> None:
     assigner = EventTimeBucketAssigner("meta.ts", zone="UTC")
     found = assign(assigner, Rows(None, batch(meta=events)))
     assert names(found, 3) == ["dt=20181219", None, None]
-    text = lines(b'{"meta":{"ts":1545220800,"x":[1]},"ts":5}', b'{"meta":5}', b'{"ts":1545220800}', b'{"meta":{"ts":null}}')
+    text = lines(
+        b'{"meta":{"ts":1545220800,"x":[1]},"ts":5}', b'{"meta":5}', b'{"ts":1545220800}', b'{"meta":{"ts":null}}'
+    )
     found = assign(assigner, Rows(text, None), raw=True)
     assert names(found, 4) == ["dt=20181219", None, None, None]
     assert dict(found.reasons) == {1: "no meta.ts", 2: "no meta.ts", 3: "meta.ts is null"}
@@ -255,7 +257,13 @@ def test_other_assigners() -> None:
     found = assign(ExpressionBucketAssigner("lower(c)"), rows)
     assert names(found, 5) == ["a", None, "b", "a", None]
     assert found.reasons[1] == "bucket is null"
-    assert names(assign(PythonBucketAssigner(lambda r: f"n={r['n'] % 2}"), rows), 5) == ["n=1", "n=0", "n=1", "n=0", "n=1"]
+    assert names(assign(PythonBucketAssigner(lambda r: f"n={r['n'] % 2}"), rows), 5) == [
+        "n=1",
+        "n=0",
+        "n=1",
+        "n=0",
+        "n=1",
+    ]
     assert names(assign(BasePathBucketAssigner(), rows), 5) == [""] * 5
     clock = ProcessingTimeBucketAssigner(zone="Asia/Shanghai")
     assert names(assign(clock, rows, started_ms=1545184226432), 5) == ["2018-12-19--09"] * 5

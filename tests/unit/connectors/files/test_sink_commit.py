@@ -96,7 +96,9 @@ def test_commit_after_a_rename_by_link_that_died_half_way(tmp_path: Path, segmen
 
 
 @pytest.mark.parametrize("segments", [1, 3])
-@pytest.mark.parametrize("foreign", [b"", b"row 0", b"ROW 0\n", b"ROW 0\nROW 1\nROW 2\n", b"row 0\nrow 1\nrow 2\nrow 3\n"])
+@pytest.mark.parametrize(
+    "foreign", [b"", b"row 0", b"ROW 0\n", b"ROW 0\nROW 1\nROW 2\n", b"row 0\nrow 1\nrow 2\nrow 3\n"]
+)
 def test_a_file_of_another_origin_is_never_touched(tmp_path: Path, segments: int, foreign: bytes) -> None:
     h, committable = decided(tmp_path, segments)
     (tmp_path / "part-0-0").write_bytes(foreign)

@@ -130,9 +130,7 @@ def test_nothing_written_leaves_nothing(tmp_path: Path) -> None:
     assert h.write(lines(b"not json")) == 0
     assert h.end_checkpoint(Occasion.END) == []
     assert h.paths() == []
-    assert [(r.reason, r.value, r.where) for r in h.rejects] == [
-        ("not JSON", b"not json", {"file": "in", "offset": 8})
-    ]
+    assert [(r.reason, r.value, r.where) for r in h.rejects] == [("not JSON", b"not json", {"file": "in", "offset": 8})]
 
 
 BAD = [
