@@ -79,7 +79,14 @@ def run(
     """
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if log is not None else os.open(os.devnull, os.O_WRONLY)
     read_end, write_end = os.pipe()
-    meter = [sys.executable, __file__, str(write_end), str(timeout_s), str(grace_s), *(os.fspath(word) for word in command)]
+    meter = [
+        sys.executable,
+        __file__,
+        str(write_end),
+        str(timeout_s),
+        str(grace_s),
+        *(os.fspath(word) for word in command),
+    ]
     try:
         process = subprocess.Popen(
             meter,
