@@ -124,7 +124,7 @@ def _numbers() -> type[Any]:
         def initialOffset(self) -> dict[str, Any]:
             return {"n": 0}
 
-        def latestOffset(self) -> dict[str, Any]:
+        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
             self.n = getattr(self, "n", 0) + 1
             return {"n": self.n}
 
