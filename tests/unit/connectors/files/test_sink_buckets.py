@@ -110,6 +110,7 @@ def test_any_instants_in_any_order(zone: str, pattern: str, start: int, spread: 
     assert by_column(EventTimeBucketAssigner("t", pattern, zone=zone), seconds) == want
 
 
+@settings(deadline=None)
 @given(ms=st.integers(2 * 86400 * 1000, 253402214399999))
 def test_milliseconds_are_exact_from_seconds_with_a_fraction(ms: int) -> None:
     from poundlock.connectors.files.segments import _ROUNDING_MS
