@@ -5,6 +5,7 @@ Everything is checked when it is written down; nothing here keeps state or impor
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import re
 from collections.abc import Callable, Sequence
@@ -173,6 +174,21 @@ class FileSink:
         from poundlock.connectors.files.committer import preflight
 
         preflight(self._storage())
+
+    def check_columns(self, sink: str, columns: Sequence[str]) -> None:
+        """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
+        needed = [self.row] if self.row is not None else list(self.columns or ())
+        by = self.bucket
+        if isinstance(by, EventTimeBucketAssigner) and not by.json(self.row is not None):
+            needed.append(by.path[0])
+        for name in needed:
+            if name not in columns:
+                near = difflib.get_close_matches(name, columns, 1) or list(columns)
+                raise DefinitionError(
+                    f"sink {sink!r} needs a column {name!r}, and the rows have {', '.join(columns)}",
+                    next=f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them",
+                    participant=sink,
+                )
 
     def directive(self, state: JSON) -> JSON:
         return staging.directive(state)

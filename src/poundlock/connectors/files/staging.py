@@ -182,7 +182,9 @@ def _committable(rules: Rules, tag: str, request: Request) -> JSON:
 
 def next_roll_ms(rules: Rules, state: JSON) -> int | None:
     """Return when time alone makes something visible; see `Participant.next_roll_ms`."""
-    due = [rules.rolling.due_ms(p["created_ms"], p["last_write_ms"]) for p in state.get("parts", ())]
+    parts = state.get("parts", ())
+    due = [rules.rolling.due_ms(p["created_ms"], p["last_write_ms"]) for p in parts]
+    due += [p["created_ms"] for p in parts if p.get("closed")]
     if rules.compaction is not None and "compaction" in state:
         due.append(Compactor(rules.compaction, state["compaction"]).next_due_ms())
     return min((at for at in due if at is not None), default=None)

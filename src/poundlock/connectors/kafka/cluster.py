@@ -174,7 +174,12 @@ class Cluster:
             isolation_level=level,
             request_timeout=timeout,
         )
-        return {(tp.topic, tp.partition): int(f.result(timeout + 5).offset) for tp, f in futures.items()}
+        found = {(tp.topic, tp.partition): int(f.result(timeout + 5).offset) for tp, f in futures.items()}
+        # A request that timed out comes back without an error, its offsets "invalid". Taken for numbers they would say
+        # that nothing waits, or that the topic is shorter than it was and hence another one.
+        if kafka.OFFSET_INVALID in found.values():
+            raise TransientError(f"Kafka at {self.servers}: offsets cannot be looked up: no answer in {timeout:g} s")
+        return found
 
     def _patiently(self, ask: Callable[[], _T], timeout: float) -> _T:
         """Ask again while a partition that was just made, or moved, has no leader that says so."""

@@ -1,0 +1,32 @@
+"""A broker that is there and does not answer: what the driver asks must end in an error, never in a number."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from poundlock.connectors.kafka.cluster import Cluster
+from poundlock.errors import TransientError
+from poundlock.testing.kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.services
+pytest_plugins = ["poundlock.testing.fixtures"]
+
+
+def test_offsets_of_a_broker_that_does_not_answer_are_an_error(own_kafka_broker: EmbeddedKafka) -> None:
+    broker = own_kafka_broker
+    broker.create_topic("t", 3)
+    broker.produce("t", [b"x"] * 300)
+    partitions = [("t", 0), ("t", 1), ("t", 2)]
+    cluster = Cluster(broker.bootstrap_servers, {})
+    assert sum(cluster.end(partitions).values()) == 300
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(TransientError, match="offsets cannot be looked up"):
+            cluster.end(partitions, timeout=1)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    assert sum(cluster.end(partitions).values()) == 300
