@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from poundlock.checkpoint.participant import (
     JSON,
     Committed,
+    Finding,
     Kind,
     Occasion,
     Orphan,
@@ -223,6 +224,35 @@ class FileSink:
         from poundlock.connectors.files.committer import sweep
 
         return sweep(self._storage(state.get("root")), self.tag or state.get("tag", ""), state, remove=remove)
+
+    # Inspectable
+
+    def describe_json(self) -> JSON:
+        from poundlock.connectors.files.inspection import describe
+
+        return describe(self)
+
+    @classmethod
+    def from_json(cls, description: JSON) -> FileSink:
+        """Return a sink that sweeps, inspects and commits as the described one does; it is not meant to write.
+
+        Raises:
+            DefinitionError: another version of poundlock wrote the description.
+        """
+        from poundlock.connectors.files.inspection import settings
+
+        return cls(**settings(description))
+
+    def inspect(self, committable: JSON) -> Sequence[Finding]:
+        from poundlock.connectors.files.inspection import inspect
+        from poundlock.formats.encode_bulk import BulkMerger
+
+        return inspect(self._storage(committable["root"]), committable, BulkMerger(self._codec))
+
+    def inspect_state(self, state: JSON) -> Sequence[Finding]:
+        from poundlock.connectors.files.inspection import inspect_state
+
+        return inspect_state(self._storage(state.get("root")), state)
 
     # Parts
 
