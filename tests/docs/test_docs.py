@@ -487,6 +487,6 @@ def test_a_block_that_fails_is_found_with_its_line(tmp_path: Path, reader: Reade
 def test_a_fault_that_can_be_seen_is_found_with_its_line(tmp_path: Path, text: str, told: str) -> None:
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
+    blocks = blocks_of(page)
     with pytest.raises(pytest.fail.Exception, match=re.escape(told)):
-        for block in blocks_of(page):
-            check_block(block)
+        list(map(check_block, blocks))
