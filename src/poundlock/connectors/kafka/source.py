@@ -42,7 +42,8 @@ class KafkaSource:
 
     Rows have the columns `key`, `value` (binary), `topic`, `partition`, `offset`, `timestamp`, `timestamp_type`
     ("CreateTime" or "LogAppendTime"), with `include_headers` also `headers` (array of key and value). With a format
-    other than "raw", `value` is replaced by the columns of `schema`; a field of the schema wins over a column of its name.
+    other than "raw" they have the columns of `schema`, then those of `metadata`, and `headers` if asked for; a field of
+    the schema wins over a column of its name.
 
     Args:
         bootstrap_servers: host:port of some brokers, comma-separated.
@@ -58,7 +59,8 @@ class KafkaSource:
         format: "raw", "json", "csv" or "avro": how a value is written.
         schema: columns of the value, such as "ts timestamp, user string".
         format_options: further options of the format.
-        metadata: further columns: name to the field of the record it shows, such as {"kafka_time": "timestamp"}.
+        metadata: further columns: name to the field of the record it shows, such as {"kafka_time": "timestamp"} or, with
+            a format other than "raw", {"key": "key"}.
         include_headers: whether there is a column `headers`.
         isolation: "read_committed" leaves out records of transactions that were aborted or are open.
         security: how to log in.
@@ -148,7 +150,7 @@ class KafkaSource:
                     f"metadata column {column!r}: a Kafka record has no {shown!r}",
                     next=f"use one of {', '.join(FIELDS)}",
                 )
-        if taken := sorted(set(self.metadata) & set(FIELDS)):
+        if taken := sorted(name for name, shown in self.metadata.items() if name in FIELDS and name != shown):
             raise DefinitionError(
                 f"metadata column {taken[0]!r} has a name of its own already", next="choose another name"
             )
@@ -164,6 +166,11 @@ class KafkaSource:
     def bounded(self) -> bool:
         """Whether the job ends by itself when this source is read to its end."""
         return self.end is not None
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The columns of the record that stand beside decoded ones."""
+        return (*self.metadata, *(("headers",) if self.include_headers and "headers" not in self.metadata else ()))
 
     def reads(self, topic: str) -> bool:
         """Return whether a topic is one of this source's."""

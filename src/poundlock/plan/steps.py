@@ -1,0 +1,57 @@
+"""The steps of a stage's chain: which operator a node becomes, and which columns and form of rows it leaves behind."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+
+from poundlock.formats import ddl
+from poundlock.operators.chain import Edge, Filter, FlatMap, Map, MapBatches, Operator, Pass
+from poundlock.plan.plan import Branch
+from poundlock.plan.stage import SinkStep
+from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode
+
+__all__ = ["edge", "only_value", "operator_of", "schema_after", "wanted_form"]
+
+
+def only_value(branch: Branch) -> bool:
+    """Return whether every step that reads the head is a sink that needs the raw value and nothing else."""
+    readers = [node for node in branch.nodes if any(parent is branch.head for parent in node.inputs)]
+    return all(isinstance(node, SinkNode) and bool(getattr(node.sink, "needs_only_value", False)) for node in readers)
+
+
+def wanted_form(branch: Branch) -> Literal["batch", "records"]:
+    """Return the form of rows that the first steps of a branch work on."""
+    readers = [node for node in branch.nodes if any(parent is branch.head for parent in node.inputs)]
+    per_record = any(isinstance(n, PythonNode) and n.kind != "map_batches" for n in readers)
+    return "records" if per_record else "batch"
+
+
+def edge(node: Node, step: str) -> Edge:
+    """Return where a node's rows come from, given the step of its parent."""
+    return Edge(step, node.tag if isinstance(node, SideOutputNode) else "")
+
+
+def schema_after(node: Node, before: pa.Schema | None) -> pa.Schema | None:
+    """Return the columns a node leaves behind, None if they are not known."""
+    if isinstance(node, PythonNode):
+        return before if node.schema is None else ddl.parse(node.schema)
+    return ddl.parse(node.schema) if isinstance(node, SideOutputNode) else before
+
+
+def operator_of(node: Node, before: pa.Schema | None) -> Operator:
+    """Return what does a node's work in a task. `before` are the columns it is given, where known."""
+    if isinstance(node, SinkNode):
+        return SinkStep(node.id)
+    if not isinstance(node, PythonNode):
+        return Pass()
+    if node.kind == "filter":
+        return Filter(node.function)
+    schema = ddl.parse(node.schema or "")
+    if node.kind == "map_batches":
+        return MapBatches(node.id, node.function, schema, before)
+    if node.kind == "map":
+        return Map(node.id, node.function, tuple(schema.names))
+    columns = {"": tuple(schema.names)} | {tag: tuple(ddl.parse(text).names) for tag, text in node.side_outputs.items()}
+    return FlatMap(node.id, node.function, columns)

@@ -1,0 +1,98 @@
+"""The functions Spark runs in the tasks, each over the Arrow batches of one task; they travel with the plan.
+
+A sink stage consumes its rows whole even where nothing is to be written: Spark demands that of stateful plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from poundlock.formats.chunk import Chunk
+from poundlock.formats.reject import Reject
+from poundlock.operators.chain import Operator
+from poundlock.plan.rows import BAD, arrow_rows, chunk_of, lines_of, shared_chunks
+from poundlock.plan.split_source import directive_of_task, task_identity
+from poundlock.plan.stage import Stage, run_together
+
+__all__ = ["RECORD", "Task", "decode_task", "python_task", "shared_task", "sink_task"]
+
+RECORD = "record string"
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def sink_task(stage: Stage, *, as_lines: bool, topic: str | None) -> Task:
+    """Return a sink stage as a task. `as_lines`: values have a line end behind them and nothing else is needed."""
+
+    def read(batches: Iterator[pa.RecordBatch], rejects: Sequence[Callable[[Reject], None]]) -> _Pieces:
+        for batch in batches:
+            chunk = lines_of(batch, topic) if as_lines else chunk_of(batch, rejects[0], stage.source, topic)
+            yield len(chunk), [chunk]
+
+    return _stages([stage], read)
+
+
+def shared_task(stages: Sequence[Stage], source: str, topic: str | None, columns: Sequence[str]) -> Task:
+    """Return several sink stages as one task over rows that hold a struct column for each."""
+
+    def read(batches: Iterator[pa.RecordBatch], rejects: Sequence[Callable[[Reject], None]]) -> _Pieces:
+        def reject(record: Reject) -> None:
+            for each in rejects:
+                each(record)
+
+        for batch in batches:
+            yield shared_chunks(batch, reject, source, topic, columns)
+
+    return _stages(stages, read)
+
+
+_Pieces = Iterator[tuple[int, list[Chunk]]]
+
+
+def _stages(
+    stages: Sequence[Stage],
+    read: Callable[[Iterator[pa.RecordBatch], Sequence[Callable[[Reject], None]]], _Pieces],
+) -> Task:
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        directive = directive_of_task()
+        if directive["decided"]:
+            for _ in batches:
+                pass
+            return
+        identities = [task_identity() for _ in stages]
+        texts = list(run_together(stages, lambda rejects: read(batches, rejects), directive, identities))
+        if texts:
+            yield pa.RecordBatch.from_pydict({"record": texts})
+
+    return task
+
+
+def decode_task(decoder: Any, schema: pa.Schema, hidden: Sequence[str], source: str, topic: str | None) -> Task:
+    """Return the decoding of `value` as a task of its own, for Spark operators that need the columns."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bad: list[Reject] = []
+        chunks = (decoder.decode(chunk_of(batch, bad.append, source, topic), bad.append, "batch") for batch in batches)
+        yield from arrow_rows(chunks, schema, hidden, bad, source)
+
+    return task
+
+
+def python_task(operator: Operator, tag: str, schema: pa.Schema, name: str) -> Task:
+    """Return a user's Python function as a task of its own, for Spark operators that follow; `tag` is the output wanted."""
+
+    def chunks(batches: Iterator[pa.RecordBatch], bad: list[Reject]) -> Iterator[Chunk]:
+        for batch in batches:
+            out: list[Chunk] = []
+            chunk = chunk_of(batch, bad.append, name, None)
+            if len(chunk):
+                operator.process(chunk, lambda t, c, out=out: out.append(c) if t == tag else None)  # type: ignore[misc]
+            yield from out or [chunk_of(batch.slice(0, 0), bad.append, name, None)]
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bad: list[Reject] = []
+        yield from arrow_rows(chunks(batches, bad), schema, [BAD], bad, name)
+
+    return task
