@@ -283,7 +283,13 @@ class EmbeddedKafka(Topics):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 0.5):
                 break
             time.sleep(0.05)
-        while not self.admin.list_topics(timeout=max(1.0, end - time.monotonic())).brokers:
+        while True:
+            told = self.admin.list_topics(timeout=max(1.0, end - time.monotonic()))
+            # After a crash a topic of before has no leader until the controller has let the broker in again.
+            if told.brokers and all(p.leader >= 0 for t in told.topics.values() for p in t.partitions.values()):
+                return
+            if time.monotonic() > end:
+                raise TransientError(f"the topics of the Kafka broker in {self.home} have no leader")
             time.sleep(0.05)
 
 

@@ -189,13 +189,18 @@ class Cluster:
             kafka.KafkaError.UNKNOWN_TOPIC_OR_PART, kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
             kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS, kafka.KafkaError.NOT_COORDINATOR,
         }  # fmt: skip
+        # An admin client keeps the leader epoch it learned for minutes after another took over: ask by a new one.
+        stale = {kafka.KafkaError.FENCED_LEADER_EPOCH, kafka.KafkaError.UNKNOWN_LEADER_EPOCH}
         end = time.monotonic() + timeout
         while True:
             try:
                 return ask()
             except kafka.KafkaException as error:
-                if error.args[0].code() not in retriable or time.monotonic() > end:
+                code = error.args[0].code()
+                if code not in retriable | stale or time.monotonic() > end:
                     raise self._failed("offsets cannot be looked up", error) from error
+                if code in stale:
+                    self._client = None
                 time.sleep(0.1)
 
     def _failed(self, what: str, error: BaseException) -> TransientError:

@@ -113,7 +113,12 @@ _KNOWN: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         ),
         (r"(?:Sasl|Ssl)AuthenticationException[^\n]*|(?:Topic|Group|Cluster)AuthorizationException[^\n]*", _refused),
         (r"UnknownTopicOrPartitionException|UnknownTopicIdException", _unknown_topic),
-        (r"KAFKA_(?:START|TIMESTAMP)_OFFSET_DOES_NOT_MATCH_ASSIGNED|MISMATCHED_TOPIC_PARTITIONS_BETWEEN", _moved),
+        (
+            r"you must specify all TopicPartitions|offsets don't match what are assigned"
+            r"|KAFKA_(?:START|TIMESTAMP)_OFFSET_DOES_NOT_MATCH_ASSIGNED"
+            r"|should provide the same topic partitions in pre-fetched offset",
+            _moved,
+        ),
         (
             r"Timed out waiting for a node assignment[^\n]*|Failed to create new KafkaAdminClient[^\n]*"
             r"|Failed to construct kafka consumer[^\n]*|No resolvable bootstrap urls[^\n]*"

@@ -64,7 +64,8 @@ FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
             ["refuses this user"],
         ),
         (
-            "[KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED] Partitions specified for Kafka start offsets don't match",
+            FAILED
+            + "assertion failed: If startingOffsets contains specific offsets, you must specify all TopicPartitions.",
             TransientError,
             ["partitions were added or removed"],
         ),
