@@ -21,7 +21,9 @@ from benchmarks.data import Input, WrongOutput, check, files
 from benchmarks.flink.install import Installed, installed
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
+from poundlock.runtime import cds
 from poundlock.runtime.jars import jar_set
+from poundlock.runtime.java import find_java
 from poundlock.testing.kafka import EmbeddedKafka
 
 __all__ = ["CASES", "Bench", "Case"]
@@ -97,6 +99,10 @@ class Bench:
         path.mkdir(parents=True)
         return path
 
+    def warm(self, jar_sets: Sequence[str] = ()) -> None:
+        """Have what `poundlock warm` makes once per installation."""
+        cds.train(find_java(), [jar for name in jar_sets for jar in jar_set(name, progress=print)], progress=print)
+
     def environment(self, work: Path, **more: str) -> Mapping[str, str]:
         """Return the environment of a measured program: this package, and nothing of the user's poundlock."""
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
@@ -137,6 +143,7 @@ def _program(path: str, *arguments: object) -> list[str]:
 
 def event_log(bench: Bench, kind: str) -> Result:
     """The reference job on poundlock."""
+    bench.warm(["kafka"] if kind == "kafka" else [])
     work = bench.folder(f"{kind}-poundlock")
     command = _program("jobs/event_log.py", kind, bench.place(kind), work / "out", work / "checkpoints")
     return _measured(bench, f"{kind}_to_files/poundlock", kind, command, work)
@@ -144,6 +151,7 @@ def event_log(bench: Bench, kind: str) -> Result:
 
 def python_map(bench: Bench) -> Result:
     """A Python function per record."""
+    bench.warm()
     work = bench.folder("python-map")
     command = _program("jobs/python_map.py", bench.place("files"), work / "out", work / "checkpoints")
     return _measured(bench, "files_to_files/poundlock_python_map", "files", command, work, rewritten=True)
@@ -170,6 +178,7 @@ def flink(bench: Bench, kind: str) -> Result | None:
 
 def small_checkpoint(bench: Bench) -> Result:
     """The median time of a checkpoint of ten rows, after the first ones."""
+    bench.warm()
     name, work = "small_checkpoint/poundlock", bench.folder("small-checkpoint")
     count = 25 if bench.quick else _SMALL_CHECKPOINTS
     command = _program("jobs/small_checkpoints.py", count, work / "out", work / "checkpoints", work / "times")
@@ -184,6 +193,7 @@ def small_checkpoint(bench: Bench) -> Result:
 
 def cold_start(bench: Bench) -> Result:
     """Process start to first commit, ten rows; the median of a few."""
+    bench.warm()
     name, took, results = "cold_start/poundlock", list[float](), list[Result]()
     for _ in range(1 if bench.quick else _COLD_STARTS):
         work = bench.folder("cold-start")

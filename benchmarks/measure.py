@@ -79,7 +79,14 @@ def run(
     """
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if log is not None else os.open(os.devnull, os.O_WRONLY)
     read_end, write_end = os.pipe()
-    meter = [sys.executable, __file__, str(write_end), str(timeout_s), str(grace_s), *map(os.fspath, command)]
+    meter = [
+        sys.executable,
+        __file__,
+        str(write_end),
+        str(timeout_s),
+        str(grace_s),
+        *(os.fspath(word) for word in command),
+    ]
     try:
         process = subprocess.Popen(
             meter,
@@ -102,7 +109,7 @@ def run(
         process.terminate()
         process.wait()
         raise
-    name = " ".join(map(os.fspath, command))[:200]
+    name = " ".join(os.fspath(word) for word in command)[:200]
     tail = "" if log is None else "\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:])
     if not answer:
         raise UsageLost(f"no figures for: {name}{tail}")

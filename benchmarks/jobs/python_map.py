@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from poundlock import FileSink, FileSource, Job, PythonBucketAssigner
 
 
-@lru_cache(maxsize=64)
-def day(number: int) -> str:
-    return datetime.fromtimestamp(number * 86400, UTC).strftime("%Y%m%d")
-
-
 def with_day(event: dict[str, Any]) -> dict[str, Any]:
-    return {"dt": day(int(event["timestamp"] // 86400)), **event}
+    return {"dt": datetime.fromtimestamp(event["timestamp"], UTC).strftime("%Y%m%d"), **event}
 
 
 def bucket(event: dict[str, Any]) -> str:

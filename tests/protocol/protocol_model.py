@@ -105,6 +105,9 @@ class ModelSink:
         there = all(self.storage.stat(source) is not None for source in committable["sources"])
         return [Finding("pending" if there else "missing", target)]
 
+    def inspect_state(self, state: JSON) -> Sequence[Finding]:
+        return [Finding("missing", path) for path in state.get("pending", []) if self.storage.stat(path) is None]
+
     def abort(self, prepared: Prepared) -> None:
         self.storage.delete(prepared.payload["path"])
 

@@ -168,7 +168,9 @@ def test_expired_records_stop_a_restart(kafka_broker: EmbeddedKafka, bind: Bind,
 
 def test_a_deleted_topic_stops_a_restart(kafka_broker: EmbeddedKafka, bind: Bind, topic: str) -> None:
     kafka_broker.delete_topic(topic)
-    with pytest.raises(SourceGoneError, match=f"topic '{topic}' is gone from Kafka: partition 0 was read up to offset 4"):
+    with pytest.raises(
+        SourceGoneError, match=f"topic '{topic}' is gone from Kafka: partition 0 was read up to offset 4"
+    ):
         bind(topics=topic).spark_read({topic: {"0": 4, "1": 0}})
 
 
@@ -307,9 +309,7 @@ def guarded_broker() -> Iterator[EmbeddedKafka]:
 
 def test_login(guarded_broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_PW", "a")
-    security = KafkaSecurity(
-        protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="admin", password="env:KAFKA_PW"
-    )
+    security = KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="admin", password="env:KAFKA_PW")
     source = KafkaSource(bootstrap_servers=guarded_broker.bootstrap_servers, topics="t", security=security)
     source.preflight()
     reading = source.bind(job="j", name="n")

@@ -155,9 +155,9 @@ def test_a_bounded_source_reads_to_its_end_only(
     failed = spark("wait", "early")
     assert failed is not None
     assert "partitions were added" in str(reading.explain_error(failed))
-    reading = source(topics=topic, start={f"{topic}:0": 1}, end={f"{topic}:0": 5, f"{topic}:1": 5, f"{topic}:2": 0}).bind(
-        job="j", name="n"
-    )
+    reading = source(
+        topics=topic, start={f"{topic}:0": 1}, end={f"{topic}:0": 5, f"{topic}:1": 5, f"{topic}:2": 0}
+    ).bind(job="j", name="n")
     spark("start", "bounded", reading.spark_read(None), str(tmp_path / "1"), True)
     assert spark("wait", "bounded") is None
     values = sorted(int(r["value"]) for batch in spark("rows", "bounded") for r in batch)

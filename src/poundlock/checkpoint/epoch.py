@@ -11,7 +11,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -22,7 +22,7 @@ from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
 from poundlock.values import Clock
 
-__all__ = ["DriverLock", "Epoch", "Life", "newest_life"]
+__all__ = ["DriverLock", "Epoch", "Life", "described_sinks"]
 
 FOLDER = "epochs"
 LOCK = "driver.lock"
@@ -180,10 +180,24 @@ def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON]) -> Life:
             return life
 
 
-def newest_life(storage: Storage) -> Life | None:
-    """Return the newest driver's life on a checkpoint, None if there was none."""
-    number = _newest(storage)
-    return _load(storage, number) if number else None
+def described_sinks(storage: Storage, names: Collection[str] = ()) -> dict[str, JSON]:
+    """Return what the sinks of the newest start said of themselves, by name.
+
+    Args:
+        storage: the job's checkpoint folder.
+        names: of further sinks, which may have been taken out since; what they said last is looked up too.
+    """
+    found: dict[str, JSON] = {}
+    newest = _newest(storage)
+    for number in range(newest, 0, -1):
+        try:
+            said = _load(storage, number).sinks
+        except FileNotFoundError:  # somebody tidied up old starts
+            break
+        found.update({name: said[name] for name in said if name not in found and (number == newest or name in names)})
+        if found.keys() >= set(names):
+            break
+    return found
 
 
 def _newest(storage: Storage) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aborted",
+    "Bindable",
     "Committed",
     "Counts",
     "Finding",
@@ -31,6 +32,7 @@ __all__ = [
     "Staged",
     "Writer",
     "WriterContext",
+    "bound",
 ]
 
 JSON = dict[str, Any]
@@ -151,14 +153,14 @@ class Finding:
     """Something that is not as a decision says.
 
     Args:
-        problem: "pending" = prepared but not visible yet; "missing" = neither there nor prepared; "size" = not as long
-            as decided.
+        problem: "pending" = decided, and the commit has not ended; "missing" = neither there nor prepared; "size" = not
+            as long as decided; "foreign" = a file of another origin, or a damaged one, has the name.
         path: where it should be, in words a person can use.
         expected_bytes: what the decision says.
         found_bytes: what is there, None if nothing.
     """
 
-    problem: Literal["pending", "missing", "size"]
+    problem: Literal["pending", "missing", "size", "foreign"]
     path: str
     expected_bytes: int | None = None
     found_bytes: int | None = None
@@ -216,7 +218,10 @@ class Writer(Protocol):
 class Participant(Protocol):
     """A sink's two halves. Picklable; the driver's half keeps no state in memory that recovery would need."""
 
-    kind: Kind
+    @property
+    def kind(self) -> Kind:
+        """What it can promise."""
+        ...
 
     def open_writer(self, context: WriterContext) -> Writer:
         """Task side: begin output for one attempt. Creates nothing visible."""
@@ -274,3 +279,26 @@ class Inspectable(Protocol):
     def inspect(self, committable: JSON) -> Sequence[Finding]:
         """Compare what a committable makes visible with what is there; touch nothing. Empty if all is as decided."""
         ...
+
+    def inspect_state(self, state: JSON) -> Sequence[Finding]:
+        """Compare what the state carries on, and what is still to become visible, with what is there; touch nothing."""
+        ...
+
+
+@runtime_checkable
+class Bindable(Protocol):
+    """A participant that marks what it writes with its job and name, so that it never takes another's for its own."""
+
+    def bind(self, *, job_id: str, sink: str) -> Participant:
+        """Return this participant for one job.
+
+        Args:
+            job_id: 32 hex digits.
+            sink: name of the sink in the job.
+        """
+        ...
+
+
+def bound(participant: Participant, *, job_id: str, sink: str) -> Participant:
+    """Return a participant as a job owns it, whether or not it wants to know."""
+    return participant.bind(job_id=job_id, sink=sink) if isinstance(participant, Bindable) else participant

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.options import JsonOption
+from poundlock.cli.checkpoints import CheckpointArgument, find_checkpoint
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.decision import Decision
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decisions:
+@dataclass(frozen=True, slots=True)
+class _Decisions:
     """The decisions to show."""
 
-    path: str
     decisions: Sequence[Decision]
 
     def to_json(self) -> Any:
@@ -42,17 +41,17 @@ class Decisions:
 
 
 def command(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Checkpoint folder of a job.")],
+    path: CheckpointArgument,
     last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest so many.")] = None,
     json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
 ) -> None:
     """List the decisions of a job."""
     from poundlock.checkpoint.ledger import Ledger
-    from poundlock.storage import open_storage
 
-    decisions = list(Ledger(open_storage(path)))
-    if not decisions:
-        raise DefinitionError(
-            f"{path} has no ledger with a decision in it", next="give the checkpoint folder of a job that has run"
-        )
-    Output(json).show(Decisions(path=path, decisions=decisions[-last:] if last else decisions))
+    ledger = Ledger(find_checkpoint(path, define or (), config).storage)
+    newest = ledger.newest()
+    first = max(0, newest.number + 1 - last) if newest is not None and last else 0
+    numbers = range(first, newest.number + 1) if newest is not None else ()
+    Output(json).show(_Decisions([ledger.read(number) for number in numbers]))

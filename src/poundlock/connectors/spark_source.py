@@ -69,7 +69,7 @@ class SparkFormatSource:
         options = {key: _text(value) for key, value in self.options.items()}
         if self.path is not None:
             options["path"] = self.path
-        return SparkRead(self.format, options, self.columns, self.schema)
+        return SparkRead(format=self.format, options=options, columns=self.columns, schema=self.schema)
 
     def decoder(self) -> None:
         """Return None: the columns are Spark's."""

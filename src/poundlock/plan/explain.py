@@ -29,6 +29,11 @@ def explain(job: Job) -> str:
     ]
     for number, branch in enumerate(plan.branches, 1):
         lines += ["", *_branch(number, branch)]
+    if not plan.named:
+        lines += [
+            "",
+            "note: a source is read twice in this query, so Spark keeps positions by the order of the sources",
+        ]
     if DEAD_LETTER in plan.sinks:
         lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
     else:

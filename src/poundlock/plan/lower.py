@@ -13,7 +13,6 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from poundlock.checkpoint.participant import Participant
 from poundlock.connectors.base import SparkRead, SparkSource, SplitSource
@@ -130,7 +129,7 @@ class Lowering:
 
     # --- the stage ---------------------------------------------------------------------------------------------------
 
-    def _stage(self, branch: Branch, decoder: Any | None, columns: StructType | pa.Schema | None) -> Stage:
+    def _stage(self, branch: Branch, decoder: Any | None, columns: pa.Schema | Sequence[str]) -> Stage:
         head = branch.head.id
         steps = [Step(head, Pass(), [])]
         entry = head
@@ -140,17 +139,19 @@ class Lowering:
         schemas: dict[str, Any] = {}
         ids = {head: entry} | {node.id: node.id for node in branch.nodes}
         given: dict[str, pa.Schema | None] = {head: columns if isinstance(columns, pa.Schema) else None}
+        names = {head: list(columns.names if isinstance(columns, pa.Schema) else columns)}
         for node in branch.nodes:
             inside = [p for p in node.inputs if p.id in ids]
             given[node.id] = _schema_after(node, given[inside[0].id])
+            known = given[node.id]
+            names[node.id] = names[inside[0].id] if known is None else list(known.names)
             if isinstance(node, SinkNode):
                 schemas[node.id] = given[inside[0].id]
+                _check_columns(self.sinks[node.id], node.id, names[node.id])
             edges = [_edge(node, parent, ids[parent.id]) for parent in inside]
             steps.append(Step(node.id, _operator(node, given[inside[0].id]), edges))
-        names = {sink.id for sink in branch.sinks}
-        if DEAD_LETTER in self.plan.sinks:
-            names.add(DEAD_LETTER)
-        sinks = {name: self.sinks[name] for name in names}
+        fed = {sink.id for sink in branch.sinks} | ({DEAD_LETTER} & set(self.plan.sinks))
+        sinks = {name: self.sinks[name] for name in fed}
         return Stage(self.job_id, head, steps, sinks, self.plan.job.on_error, schemas)
 
     # --- the three placements ----------------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ class Lowering:
         self, name: str, source: SplitSource, columns: str, stage: Stage | None, want: Literal["batch", "records"]
     ) -> DataFrame:
         reader = self._reader(name)
-        spec = SplitSpec(source, self.workspace(self._order[-1]), self.parallelism, columns, stage, want)
+        spec = SplitSpec(name, source, self.workspace(self._order[-1]), self.parallelism, columns, stage, want)
         frame: DataFrame = reader.format(FORMAT).option("spec", spec.option()).load()
         return frame
 
@@ -185,7 +186,8 @@ class Lowering:
             frame = frame.selectExpr("concat(value, X'0A') as value", *place)
         elif kafka:
             frame = frame.selectExpr("*", *place)
-        schema = decoder.schema() if decoder is not None else None
+        after = _visible(frame) if decoder is None else [*decoder.schema().names, *needed]
+        schema = decoder.schema() if decoder is not None and not needed else after
         return self._sink_stage(frame, self._stage(branch, decoder, schema), as_lines, topic)
 
     def _shared(self, branches: Sequence[Branch]) -> DataFrame:
@@ -193,6 +195,7 @@ class Lowering:
         base = self._source_rows(branches[0].sources[0])
         frame = base.selectExpr(f"struct({', '.join(_quoted(base.columns))}) as {ROW}")
         columns: list[str] = []
+        stages: list[Stage] = []
         for number, branch in enumerate(branches):
             frame = frame.selectExpr(ROW, *columns, f"{ROW}.*", f"true as {KEEP}")
             for node in walk([branch.head]):
@@ -202,16 +205,16 @@ class Lowering:
             fields = ", ".join(_quoted(rest))
             frame = frame.selectExpr(ROW, *columns, f"IF({KEEP}, struct({fields}), NULL) as __b{number}")
             columns.append(f"__b{number}")
+            stages.append(self._stage(branch, None, rest))
         hidden = [f"{ROW}.`{name}` as `{name}`" for name in base.columns if name in HIDDEN]
         frame = frame.selectExpr(*hidden, *columns)
-        stages = [self._stage(branch, None, None) for branch in branches]
         topic = _single_topic(branches[0].sources[0].source)
         return frame.mapInArrow(_shared_task(stages, branches[0].sources[0].id, topic, columns), RECORD)
 
     def _spread(self, branch: Branch) -> list[DataFrame]:
         self._bad_frames = []
         frame = self._spark_side(branch.head, branch.head.id)
-        stage = self._stage(branch, None, None)
+        stage = self._stage(branch, None, _visible(frame))
         frames = [self._sink_stage(frame, stage, False, None)]
         frames += [self._sink_stage(bad, stage, False, None) for bad in self._bad_frames]
         return frames
@@ -291,6 +294,17 @@ class Lowering:
         if not _reads_metadata(node.source):
             frame = frame.select("value", *(c for c in frame.columns if c in HIDDEN))
         return _decoded(frame, decoder, node.id, _single_topic(node.source), hidden)
+
+
+def _visible(frame: DataFrame) -> list[str]:
+    return [name for name in frame.columns if name not in HIDDEN]
+
+
+def _check_columns(sink: Any, name: str, columns: Sequence[str]) -> None:
+    """Let a sink that wants to refuse rows without the columns it needs, before anything runs."""
+    check = getattr(sink, "check_columns", None)
+    if check is not None:
+        check(name, columns)
 
 
 def _reads_metadata(source: Any) -> bool:
@@ -405,7 +419,7 @@ def _decoded(frame: DataFrame, decoder: Any, source: str, topic: str | None, hid
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad: list[Reject] = []
         chunks = (decoder.decode(chunk_of(batch, bad.append, source, topic), bad.append, "batch") for batch in batches)
-        yield from arrow_rows(chunks, schema, hidden, bad)
+        yield from arrow_rows(chunks, schema, hidden, bad, source)
 
     return frame.mapInArrow(task, _columns(ddl.render(schema), hidden))
 
@@ -437,6 +451,6 @@ def _python_stage(frame: DataFrame, node: PythonNode | SideOutputNode) -> DataFr
                     operator.process(chunk, lambda t, c, out=out: out.append(c) if t == tag else None)  # type: ignore[misc]
                 yield from out or [chunk_of(batch.slice(0, 0), bad.append, python.id, None)]
 
-        yield from arrow_rows((c for c in chunks()), after, [BAD], bad)
+        yield from arrow_rows(chunks(), after, [BAD], bad, python.id)
 
     return frame.mapInArrow(task, _columns(ddl.render(after), [BAD]))

@@ -124,8 +124,25 @@ def make_plan(job: Job) -> Plan:
         )
     if job.on_error == "dead_letter":
         participants[DEAD_LETTER] = _dead_letter_sink(job, participants)
+    _check_places(participants, job.name)
     branches, named = _share(branches)
     return Plan(job, branches, sources, participants, named)
+
+
+def _check_places(participants: Mapping[str, Any], job: str) -> None:
+    """Refuse two file sinks whose files would have the same names."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, sink in participants.items():
+        path = getattr(sink, "path", None)
+        if isinstance(path, str):
+            place = (path.rstrip("/"), str(getattr(sink, "prefix", "")))
+            if place in seen:
+                raise DefinitionError(
+                    f"sinks {seen[place]!r} and {name!r} both write {place[1]}-… files to {path}",
+                    next="give one of them another folder or another prefix=",
+                    job=job,
+                )
+            seen[place] = name
 
 
 def _share(branches: Sequence[Branch]) -> tuple[list[Branch], bool]:
@@ -144,11 +161,15 @@ def _share(branches: Sequence[Branch]) -> tuple[list[Branch], bool]:
                 named = False
     together = "one pass over the source serves several branches"
     return [
-        replace(branch, placement="spread", shared=True, reason=f"{together}; {branch.reason}")
+        replace(branch, placement="spread", shared=True, reason=_both(together, branch))
         if branch.head.id in shared
         else branch
         for branch in branches
     ], named
+
+
+def _both(together: str, branch: Branch) -> str:
+    return together if isinstance(branch.head, SourceNode) else f"{together}; {branch.reason}"
 
 
 def _is_line(branch: Branch) -> bool:

@@ -150,11 +150,15 @@ def _kafka_place(origin: Origin) -> tuple[KafkaOrigin | None, Any]:
     return None, slice(None)
 
 
-def bad_batch(bad: Sequence[Reject], schema: pa.Schema) -> pa.RecordBatch:
+def bad_batch(bad: Sequence[Reject], schema: pa.Schema, source: str) -> pa.RecordBatch:
     """Return undecodable records as rows that are null but for the hidden column BAD; `schema` holds all columns."""
     texts = [
         json.dumps(
-            {"reason": r.reason, "value": base64.b64encode(r.value).decode("ascii"), "where": dict(r.where)},
+            {
+                "reason": r.reason,
+                "value": base64.b64encode(r.value).decode("ascii"),
+                "where": {"source": source, **r.where},
+            },
             default=str,
         )
         for r in bad
@@ -164,7 +168,7 @@ def bad_batch(bad: Sequence[Reject], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def arrow_rows(
-    chunks: Iterator[Chunk], schema: pa.Schema, hidden: Sequence[str], bad: list[Reject]
+    chunks: Iterator[Chunk], schema: pa.Schema, hidden: Sequence[str], bad: list[Reject], source: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield chunks as Spark rows of `schema` plus hidden columns, and what gathered in `bad` as rows of their own."""
     from poundlock.formats import convert
@@ -177,8 +181,8 @@ def arrow_rows(
         if len(chunk):
             yield with_hidden(convert.to_batch(chunk, schema), hidden).cast(full)
         if bad:
-            yield bad_batch(bad, full)
+            yield bad_batch(bad, full, source)
             bad.clear()
     if bad:
-        yield bad_batch(bad, full)
+        yield bad_batch(bad, full, source)
         bad.clear()

@@ -36,6 +36,7 @@ class SplitSpec:
     """All the data source knows; travels pickled in its one option.
 
     Args:
+        name: of the source in the job.
         source: the user's source.
         workspace: durable folder of this source in the job's checkpoint.
         parallelism: greatest number of tasks.
@@ -44,6 +45,7 @@ class SplitSpec:
         want: the form of rows the next step works on, "batch" or "records".
     """
 
+    name: str
     source: SplitSource
     workspace: Storage
     parallelism: int
@@ -135,7 +137,7 @@ class SplitStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         bad: list[Reject] = []
         chunks = self._reading(splits)(bad.append)
-        yield from arrow_rows(chunks, self.spec.source.schema(), [BAD], bad)
+        yield from arrow_rows(chunks, self.spec.source.schema(), [BAD], bad, self.spec.name)
 
     def _reading(self, splits: Sequence[Split]) -> Callable[[Callable[[Reject], None]], Iterator[Chunk]]:
         def read(reject: Callable[[Reject], None]) -> Iterator[Chunk]:

@@ -17,7 +17,7 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Recovery
-from poundlock.checkpoint.participant import Occasion
+from poundlock.checkpoint.participant import Inspectable, Occasion, bound
 from poundlock.config import Settings, load_settings
 from poundlock.connectors.base import BindableSource, SourceReading, SplitSource
 from poundlock.errors import PoundlockError
@@ -109,15 +109,19 @@ class Driver:
         with _two_lines(self.plan, storage):
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
             sinks = {
-                name: describe()
-                for name, p in self.plan.sinks.items()
-                if (describe := getattr(p, "describe_json", None))
+                name: sink.describe_json()
+                for name, sink in self._sinks(identity).items()
+                if isinstance(sink, Inspectable)
             }
             with Epoch.claim(storage, clock=self.clock, sinks=sinks) as epoch:
                 try:
                     return self._keep_running(storage, identity, epoch)
                 finally:
                     self._end_session()
+
+    def _sinks(self, identity: Identity) -> dict[str, Any]:
+        """Return the sinks as this job owns them."""
+        return {name: bound(sink, job_id=identity.job_id, sink=name) for name, sink in self.plan.sinks.items()}
 
     def _keep_running(self, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         strategy = restart_strategy(self.settings) or self.job.restart or ExponentialDelayRestart()
@@ -140,12 +144,11 @@ class Driver:
                     return self._canceled()
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
-        participants = {name: _bound(sink, identity.job_id, name) for name, sink in self.plan.sinks.items()}
         coordinator = Coordinator(
             identity=identity,
             epoch=epoch,
             ledger=Ledger(storage),
-            participants=participants,
+            participants=self._sinks(identity),
             clock=self.clock,
             ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
         )
@@ -211,7 +214,7 @@ class Driver:
             job_id=identity.job_id,
             sources=sources,
             reads=reads,
-            sinks={name: _bound(sink, identity.job_id, name) for name, sink in self.plan.sinks.items()},
+            sinks=self._sinks(identity),
             workspace=workspace,
             parallelism=self.job.parallelism or spark.sparkContext.defaultParallelism,
         ).lower()
@@ -278,12 +281,6 @@ class Driver:
             pass  # it is going away either way
         sessions.forget_session()
         self._spark = None
-
-
-def _bound(sink: Any, job_id: str, name: str) -> Any:
-    """Return a sink as this job owns it, where it wants to know."""
-    bind = getattr(sink, "bind", None)
-    return sink if bind is None else bind(job_id=job_id, sink=name)
 
 
 def _environment(settings: Settings) -> dict[str, str]:

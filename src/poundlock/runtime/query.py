@@ -18,7 +18,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
-from poundlock.connectors.base import SplitSource
+from poundlock.connectors.base import SourceReading, SplitSource
 from poundlock.plan.lower import Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
@@ -32,6 +32,7 @@ __all__ = ["Query", "QueryStopped", "files_made"]
 
 _POLL_S = 0.05
 _TELL_S = 1.0
+_QUIET_POLLS = 10
 _COMMIT_LOG_S = 10.0
 
 
@@ -76,6 +77,7 @@ class Query:
     _stopping: bool = False
     _newest: int = -1
     _told: float = 0.0
+    _quiet: int = 0
     _enumerators: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> None:
@@ -275,7 +277,18 @@ class Query:
                 self._enumerators[name] = source.enumerator(self.workspace(name))
             enumerator = self._enumerators[name]
             return bool(enumerator.finished(enumerator.initial() if position is None else position))
-        return bool(source.finished(position))
+        if isinstance(source, SourceReading):
+            return source.finished(position)
+        return self._idle()
+
+    def _idle(self) -> bool:
+        """Return whether Spark has looked for data several times in a row and found none: all a source it knows can say."""
+        status = self._query.status
+        waiting = (
+            not status["isDataAvailable"] and not status["isTriggerActive"] and "Initializing" not in status["message"]
+        )
+        self._quiet = self._quiet + 1 if waiting else 0
+        return self._quiet >= _QUIET_POLLS
 
 
 def files_made(outcome: Outcome) -> int:

@@ -125,6 +125,11 @@ def start_session(spec: SessionSpec) -> Any:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    if SparkContext._active_spark_context is not None:
+        raise DefinitionError(
+            "a Spark session is running in this process already, and a job needs one of its own",
+            next="stop it first: spark.stop(), or run the job with: poundlock run job.py",
+        )
     settings = spec.settings()
     conf = SparkConf(loadDefaults=False)
     conf.setMaster(spec.master).setAppName(spec.name)

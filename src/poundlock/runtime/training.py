@@ -45,6 +45,7 @@ def main(java_home: str, log: Path, jars: Sequence[str], options: Sequence[str])
     gateway: Any = SparkContext._gateway
     try:
         with tempfile.TemporaryDirectory(prefix="poundlock-warm-") as folder:
+            spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
             _load_classes(spark, jars)
             spark.dataSource.register(_numbers())
             _run(_fused(spark), f"{folder}/fused")
@@ -124,7 +125,7 @@ def _numbers() -> type[Any]:
         def initialOffset(self) -> dict[str, Any]:
             return {"n": 0}
 
-        def latestOffset(self) -> dict[str, Any]:
+        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
             self.n = getattr(self, "n", 0) + 1
             return {"n": self.n}
 

@@ -22,6 +22,8 @@ from typing import Any, Literal
 
 import psutil
 
+from poundlock.runtime.daemon import MODULE as DAEMON
+
 __all__ = ["TAG", "JobProcess", "Line", "Victim", "completed", "end_tagged", "new_tag", "tagged"]
 
 TAG = "POUNDLOCK_PROCESS_TAG"
@@ -228,8 +230,12 @@ def _part(process: psutil.Process) -> Victim | None:
     if command and Path(command[0]).name == "java":
         return "jvm"
     # The daemon only forks; its children are the workers that hold a task's open files.
-    if any("pyspark.daemon" in word for word in command):
+    if _forks_workers(command):
         parent = process.parent()
-        if parent is not None and any("pyspark.daemon" in word for word in parent.cmdline()):
+        if parent is not None and _forks_workers(parent.cmdline()):
             return "worker"
     return None
+
+
+def _forks_workers(command: Sequence[str]) -> bool:
+    return any(word in ("pyspark.daemon", DAEMON) for word in command) and "pyspark.worker" in command

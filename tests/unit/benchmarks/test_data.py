@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from benchmarks.data import LINE_BYTES, Input, WrongOutput, check, files
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.checkpoint.epoch import DriverLock, Epoch, newest_life
+from poundlock.checkpoint.epoch import DriverLock, Epoch, described_sinks
 from poundlock.checkpoint.identity import open_identity, read_identity
+from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError, FencedError, TerminalError
 from poundlock.storage import LocalStorage
 from poundlock.values import ManualClock
@@ -76,13 +77,23 @@ def test_epochs_rise_and_remember_the_sinks(storage: LocalStorage) -> None:
         first.check()
     with Epoch.claim(storage, clock=CLOCK) as second:
         assert second.number == 2
-        life = newest_life(storage)
-        assert life is not None
+        life = second.life
         assert (life.epoch, life.pid, life.started_ms) == (2, os.getpid(), CLOCK.now_ms())
         assert first.life.sinks == {"out": {"v": 1, "kind": "files"}}
         with pytest.raises(FencedError, match=r"epoch 1 is over: process \d+ on .* took over"):
             first.check()
         second.check()
+
+
+def test_what_a_sink_said_last_is_found_again(storage: LocalStorage) -> None:
+    assert described_sinks(storage, ["out"]) == {}
+    lives: list[dict[str, JSON]] = [{"out": {"n": 1}, "gone": {"n": 1}}, {"out": {"n": 2}, "unused": {}}, {"late": {}}]
+    for sinks in lives:
+        Epoch.claim(storage, clock=CLOCK, sinks=sinks).release()
+    assert described_sinks(storage) == {"late": {}}
+    assert described_sinks(storage, ["out", "gone", "never"]) == {"late": {}, "out": {"n": 2}, "gone": {"n": 1}}
+    storage.delete("epochs/00000001.json")
+    assert described_sinks(storage, ["out", "gone"]) == {"late": {}, "out": {"n": 2}}
 
 
 def test_a_second_driver_in_the_same_process_is_refused(storage: LocalStorage) -> None:

@@ -38,7 +38,7 @@ def _fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out
-    commands = ("run", "explain", "new", "demo", "kafka", "doctor", "fsck", "ledger", "version")
+    commands = ("run", "explain", "new", "demo", "kafka", "doctor", "fsck", "ledger", "files", "version")
     assert [name for name in commands if f"  {name} " not in out] == []
     assert "..." not in out.partition("Commands:")[2]
 
@@ -57,7 +57,8 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         (["run", "job.py", "-D", "x"], "-D x is not key=value", "write -D key=value"),
         (["run", "job.py", "-D", "paralelism=2"], "no setting 'paralelism'", "did you mean parallelism"),
         (["run", "job.py", "--config", "none.toml"], "none.toml cannot be read", "--config"),
-        (["ledger", "nowhere"], "nowhere has no ledger", "give the checkpoint folder"),
+        (["ledger", "nowhere"], "nowhere is no checkpoint", "give the job's checkpoint folder"),
+        (["files", "./nowhere"], "nowhere is no checkpoint", "give the job's checkpoint folder"),
         (["fsck", "nowhere"], "nowhere is no checkpoint", "give the job's checkpoint folder"),
         (["new", "-bad-"], "-b", "poundlock new --help"),
         (["new", "a b"], "'a b' is not a job name", "use letters"),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from poundlock.errors import DefinitionError
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Records
@@ -57,7 +58,9 @@ def test_side_output_goes_only_to_its_readers() -> None:
     run = chain(
         (
             "split",
-            FlatMap("split", lambda r: [r] if r["n"] > 0 else [Side("bad", {"why": "low"})], {"": ("n",), "bad": ("why",)}),
+            FlatMap(
+                "split", lambda r: [r] if r["n"] > 0 else [Side("bad", {"why": "low"})], {"": ("n",), "bad": ("why",)}
+            ),
             [Edge("in")],
         ),
         ("bad", Pass(), [Edge("split", "bad")]),
@@ -98,7 +101,10 @@ def test_map_batches_accepts_batches_tables_and_generators() -> None:
     [
         (Map("m", lambda r: None, ("n",)), "m returned NoneType, not a dict"),  # type: ignore[arg-type, return-value]
         (Map("m", lambda r: {"x": 1}, ("n",)), "m returned the undeclared column 'x'"),
-        (FlatMap("m", lambda r: [Side("late", r)], {"": ("n",)}), "m sent a record to the undeclared side output 'late'"),
+        (
+            FlatMap("m", lambda r: [Side("late", r)], {"": ("n",)}),
+            "m sent a record to the undeclared side output 'late'",
+        ),
         (MapBatches("m", lambda b: 7, pa.schema([("n", pa.int64())])), "m returned int, not Arrow"),
     ],
 )

@@ -16,7 +16,7 @@ from poundlock.connectors.files.staging import known_paths
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 from poundlock.storage.base import Storage
 
-__all__ = ["Merger", "abort", "commit", "preflight", "sweep", "verify"]
+__all__ = ["Merger", "abort", "commit", "holds", "merged_by_record", "preflight", "sweep", "verify"]
 
 _BLOCK = 1 << 20
 
@@ -65,7 +65,7 @@ def commit(storage: Storage, committable: JSON, merger: Merger) -> Committed:
     final, segments = committable["final"], [s["path"] for s in committable["segments"]]
     try:
         if storage.stat(final) is not None or not _publish(storage, committable, segments, merger):
-            _recognise(storage, committable, segments, merger)
+            _recognise(storage, committable, merger)
         for path in segments:
             storage.delete(path)
     except OSError as error:
@@ -82,7 +82,7 @@ def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merge
     try:
         if len(segments) > 1:
             source = merging_name(final, committable["tag"])
-            if _by_record(committable):
+            if merged_by_record(committable):
                 merger.merge(storage, committable["kind"], segments, source, _marker(segments))
             else:
                 storage.concat(segments, source)
@@ -94,27 +94,16 @@ def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merge
     return True
 
 
-def _recognise(storage: Storage, committable: JSON, segments: Sequence[str], merger: Merger) -> None:
-    """Raise TerminalError unless the final name already holds this committable's content.
-
-    The rename took the last trace of a single segment away, so then the size has to do. Where segments are still there
-    they were merged, or moved by linking, or the name was taken before us: contents are compared, or the marker that a
-    merge by record leaves in its file.
-    """
+def _recognise(storage: Storage, committable: JSON, merger: Merger) -> None:
+    """Raise TerminalError unless the final name already holds this committable's content."""
     final = committable["final"]
-    found = storage.stat(final)
-    if found is None:
+    if storage.stat(final) is None:
+        first = committable["segments"][0]["path"]
         raise TerminalError(
-            f"{storage.root}/{final} was decided, but neither it nor all of its segments exist: {segments[0]} …",
+            f"{storage.root}/{final} was decided, but neither it nor all of its segments exist: {first} …",
             next=f"restore the hidden files of {storage.root}, or restart from an earlier savepoint",
         )
-    if _by_record(committable):
-        fits = merger.recognises(storage, committable["kind"], final, _marker(segments))
-    else:
-        fits = found.bytes == committable["bytes"]
-        if fits and all(storage.stat(path) is not None for path in segments):
-            fits = _same(storage, segments, final)
-    if not fits:
+    if not holds(storage, committable, merger):
         raise TerminalError(
             f"{storage.root}/{final} is decided for this job, but a file of another origin has that name",
             next=f"move {final} away and start again; jobs that share a folder need different prefix=…",
@@ -122,7 +111,26 @@ def _recognise(storage: Storage, committable: JSON, segments: Sequence[str], mer
     storage.settle(final)
 
 
-def _by_record(committable: JSON) -> bool:
+def holds(storage: Storage, committable: JSON, merger: Merger) -> bool:
+    """Return whether the final name has this committable's content.
+
+    The rename took the last trace of a single segment away, so then the size has to do. Where segments are still there
+    they were merged, or moved by linking, or the name was taken before us: contents are compared, or the marker that a
+    merge by record leaves in its file.
+    """
+    final, segments = committable["final"], [s["path"] for s in committable["segments"]]
+    found = storage.stat(final)
+    if found is None:
+        return False
+    if merged_by_record(committable):
+        return merger.recognises(storage, committable["kind"], final, _marker(segments))
+    if found.bytes != committable["bytes"]:
+        return False
+    return any(storage.stat(path) is None for path in segments) or _same(storage, segments, final)
+
+
+def merged_by_record(committable: JSON) -> bool:
+    """Return whether the file is made by reading and writing records, so that its size is not the sum of its parts'."""
     return len(committable["segments"]) > 1 and committable["kind"].partition(":")[0] in ("parquet", "avro")
 
 

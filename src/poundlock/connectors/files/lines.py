@@ -56,7 +56,7 @@ def line_blocks(fill: Fill, file: str, base: int, stop: int | None, block: int =
         room = max(block, held)  # a line longer than a block: twice as much each time
         buffer = np.empty(held + room + 1, np.uint8)
         buffer[:held] = tail
-        got = fill(memoryview(buffer)[held : held + room])
+        got = fill(buffer.data[held : held + room])
         if not got:
             if held:
                 buffer[held] = _NEWLINE
@@ -78,7 +78,7 @@ def line_blocks(fill: Fill, file: str, base: int, stop: int | None, block: int =
 
 
 def _lines(buffer: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], file: str, base: int) -> Lines:
-    return Lines(memoryview(buffer)[: int(ends[-1]) + 1], ends, LineOrigin(file, base, ends))
+    return Lines(buffer.data[: int(ends[-1]) + 1], ends, LineOrigin(file, base, ends))
 
 
 def drop_first(lines: Lines) -> Lines:
@@ -107,4 +107,4 @@ def strip_returns(lines: Lines) -> Lines:
         return lines
     keep = np.ones(len(data), np.bool_)
     keep[before[found]] = False
-    return Lines(memoryview(data[keep]), lines.ends - np.cumsum(found), lines.origin)
+    return Lines(data[keep].data, lines.ends - np.cumsum(found), lines.origin)

@@ -5,6 +5,7 @@ Everything is checked when it is written down; nothing here keeps state or impor
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import re
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from poundlock.checkpoint.participant import (
     JSON,
     Committed,
+    Finding,
     Kind,
     Occasion,
     Orphan,
@@ -174,6 +176,21 @@ class FileSink:
 
         preflight(self._storage())
 
+    def check_columns(self, sink: str, columns: Sequence[str]) -> None:
+        """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
+        needed = [self.row] if self.row is not None else list(self.columns or ())
+        by = self.bucket
+        if isinstance(by, EventTimeBucketAssigner) and not by.json(self.row is not None):
+            needed.append(by.path[0])
+        for name in needed:
+            if name not in columns:
+                near = difflib.get_close_matches(name, columns, 1) or list(columns)
+                raise DefinitionError(
+                    f"sink {sink!r} needs a column {name!r}, and the rows have {', '.join(columns)}",
+                    next=f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them",
+                    participant=sink,
+                )
+
     def directive(self, state: JSON) -> JSON:
         return staging.directive(state)
 
@@ -207,6 +224,35 @@ class FileSink:
         from poundlock.connectors.files.committer import sweep
 
         return sweep(self._storage(state.get("root")), self.tag or state.get("tag", ""), state, remove=remove)
+
+    # Inspectable
+
+    def describe_json(self) -> JSON:
+        from poundlock.connectors.files.inspection import describe
+
+        return describe(self)
+
+    @classmethod
+    def from_json(cls, description: JSON) -> FileSink:
+        """Return a sink that sweeps, inspects and commits as the described one does; it is not meant to write.
+
+        Raises:
+            DefinitionError: another version of poundlock wrote the description.
+        """
+        from poundlock.connectors.files.inspection import settings
+
+        return cls(**settings(description))
+
+    def inspect(self, committable: JSON) -> Sequence[Finding]:
+        from poundlock.connectors.files.inspection import inspect
+        from poundlock.formats.encode_bulk import BulkMerger
+
+        return inspect(self._storage(committable["root"]), committable, BulkMerger(self._codec))
+
+    def inspect_state(self, state: JSON) -> Sequence[Finding]:
+        from poundlock.connectors.files.inspection import inspect_state
+
+        return inspect_state(self._storage(state.get("root")), state)
 
     # Parts
 

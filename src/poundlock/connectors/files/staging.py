@@ -18,7 +18,17 @@ from poundlock.connectors.files.names import final_name, join
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.errors import TerminalError
 
-__all__ = ["DIRECTIVE_BYTES", "MAX_SEGMENTS", "Rules", "directive", "known_paths", "next_roll_ms", "rescale", "stage"]
+__all__ = [
+    "DIRECTIVE_BYTES",
+    "MAX_SEGMENTS",
+    "Rules",
+    "carried_segments",
+    "directive",
+    "known_paths",
+    "next_roll_ms",
+    "rescale",
+    "stage",
+]
 
 FORMAT = 1
 DIRECTIVE_BYTES = 32_000
@@ -182,7 +192,9 @@ def _committable(rules: Rules, tag: str, request: Request) -> JSON:
 
 def next_roll_ms(rules: Rules, state: JSON) -> int | None:
     """Return when time alone makes something visible; see `Participant.next_roll_ms`."""
-    due = [rules.rolling.due_ms(p["created_ms"], p["last_write_ms"]) for p in state.get("parts", ())]
+    parts = state.get("parts", ())
+    due = [rules.rolling.due_ms(p["created_ms"], p["last_write_ms"]) for p in parts]
+    due += [p["created_ms"] for p in parts if p.get("closed")]
     if rules.compaction is not None and "compaction" in state:
         due.append(Compactor(rules.compaction, state["compaction"]).next_due_ms())
     return min((at for at in due if at is not None), default=None)
@@ -222,8 +234,12 @@ def rescale(state: JSON, parallelism: int) -> JSON:
     return {**state, "parts": moved} if state else {}
 
 
+def carried_segments(state: JSON) -> list[JSON]:
+    """Return the segments, {"path", "bytes"}, that are to become visible with a later decision."""
+    waiting: Iterable[JSON] = (w["file"] for w in state.get("compaction", {}).get("waiting", ()))
+    return [segment for part in (*state.get("parts", ()), *waiting) for segment in part["segments"]]
+
+
 def known_paths(state: JSON) -> set[str]:
     """Return every hidden file that the state names."""
-    waiting: Iterable[JSON] = (w["file"] for w in state.get("compaction", {}).get("waiting", ()))
-    paths = {s["path"] for part in (*state.get("parts", ()), *waiting) for s in part["segments"]}
-    return paths | set(state.get("closing", ()))
+    return {segment["path"] for segment in carried_segments(state)} | set(state.get("closing", ()))

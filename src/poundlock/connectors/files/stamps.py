@@ -26,7 +26,7 @@ __all__ = ["ColumnStamps", "JsonStamps", "Stamps", "ValueStamps"]
 
 Floats = npt.NDArray[np.float64]
 _BROKEN = (ValueError, msgspec.MsgspecError, RecursionError)
-_PIECE = 128
+_SPAN, _FEW = 1024, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,23 +172,37 @@ class JsonStamps:
         sound: npt.NDArray[np.bool_],
         ascii_: bool,
     ) -> Stamps:
-        """As `_fast`, a few lines at a time; only pieces with a bad line are read line by line."""
-        n = len(ends)
-        times = np.full(n, np.nan)
+        """As `_fast`, for a block with bad lines: those are cut out, what is between them is tried in halves."""
+        times = np.full(len(ends), np.nan)
         reasons: dict[int, str] = {}
-        for first in range(0, n, _PIECE):
-            after = min(first + _PIECE, n)
-            if sound[first:after].all():
+
+        def line(i: int) -> None:
+            time = self._line(data[int(starts[i]) : int(ends[i])])
+            if isinstance(time, str):
+                reasons[i] = time
+            else:
+                times[i] = time
+
+        def span(first: int, after: int) -> None:
+            if after - first > _FEW:
                 found = self._fast(data[int(starts[first]) : int(ends[after - 1]) + 1], after - first, ascii_)
                 if found is not None:
                     times[first:after] = found
-                    continue
+                    return
+                middle = (first + after) // 2
+                span(first, middle)
+                span(middle, after)
+                return
             for i in range(first, after):
-                time = self._line(data[int(starts[i]) : int(ends[i])])
-                if isinstance(time, str):
-                    reasons[i] = time
-                else:
-                    times[i] = time
+                line(i)
+
+        begin = 0
+        for bad in (*np.flatnonzero(~sound).tolist(), len(ends)):
+            for first in range(begin, bad, _SPAN):
+                span(first, min(first + _SPAN, bad))
+            if bad < len(ends):
+                line(bad)
+            begin = bad + 1
         return Stamps(times, reasons)
 
     def _line(self, line: memoryview) -> float | str:

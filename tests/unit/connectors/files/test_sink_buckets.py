@@ -88,7 +88,7 @@ def transitions(zone: str) -> list[int]:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_around_every_change_of_a_zones_offset(zone: str, pattern: str) -> None:
     assigner = EventTimeBucketAssigner("t", pattern, zone=zone, unit="ms", earliest="1969-12-31")
-    for change in transitions(zone)[:24]:
+    for change in transitions(zone)[::3]:
         hours = [change + h * 3600 for h in (-25, -24, -1, 0, 1, 2, 24, 25)]
         ms = [s * 1000 + d for s in hours for d in (-60_001, -60_000, -1, 0, 1, 999, 59_999, 60_000, 899_999)]
         assert by_column(assigner, ms) == [expected(t, zone, pattern) for t in ms]
@@ -110,6 +110,7 @@ def test_any_instants_in_any_order(zone: str, pattern: str, start: int, spread: 
     assert by_column(EventTimeBucketAssigner("t", pattern, zone=zone), seconds) == want
 
 
+@settings(deadline=None)
 @given(ms=st.integers(2 * 86400 * 1000, 253402214399999))
 def test_milliseconds_are_exact_from_seconds_with_a_fraction(ms: int) -> None:
     from poundlock.connectors.files.segments import _ROUNDING_MS

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -297,3 +299,16 @@ def test_empty_batches_leave_nothing(tmp_path: Path) -> None:
     assert h.write(Batch(pa.record_batch({"n": pa.array([], pa.int64())}))) == 0
     assert h.end_checkpoint(Occasion.END) == []
     assert h.paths() == []
+
+
+def test_writing_a_sink_down_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from poundlock.connectors.files.sink import FileSink\n"
+        "from poundlock.connectors.files.buckets import EventTimeBucketAssigner\n"
+        "s = FileSink('/x', row='value', bucket=EventTimeBucketAssigner('t', zone='UTC'))\n"
+        "s.describe(), s.stage({}, [], next(iter(__import__('poundlock.checkpoint.participant', fromlist=['x']).Occasion)), 0)\n"
+        "print(sorted({'numpy', 'pyarrow', 'pandas', 'pyspark', 'msgspec', 'fastavro'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -40,11 +40,12 @@ steps = st.lists(
         st.tuples(st.just("crash"), st.integers(0, 2)),
         st.tuples(st.just("end"), st.just(0)),
     ),
+    min_size=3,
     max_size=25,
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(policy=policies, compaction=compactions, steps=steps, max_open=st.sampled_from([1, 3, 256]))
 def test_rows_are_kept_exactly_once(
     policy: RollingPolicy, compaction: FileCompaction | None, steps: list[tuple[object, ...]], max_open: int

@@ -289,3 +289,21 @@ def test_empty_lines_are_rows_of_a_plain_sink(tmp_path: Path) -> None:
     assert h.write(Lines(memoryview(b"\n\na\n"), lines(b"", b"", b"a").ends)) == 3
     h.end_checkpoint(Occasion.END)
     assert h.finished() == {"part-0-0": b"\n\na\n"}
+
+
+def test_as_many_values_as_lines_is_not_one_value_a_line(tmp_path: Path) -> None:
+    """A blank line and a line of two values: taken for a sequence of values, the times between them would slip by a row."""
+    later = b'{"timestamp":1545264226.432}'
+    rows = [*EVENTS * 10, b"", *[later] * 10, EVENTS[0] + later, *EVENTS * 10]
+    h = harness(tmp_path)
+    assert h.write(lines(*rows)) == 70
+    h.end_checkpoint(Occasion.END)
+    assert [(r.value, r.reason) for r in h.rejects] == [(b"", "empty line"), (EVENTS[0] + later, "not JSON")]
+    assert h.finished()["dt=20181220/part-0-1"] == (later + b"\n") * 10
+
+
+def test_a_value_over_two_lines_is_two_bad_lines(tmp_path: Path) -> None:
+    rows = [*EVENTS * 10, b'{"timestamp":1545184226.432', b"}", *EVENTS * 10]
+    h = harness(tmp_path)
+    assert h.write(lines(*rows)) == 60
+    assert [r.reason for r in h.rejects] == ["not JSON", "not JSON"]

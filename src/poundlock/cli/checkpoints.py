@@ -1,0 +1,101 @@
+"""Finds the checkpoint that a person means: its folder, the job's file, or the job's name. Nothing is changed.
+
+A user's file is run only where it is what was given; a folder or a name needs none of the user's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from poundlock.checkpoint.identity import Identity
+    from poundlock.job import Job
+    from poundlock.storage import Storage
+
+__all__ = ["CheckpointArgument", "FoundCheckpoint", "find_checkpoint"]
+
+CheckpointArgument = Annotated[
+    str, typer.Argument(metavar="PATH", help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCheckpoint:
+    """The checkpoint of a job that has run.
+
+    Args:
+        storage: its folder.
+        identity: whose it is.
+        job: the job, where its file was given.
+    """
+
+    storage: Storage
+    identity: Identity
+    job: Job | None
+
+
+def find_checkpoint(path: str, define: Sequence[str] = (), config: Path | None = None) -> FoundCheckpoint:
+    """Return the checkpoint that a path or name means.
+
+    Args:
+        path: a checkpoint folder, `job.py[:name]`, or the name of a job below the state directory's checkpoints.
+        define: settings as typed, KEY=VALUE.
+        config: the settings file; None = the usual one.
+
+    Raises:
+        DefinitionError: no job has run there, or the job's file or the settings are wrong.
+        TerminalError: the checkpoint's identity is damaged.
+    """
+    if path.endswith(".py") or ".py:" in path:
+        return _of_file(path, define, config)
+    found = _open(path)
+    if found is None and "/" not in path:
+        from poundlock.config import load_settings
+
+        folder = load_settings(define, config=config).state_dir / "checkpoints"
+        found = _open(str(folder / path))
+        if found is None:
+            known = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+            near = get_close_matches(path, known, n=1)
+            raise _none(path, f"did you mean {near[0]}?" if near else _NEXT)
+    if found is None:
+        raise _none(path, _NEXT)
+    return found
+
+
+def _of_file(path: str, define: Sequence[str], config: Path | None) -> FoundCheckpoint:
+    from poundlock.cli.loading import load_job
+    from poundlock.config import load_settings
+    from poundlock.runtime.driver import checkpoint_dir, with_settings
+
+    settings = load_settings(define, config=config)
+    job = with_settings(load_job(path), settings)
+    folder = checkpoint_dir(job, settings)
+    found = _open(folder, job)
+    if found is None:
+        raise _none(folder, f"run the job first: poundlock run {path}")
+    return found
+
+
+def _open(folder: str, job: Job | None = None) -> FoundCheckpoint | None:
+    from poundlock.checkpoint.identity import read_identity
+    from poundlock.storage import open_storage
+
+    storage = open_storage(folder)
+    identity = read_identity(storage)
+    return None if identity is None else FoundCheckpoint(storage=storage, identity=identity, job=job)
+
+
+def _none(path: str, next: str) -> DefinitionError:
+    return DefinitionError(f"{path} is no checkpoint of a job that has run", next=next)
+
+
+_NEXT = "give the job's checkpoint folder (it holds job.json), its file job.py, or its name"

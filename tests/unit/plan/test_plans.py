@@ -1,0 +1,153 @@
+"""Lowering by plan fixtures: a job, and the plan text it must give. The texts stand in `plans/`, one file a job.
+
+After a change that is meant, write them anew with POUNDLOCK_WRITE_PLANS=1 and read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from poundlock import (
+    DatagenSource,
+    DefinitionError,
+    ExpressionBucketAssigner,
+    FileSink,
+    FileSource,
+    Job,
+    KafkaSource,
+    Side,
+)
+from poundlock.plan.explain import explain_json
+from poundlock.plan.plan import make_plan
+
+PLANS = Path(__file__).parent / "plans"
+TYPED = {"format": "json", "schema": "n bigint, k string"}
+
+
+def kafka(**more: object) -> KafkaSource:
+    return KafkaSource(bootstrap_servers="localhost:9092", topics="events", **more)
+
+
+def files(**more: object) -> FileSource:
+    return FileSource("/in", **more)
+
+
+def sink(name: str, **more: object) -> FileSink:
+    return FileSink(f"/out/{name}", **(more or {"format": "json"}))
+
+
+def keep(record: dict[str, object]) -> dict[str, object]:
+    return record
+
+
+def fused(job: Job) -> None:
+    job.from_source(files(), name="in").sink_to(sink("a", row="value"), name="a")
+
+
+def fused_with_python(job: Job) -> None:
+    lines = job.from_source(files(), name="in").filter(keep, name="keep")
+    lines.map(keep, schema="n bigint", name="n").sink_to(sink("a"), name="a")
+    lines.sink_to(sink("b", row="value"), name="b")
+
+
+def direct(job: Job) -> None:
+    job.from_source(kafka(), name="in").sink_to(sink("a", row="value"), name="a")
+
+
+def direct_decoded(job: Job) -> None:
+    job.from_source(kafka(**TYPED), name="in").map(keep, schema="n bigint").sink_to(sink("a"), name="a")
+
+
+def spread_by_sql(job: Job) -> None:
+    job.from_source(kafka(**TYPED), name="in").where("n > 1").select("n").sink_to(sink("a"), name="a")
+
+
+def spread_by_python_before_sql(job: Job) -> None:
+    job.from_source(files(), name="in").map(keep, schema="n bigint").where("n > 1").sink_to(sink("a"), name="a")
+
+
+def bucket_by_expression(job: Job) -> None:
+    by = ExpressionBucketAssigner("concat('k=', k)")
+    job.from_source(files(**TYPED), name="in").sink_to(sink("a", format="json", bucket=by), name="a")
+
+
+def one_pass_for_several(job: Job) -> None:
+    rows = job.from_source(files(**TYPED), name="in")
+    rows.where("n > 1").sink_to(sink("a"), name="a")
+    rows.drop("k").sink_to(sink("b"), name="b")
+    rows.sink_to(sink("c"), name="c")
+
+
+def read_twice(job: Job) -> None:
+    rows = job.from_source(files(**TYPED), name="in")
+    rows.apply(keep, name="any").sink_to(sink("a"), name="a")
+
+
+def two_sources_one_sink(job: Job) -> None:
+    made = job.from_source(DatagenSource("n bigint, k string", count=5), name="made")
+    job.from_source(kafka(**TYPED), name="in").union(made).sink_to(sink("a"), name="a")
+
+
+def side_outputs(job: Job) -> None:
+    parts = job.from_source(files(), name="in").flat_map(
+        lambda r: [Side("bad", r)], schema="n bigint", side_outputs={"bad": "value binary"}, name="split"
+    )
+    parts.sink_to(sink("a"), name="a")
+    parts.side_output("bad").sink_to(sink("b", row="value"), name="b")
+
+
+JOBS = [
+    fused, fused_with_python, direct, direct_decoded, spread_by_sql, spread_by_python_before_sql, bucket_by_expression,
+    one_pass_for_several, read_twice, two_sources_one_sink, side_outputs,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("build", JOBS, ids=lambda build: build.__name__)
+def test_plan(build: Callable[[Job], None]) -> None:
+    job = Job("plan", on_error="skip")
+    build(job)
+    text = job.explain() + "\n"
+    path = PLANS / f"{build.__name__}.txt"
+    if os.environ.get("POUNDLOCK_WRITE_PLANS") == "1":
+        path.write_text(text)
+    assert text == path.read_text()
+    assert [branch["placement"] for branch in explain_json(job)["branches"]]
+
+
+@pytest.mark.parametrize(
+    ("build", "named"), [(one_pass_for_several, True), (two_sources_one_sink, True), (read_twice, False)]
+)
+def test_spark_knows_sources_by_name_unless_one_is_read_twice(build: Callable[[Job], None], named: bool) -> None:
+    job = Job("plan", on_error="skip")
+    build(job)
+    assert make_plan(job).named is named
+
+
+def test_a_job_needs_a_sink_and_a_place_for_dead_letters() -> None:
+    job = Job("plan")
+    rows = job.from_source(files(), name="in")
+    with pytest.raises(DefinitionError, match="job 'plan' has no sink"):
+        make_plan(job)
+    rows.sink_to(sink("a", row="value"), name="dead-letter")
+    with pytest.raises(DefinitionError, match="'dead-letter' is taken"):
+        make_plan(job)
+
+
+def test_dead_letters_go_below_the_first_file_sink_unless_told() -> None:
+    for told, path in ((None, "/out/a/_dead_letters"), ("/dead", "/dead")):
+        job = Job("plan", dead_letters=told)
+        direct(job)
+        assert make_plan(job).sinks["dead-letter"].path == path
+
+
+def test_two_sinks_that_would_make_files_of_one_name_are_refused() -> None:
+    job = Job("plan", on_error="skip")
+    rows = job.from_source(files(), name="in")
+    rows.sink_to(sink("a", row="value"), name="one")
+    rows.sink_to(sink("a", format="json", suffix=""), name="two")
+    with pytest.raises(DefinitionError, match="sinks 'one' and 'two' both write part-… files to /out/a"):
+        make_plan(job)
