@@ -183,7 +183,7 @@ def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: 
         "EVENT_LOG_DEAD_LETTERS": str(root / "dead_letters"),
         "EVENT_LOG_INTERVAL": "0 s",
         "EVENT_LOG_ROLL_EVERY": "5 s",
-        "EVENT_LOG_MAX_PER_CHECKPOINT": str(max(1, settings.events // settings.checkpoints)),
+        "EVENT_LOG_MAX_PER_CHECKPOINT": str(settings.events // settings.checkpoints + PARTITIONS),
     }
     rng = random.Random(settings.seed)
     run = Run(settings.events)

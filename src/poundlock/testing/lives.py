@@ -60,7 +60,7 @@ class Lives:
         environment: Mapping[str, str],
         folder: Path,
         arguments: Sequence[str] = (),
-        patience_s: float = 150.0,
+        patience_s: float = 300.0,
     ) -> None:
         self._job = job
         self._environment = {"POUNDLOCK_STATE_DIR": str(folder / "state"), **environment}

@@ -108,7 +108,7 @@ class Torture:
         seed: int,
         plan: Sequence[Kill],
         *,
-        patience_s: float = 120.0,
+        patience_s: float = 300.0,
         say: Callable[[str], None] = print,
     ) -> None:
         self._start = start
