@@ -66,6 +66,8 @@ def _one(case: Case, bench: Bench, found: dict[str, list[Result]], console: Cons
             f"  {result.rows_per_cpu_s:,.0f} rows/CPU-s, {result.cpu_s:.1f} CPU s, {result.wall_s:.1f} s, load {result.load}",
             highlight=False,
         )
+        parts = ", ".join(f"{name} {cpu_s:.1f}" for name, cpu_s in result.parts.items() if cpu_s >= 0.2)
+        console.print(f"  CPU s by process: {parts}", highlight=False)
     return True
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 __all__ = ["Usage", "UsageLost", "process_cpu_s", "run"]
@@ -39,6 +39,7 @@ class Usage:
         peak_rss_mb: largest sum of resident memory over the tree, sampled; shared pages count once per process.
         load: the machine's load average (1 minute) when the command ended.
         left_behind: processes that outlived the command and were killed.
+        parts: CPU seconds by kind of process, as sampled: what ran between two samples only is missing.
     """
 
     code: int
@@ -47,6 +48,7 @@ class Usage:
     peak_rss_mb: float
     load: float
     left_behind: int = 0
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 def process_cpu_s(pid: int) -> float:
@@ -132,6 +134,7 @@ class _Tree:
 
     def __init__(self) -> None:
         self._cpu: dict[tuple[int, str], int] = {}
+        self._labels: dict[tuple[int, str], str] = {}
         self.peak_bytes = 0
 
     def sample(self) -> list[int]:
@@ -150,13 +153,39 @@ class _Tree:
             todo += children.get(pid, ())
         for pid in found:
             fields = stats[pid]
-            self._cpu[pid, fields[19]] = int(fields[11]) + int(fields[12])
+            key = (pid, fields[19])
+            ticks = int(fields[11]) + int(fields[12])
+            # A process may become another program after its first moments, so its name is read while it is young.
+            if key not in self._labels or ticks < _TICKS // 5:
+                self._labels[key] = _label(pid)
+            self._cpu[key] = ticks
         self.peak_bytes = max(self.peak_bytes, sum(int(stats[pid][21]) for pid in found) * _PAGE)
         return found
 
     @property
+    def parts(self) -> dict[str, float]:
+        parts: dict[str, float] = {}
+        for key, ticks in self._cpu.items():
+            label = self._labels[key]
+            parts[label] = round(parts.get(label, 0.0) + ticks / _TICKS, 2)
+        return dict(sorted(parts.items(), key=lambda item: -item[1]))
+
+    @property
     def seen_cpu_s(self) -> float:
         return sum(self._cpu.values()) / _TICKS
+
+
+def _label(pid: int) -> str:
+    """Return a short name for what a process runs: "java", "python pyspark.worker", "python job.py"."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return "?"
+    program = os.path.basename(words[0]).rstrip("0123456789.") or "?"
+    if program != "python":
+        return program
+    what = [os.path.basename(word) for word in words[1:] if not word.startswith("-")]
+    return " ".join([program, *what[: 2 if "-m" in words else 1]])
 
 
 def _reap(block: bool) -> dict[int, int] | None:
@@ -206,6 +235,7 @@ def _meter(command: list[str], timeout_s: float, grace_s: float) -> Usage:
         peak_rss_mb=max(tree.peak_bytes / 2**20, used.ru_maxrss / 1024),
         load=os.getloadavg()[0],
         left_behind=left_behind,
+        parts=tree.parts,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -32,6 +32,7 @@ class Result:
         cpu_s_of_runs: CPU seconds of every run.
         median_ms: where the case is about time: its median in ms.
         broker_cpu_s: CPU seconds the Kafka broker spent meanwhile.
+        parts: CPU seconds by kind of process, as sampled.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Result:
     cpu_s_of_runs: Sequence[float] = ()
     median_ms: float | None = None
     broker_cpu_s: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -64,6 +66,7 @@ class Result:
             cpu_s_of_runs=[round(usage.cpu_s, 3)],
             median_ms=None if median_ms is None else round(median_ms, 1),
             broker_cpu_s=None if broker_cpu_s is None else round(broker_cpu_s, 2),
+            parts=usage.parts,
         )
 
 

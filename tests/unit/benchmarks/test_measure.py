@@ -59,6 +59,11 @@ def test_peak_memory_is_the_sum_over_the_tree(tmp_path: Path) -> None:
     assert 200 <= burned(tmp_path, body).peak_rss_mb < 320
 
 
+def test_the_parts_name_who_used_the_cpu(tmp_path: Path) -> None:
+    usage = burned(tmp_path, "pid = os.fork()\nburn(0.8)\nif pid: os.waitpid(pid, 0)")
+    assert usage.parts["python program.py"] == pytest.approx(usage.cpu_s, abs=0.8)
+
+
 def test_a_failing_command_has_no_figures(tmp_path: Path) -> None:
     with pytest.raises(UsageLost, match=r"exit code 3.*\n.*so sad"):
         burned(tmp_path, "print('so sad'); sys.exit(3)")
