@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from poundlock.cli.main import main
+from poundlock.connectors.files.names import owner_tag
 
 pytestmark = pytest.mark.engine
 
@@ -69,7 +70,12 @@ def _run(*arguments: str) -> tuple[int, list[str], list[str]]:
         return process.returncode, out.splitlines(), err.splitlines()
 
 
-def test_a_new_project_runs_to_its_end_and_again(project: Path) -> None:
+def _job_id(project: Path) -> str:
+    found: str = json.loads((project / "checkpoint" / "job.json").read_text())["job_id"]
+    return found
+
+
+def test_a_new_project_runs_to_its_end_and_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = _run("--json")
     assert (code, err) == (0, [])
     progress: list[dict[str, Any]] = [json.loads(line) for line in out]
@@ -87,6 +93,28 @@ def test_a_new_project_runs_to_its_end_and_again(project: Path) -> None:
     assert (code, err) == (0, [])
     assert "FINISHED" in out[-1]
     assert _visible(project) == _events(project)
+
+    # No code of the job is needed: its sinks said of themselves what it takes.
+    capsys.readouterr()
+    hidden = (
+        next((project / "output").glob("dt=*")) / f".part-0-9.inprogress.{owner_tag(_job_id(project), 'files')}-0-0"
+    )
+    hidden.write_bytes(b"left behind")
+    for path, fix, expected in (
+        ("checkpoint", [], 1),
+        ("job.py", [], 1),
+        ("checkpoint", ["--fix"], 0),
+        ("job.py", [], 0),
+    ):
+        assert main(["fsck", path, "--json", *fix]) == expected
+        report = json.loads(capsys.readouterr().out)
+        assert set(report["orphans"]) == {"files", "dead-letter"}
+        assert not report["unchecked"]
+    assert not hidden.exists()
+    assert main(["files", "checkpoint", "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)
+    assert sum(file["rows"] for file in files) == 2_001
+    assert all(file["min_event_ms"] for file in files if file["sink"] == "files")
 
 
 def test_explain_names_the_stages(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,10 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List the finished files of a job: rows, bytes, event times, checkpoint."""
+    """List the finished files of a job.
+
+    Each with its rows, bytes, event-time bounds and the checkpoint that made it visible.
+    """
     from poundlock.checkpoint.ledger import Ledger
     from poundlock.connectors.files.manifest import finished_files
 

@@ -33,9 +33,9 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> int:
-    """Compare a job's decisions with its files: orphans, unfinished commits, files that are gone.
+    """Compare a job's decisions with its files.
 
-    The exit code is 0 if nothing is left to do, 1 if something is. What a decision names is never removed.
+    Lists orphans, commits that have not ended, and finished files that are gone or changed. The exit code is 0 if nothing is left to do, 1 if something is. What a decision names is never removed.
     """
     from poundlock.checkpoint.fsck import fsck
 

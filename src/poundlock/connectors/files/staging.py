@@ -84,6 +84,8 @@ def stage(rules: Rules, state: JSON, prepared: Sequence[Prepared], occasion: Occ
     }
     if waiting is not None:
         next_state["compaction"] = waiting
+    # How much is still to become visible: at 0 the sink may be taken out of the job, its counters stay.
+    next_state["pending"] = len(carried_segments(next_state))
     return Staged(next_state, committables)
 
 

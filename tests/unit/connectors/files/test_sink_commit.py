@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from poundlock.checkpoint.checks import holds_pending
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.participant import Occasion, Prepared
 from poundlock.connectors.files.compaction import FileCompaction
@@ -233,6 +234,17 @@ def test_a_part_of_very_many_segments_is_finished(tmp_path: Path) -> None:
         state = dict(staged.state)
         assert len(staged.committables) == (i == MAX_SEGMENTS - 1)
     assert staged.committables[0]["rows"] == MAX_SEGMENTS
+
+
+@pytest.mark.parametrize("compaction", [None, FileCompaction(every_checkpoints=9)])
+def test_the_state_says_whether_anything_waits(tmp_path: Path, compaction: FileCompaction | None) -> None:
+    h = harness(tmp_path, compaction=compaction, rolling=EACH if compaction else RollingPolicy())
+    h.write(lines(b"a"))
+    h.end_checkpoint()
+    assert holds_pending(h.state)
+    h.end_checkpoint(Occasion.END)
+    assert h.state["counters"] == {"0": 1}
+    assert not holds_pending(h.state)
 
 
 def test_stage_is_pure(tmp_path: Path) -> None:
