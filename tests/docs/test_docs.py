@@ -454,6 +454,12 @@ def test_exit_codes_on_the_page_are_those_of_the_errors() -> None:
     assert codes <= {int(code) for line in table for code in re.findall(r"^\| ([\d, ]+) \|", line)[0].split(",")}
 
 
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_every_example_can_be_planned(example: Path, reader: Reader) -> None:
+    told = Block(page=example, line=0, language="bash", code=f"poundlock explain {shlex.quote(str(example))}\n")
+    assert "decision: one ledger record per checkpoint for all sinks" in reader.shell(told)
+
+
 # --- that a fault on a page is found ---------------------------------------------------------------------------------
 
 
