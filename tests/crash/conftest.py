@@ -116,7 +116,7 @@ class KafkaScene(Scene):
         reached: dict[str, int] = {}
         for line in lines:
             if f'"{self.topic}":' in line:
-                reached = json.loads(line)[self.topic]
+                reached = json.loads(line[line.index("{") :])[self.topic]  # the name of the source stands before it
         return {int(p): n for p, n in reached.items()} == self.broker.end_offsets(self.topic)
 
     def wait_until_caught_up(self, job: JobProcess) -> JobProcess:
