@@ -6,6 +6,7 @@ A run whose output is not exactly its input has no figure and makes the exit cod
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from poundlock.errors import PoundlockError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments say; return the exit code."""
     given = _arguments(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the broker and the measured process end too
     console = Console()
     wanted = [case for case in CASES if not given.names or any(case.name.startswith(n) for n in given.names)]
     if not wanted:

@@ -21,6 +21,7 @@ from benchmarks.data import Input, WrongOutput, check, files
 from benchmarks.flink.install import Installed, installed
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
+from poundlock.errors import PoundlockError
 from poundlock.runtime import cds
 from poundlock.runtime.jars import jar_set
 from poundlock.runtime.java import find_java
@@ -100,8 +101,12 @@ class Bench:
         return path
 
     def warm(self, jar_sets: Sequence[str] = ()) -> None:
-        """Have what `poundlock warm` makes once per installation."""
-        cds.train(find_java(), [jar for name in jar_sets for jar in jar_set(name, progress=print)], progress=print)
+        """Have what `poundlock warm` makes once per installation; where it cannot be had, the figures are those without."""
+        jars = [jar for name in jar_sets for jar in jar_set(name, progress=print)]
+        try:
+            cds.train(find_java(), jars, progress=print)
+        except PoundlockError as error:
+            print(f"measured without a class archive: {error}", flush=True)
 
     def environment(self, work: Path, **more: str) -> Mapping[str, str]:
         """Return the environment of a measured program: this package, and nothing of the user's poundlock."""
