@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
@@ -22,7 +21,7 @@ from pyspark.sql.types import StructType
 from poundlock.connectors.base import ReaderContext, Split, SplitSource
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
-from poundlock.plan.rows import BAD, arrow_rows
+from poundlock.plan.rows import BAD, arrow_rows, record_batch
 from poundlock.plan.stage import PROPERTY, Stage, TaskIdentity
 from poundlock.storage.base import Storage
 
@@ -133,7 +132,7 @@ class SplitStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.spec.stage is not None:
             texts = list(self.spec.stage.run(self._reading(splits), directive_of_task(), task_identity()))
             if texts:
-                yield pa.RecordBatch.from_pydict({"record": texts})
+                yield record_batch(texts)
             return
         bad: list[Reject] = []
         chunks = self._reading(splits)(bad.append)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Operator
-from poundlock.plan.rows import BAD, arrow_rows, chunk_of, lines_of, shared_chunks
+from poundlock.plan.rows import BAD, arrow_rows, chunk_of, lines_of, record_batch, shared_chunks
 from poundlock.plan.split_source import directive_of_task, task_identity
 from poundlock.plan.stage import Stage, run_together
 
@@ -64,7 +64,7 @@ def _stages(
         identities = [task_identity() for _ in stages]
         texts = list(run_together(stages, lambda rejects: read(batches, rejects), directive, identities))
         if texts:
-            yield pa.RecordBatch.from_pydict({"record": texts})
+            yield record_batch(texts)
 
     return task
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -146,7 +147,8 @@ def start_session(spec: SessionSpec) -> Any:
     with spec.jvm_log.open("ab") as log:
         try:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-            context = SparkContext(gateway=gateway, conf=conf)
+            with _without_pandas():
+                context = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
             forget_session()
             raise DefinitionError(
@@ -154,6 +156,19 @@ def start_session(spec: SessionSpec) -> Any:
                 next=f"read {spec.jvm_log}, or type: poundlock doctor",
             ) from error
     return SparkSession(context)
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    """Keep pyspark's start from importing pandas only to see whether it could: more than a second of every start."""
+    if "pandas" in sys.modules:
+        yield
+        return
+    sys.modules["pandas"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["pandas"]
 
 
 def forget_session() -> None:
