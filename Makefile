@@ -23,6 +23,7 @@ demo: $(STAMP) ## run the reference job: real Kafka, two kills, an audit (under 
 	@$(BIN)/poundlock demo
 
 test: $(STAMP) ## run every test, real Kafka broker and crashes included (torture excluded)
+	@$(BIN)/poundlock warm || echo "starting without class archives: the tests take longer"
 	$(BIN)/python -m pytest -q
 
 lint: $(STAMP) ## check format, lint and types

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from poundlock.errors import DefinitionError
+
 __all__ = ["command"]
 
 
@@ -21,6 +23,12 @@ def command(
 
     Its driver is killed twice while it writes; then every file is compared with what was produced.
     """
-    from poundlock.demo.program import DemoSettings, run_demo
+    try:
+        from poundlock.demo.program import DemoSettings, run_demo
+    except ModuleNotFoundError as missing:
+        raise DefinitionError(
+            f"the demo needs the package {missing.name}, which is not installed",
+            next="python -m pip install 'poundlock[demo]'",
+        ) from missing
 
     return run_demo(DemoSettings(directory=directory, events=events, kills=kills)).exit_code
