@@ -20,6 +20,8 @@ _QUICK_RESTARTS = (
     "restart-strategy.type=fixed-delay",
     "restart-strategy.fixed-delay.attempts=100",
     "restart-strategy.fixed-delay.delay=100 ms",
+    # A life lasts seconds: compiling further than C1 would cost more than it gives back.
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
 )
 
 
