@@ -89,9 +89,9 @@ def _execute(file: Path) -> ModuleType:
         code = compile(path.read_bytes(), str(path), "exec")
         exec(code, module.__dict__)
     except SyntaxError as error:
-        raise DefinitionError(
-            f"{error.filename or file}:{error.lineno}: {error.msg}", next=f"mend line {error.lineno}"
-        ) from error
+        place = f"{error.filename or file}:{error.lineno}" if error.lineno else str(file)
+        mend = f"mend line {error.lineno}" if error.lineno else "give a Python source file"
+        raise DefinitionError(f"{place}: {error.msg}", next=mend) from error
     except PoundlockError as error:
         raise DefinitionError(f"{_where(error, path)}: {error.what}", next=error.next) from error
     except ModuleNotFoundError as error:

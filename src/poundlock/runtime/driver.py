@@ -144,10 +144,12 @@ class Driver:
                     return self._canceled()
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
+        ledger = Ledger(storage)
+        SparkLog(open_storage(f"{checkpoint_dir(self.job, self.settings)}/spark")).check_within(ledger.newest())
         coordinator = Coordinator(
             identity=identity,
             epoch=epoch,
-            ledger=Ledger(storage),
+            ledger=ledger,
             participants=self._sinks(identity),
             clock=self.clock,
             ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
