@@ -131,7 +131,7 @@ class Driver:
             try:
                 return self._one_life(storage, identity, epoch, restarts)
             except Exception as failure:
-                error = explain(failure, list(self.plan.sources.values()))
+                error = self._explained(failure)
                 if self.stop.canceling:
                     return self._canceled()
                 delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
@@ -142,6 +142,14 @@ class Driver:
                 self.stop.wait(delay.total_seconds())
                 if self.stop.canceling:
                     return self._canceled()
+
+    def _explained(self, failure: Exception) -> PoundlockError:
+        """Return the error to show; a call into a JVM that is gone can fail as anything, even as storage trouble."""
+        error = explain(failure, list(self.plan.sources.values()))
+        unsure = isinstance(failure, ConnectionError) or isinstance(failure.__cause__, ConnectionError)
+        if self._spark is not None and not sessions.jvm_alive() and (unsure or type(error) is PoundlockError):
+            return sessions.jvm_gone()
+        return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
         ledger = Ledger(storage)
