@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def _session(jars: str) -> SparkSession:
-    # Serial GC was the better of the two on two cores; C2 stays on, since the rows go through the JVM.
+    # The collector the other engines here run with; C2 stays on, since the rows go through the JVM.
     return (
         SparkSession.builder.master("local[2]")
         .appName("spark-file-sink")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
@@ -17,7 +18,10 @@ from poundlock.stream.nodes import Node, SinkNode, SourceNode
 from poundlock.stream.stream import DataStream
 from poundlock.values import duration
 
-__all__ = ["Job"]
+__all__ = ["LOADING", "Job"]
+
+LOADING = ContextVar("LOADING", default=False)
+"""Whether a file is being read for the job in it; a job that ran itself then would run twice."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -33,7 +37,7 @@ class Job:
         on_error: what becomes of a record that cannot be parsed, placed or written: "dead_letter", "fail" or "skip" (counted).
         dead_letters: folder of the dead-letter files; default: `_dead_letters` in the first file sink's folder.
         parallelism: number of tasks; default: the cores of the master.
-        restart: restart strategy, see `poundlock.RestartStrategy`; default: exponential delay, as Flink.
+        restart: restart strategy, one of the four kinds, such as `poundlock.FixedDelayRestart`; default: exponential delay, as Flink.
         spark: further Spark settings, name to value.
     """
 
@@ -120,6 +124,12 @@ class Job:
 
     def run(self, **options: Any) -> Any:
         """Run the job in this process until it ends, is stopped, or fails; see `poundlock.runtime.driver.run`."""
+        if LOADING.get():
+            raise DefinitionError(
+                "the file runs its job while it is being loaded",
+                next='put it under: if __name__ == "__main__":',
+                job=self.name,
+            )
         from poundlock.runtime.driver import run
 
         return run(self, **options)

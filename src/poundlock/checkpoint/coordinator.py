@@ -204,7 +204,8 @@ class Coordinator:
             check_removed_sinks(before, self._participants, self._identity.name)
             if before is not None and not self._ignore_ledger:
                 self._ledger.settle(before.number)
-                committed = sum(len(done) for done in self._carry_out(before).values())
+                if not self._ledger.is_carried_out(before.number):
+                    committed = sum(len(done) for done in self._carry_out(before).values())
             start = start_record(
                 before,
                 ledger=self._ledger,
@@ -218,6 +219,7 @@ class Coordinator:
             except FencedError:
                 # An older driver was about to decide and was first: its decision stands and is carried out as well.
                 continue
+            self._ledger.mark_carried_out(start.number)
             self._newest, self._settled, self._sources = start, True, start.sources
             return before, committed
 
@@ -322,7 +324,9 @@ class Coordinator:
         return Outcome(decision=decision, committed=committed, durations_ms={**durations, **self._last_ms})
 
     def _carry_out(self, decision: Decision) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        return carry_out(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self._log)
+        done = carry_out(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self._log)
+        self._ledger.mark_carried_out(decision.number)
+        return done
 
     def _abort(self, prepared: Sequence[Prepared]) -> None:
         for item in prepared:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
@@ -76,6 +77,20 @@ class Ledger:
         if not self._stands(path, data, None):
             self._lost(path)
 
+    def mark_carried_out(self, number: int) -> None:
+        """Note that everything a record names is visible, so that later starts need not look whether it still is there.
+
+        Readers may move finished files away. The note is a help, not a truth: it is not waited for, and where it is lost
+        or could not be written the record is carried out once more.
+        """
+        with suppress(OSError):
+            self._storage.write(_mark_path(number)).close()
+            self._storage.delete(_mark_path(number - 1))
+
+    def is_carried_out(self, number: int) -> bool:
+        """Return whether it was noted that everything a record names is visible."""
+        return self._storage.stat(_mark_path(number)) is not None
+
     def settle(self, number: int) -> None:
         """Make a record that another process left durable before anything is built on it."""
         self._storage.settle(record_path(number))
@@ -133,3 +148,7 @@ _RESTORE = "restore the file from a backup; without it nobody can know what was 
 def record_path(number: int) -> str:
     """Return where a record is kept, below the job's checkpoint folder."""
     return f"{FOLDER}/{number:020d}.json"
+
+
+def _mark_path(number: int) -> str:
+    return f"carried-out/{number:020d}"

@@ -11,12 +11,10 @@ import traceback
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from poundlock.errors import DefinitionError, PoundlockError
-
-if TYPE_CHECKING:
-    from poundlock.job import Job
+from poundlock.job import LOADING, Job
 
 __all__ = ["load_job"]
 
@@ -30,8 +28,6 @@ def load_job(target: str) -> Job:
     Raises:
         DefinitionError: there is no such file or job, there are several, or the file fails; says which line.
     """
-    from poundlock.job import Job
-
     path, name = _split(target)
     found: dict[str, Job] = {}
     for variable, value in vars(_execute(path)).items():
@@ -85,13 +81,14 @@ def _execute(file: Path) -> ModuleType:
     module.__file__ = str(path)
     shadowed = sys.modules.get(path.stem)
     sys.modules[path.stem] = module  # dataclasses look their module up while the file runs
+    loading = LOADING.set(True)
     try:
         code = compile(path.read_bytes(), str(path), "exec")
         exec(code, module.__dict__)
     except SyntaxError as error:
-        raise DefinitionError(
-            f"{error.filename or file}:{error.lineno}: {error.msg}", next=f"mend line {error.lineno}"
-        ) from error
+        place = f"{error.filename or file}:{error.lineno}" if error.lineno else str(file)
+        mend = f"mend line {error.lineno}" if error.lineno else "give a Python source file"
+        raise DefinitionError(f"{place}: {error.msg}", next=mend) from error
     except PoundlockError as error:
         raise DefinitionError(f"{_where(error, path)}: {error.what}", next=error.next) from error
     except ModuleNotFoundError as error:
@@ -103,6 +100,7 @@ def _execute(file: Path) -> ModuleType:
             f"{_where(error, path)}: {type(error).__name__}: {error}", next="mend that line"
         ) from error
     finally:
+        LOADING.reset(loading)
         # Spark pickles the functions of a module it cannot import by value: what runs there is what was read here.
         if shadowed is None:
             sys.modules.pop(path.stem, None)

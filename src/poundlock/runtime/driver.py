@@ -26,7 +26,7 @@ from poundlock.plan.plan import Plan, make_plan
 from poundlock.runtime import cds
 from poundlock.runtime import session as sessions
 from poundlock.runtime.failures import explain, is_transient
-from poundlock.runtime.jars import jar_set
+from poundlock.runtime.jars import JarPlaces, jar_set
 from poundlock.runtime.java import find_java
 from poundlock.runtime.logs import write_log4j2
 from poundlock.runtime.offsets import SparkLog
@@ -131,23 +131,33 @@ class Driver:
             try:
                 return self._one_life(storage, identity, epoch, restarts)
             except Exception as failure:
-                error = explain(failure, list(self.plan.sources.values()))
+                error = self._explained(failure)
                 if self.stop.canceling:
                     return self._canceled()
                 delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
                 if delay is None or self.stop.stopping:
-                    self.tracker.state("FAILED", str(error))
+                    self.tracker.state("FAILED")
                     raise error from failure
                 self.tracker.state("RESTARTING", f"{error.what} (again in {delay.total_seconds():.1f} s)", restarts=1)
                 self.stop.wait(delay.total_seconds())
                 if self.stop.canceling:
                     return self._canceled()
 
+    def _explained(self, failure: Exception) -> PoundlockError:
+        """Return the error to show; a call into a JVM that is gone can fail as anything, even as storage trouble."""
+        error = explain(failure, list(self.plan.sources.values()))
+        unsure = isinstance(failure, ConnectionError) or isinstance(failure.__cause__, ConnectionError)
+        if self._spark is not None and not sessions.jvm_alive() and (unsure or type(error) is PoundlockError):
+            return sessions.jvm_gone()
+        return error
+
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
+        ledger = Ledger(storage)
+        SparkLog(open_storage(f"{checkpoint_dir(self.job, self.settings)}/spark")).check_within(ledger.newest())
         coordinator = Coordinator(
             identity=identity,
             epoch=epoch,
-            ledger=Ledger(storage),
+            ledger=ledger,
             participants=self._sinks(identity),
             clock=self.clock,
             ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
@@ -243,7 +253,8 @@ class Driver:
             sessions.forget_session()
             self._spark = None
         java = find_java(_environment(self.settings))
-        jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=self._say)]
+        places = JarPlaces.of(self.settings)
+        jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=self._say, places=places)]
         master = _master(self.settings.master, self.job.parallelism)
         log = self.settings.logs / f"{self.job.name}.jvm.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -252,7 +263,9 @@ class Driver:
             master=master,
             jvm_log=log,
             log4j=write_log4j2(log.with_suffix(".properties"), log),
-            jvm_options=cds.jvm_options(java, jars) if master.startswith("local") else (),
+            jvm_options=cds.jvm_options(java, jars, cache=self.settings.cache_dir)
+            if master.startswith("local")
+            else (),
             java_home=java.home,
             jars=jars,
             driver_memory=self.settings.driver_memory,
@@ -284,7 +297,7 @@ class Driver:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    env = dict(os.environ)
+    env = {**os.environ, "POUNDLOCK_CACHE_DIR": str(settings.cache_dir)}
     if settings.java_home is not None:
         env["JAVA_HOME"] = str(settings.java_home)
     return env

@@ -18,11 +18,15 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from poundlock.errors import DefinitionError
 from poundlock.runtime.java import cache_dir, find_java
 from poundlock.runtime.pins import JAR_SETS, JarPins, Pin
+
+if TYPE_CHECKING:
+    from poundlock.config import Settings
 
 __all__ = ["JarPlaces", "jar_set", "pyspark_jars"]
 
@@ -54,6 +58,11 @@ class JarPlaces:
             folder=Path(folder).expanduser() if folder else None,
             ivy_settings=Path(settings).expanduser() if settings else None,
         )
+
+    @classmethod
+    def of(cls, settings: Settings) -> JarPlaces:
+        """Return the places that a run's settings say."""
+        return cls(cache=settings.cache_dir, folder=settings.jars_dir, ivy_settings=settings.ivy_settings)
 
 
 def jar_set(

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from poundlock.checkpoint.decision import Decision
 from poundlock.errors import TerminalError
 from poundlock.storage.base import Storage
 
@@ -67,6 +68,25 @@ class SparkLog:
     def newest(self) -> tuple[int, int]:
         """Return the newest planned and the newest committed batch, -1 for none."""
         return self._newest("offsets"), self._newest("commits")
+
+    def check_within(self, newest: Decision | None) -> None:
+        """Raise TerminalError if Spark finished a micro-batch the ledger never decided.
+
+        Call it before recovery: records are missing from the ledger's end then, and the hidden files only they name would
+        be removed as nobody's.
+
+        Args:
+            newest: the ledger's newest decision; None if it is empty, and then Spark cannot even have planned a batch.
+        """
+        planned, finished = self.newest()
+        known = -1 if newest is None else newest.checkpoint
+        if finished <= known and (newest is not None or planned < 0):
+            return
+        said = "is empty" if newest is None else f"ends with checkpoint {known}"
+        raise TerminalError(
+            f"Spark's log in {self._storage.root} has batch {max(planned, finished)}, but the ledger beside it {said}",
+            next="restore ledger/ from a backup, or begin in a new checkpoint_dir; nothing was touched",
+        )
 
     def initial(self, source: str) -> Any | None:
         """Return the position from which Spark first read a source through its connector, where the connector keeps it."""

@@ -5,6 +5,7 @@ Everything a user set by hand wins; what the protocol needs to be correct cannot
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,6 +150,7 @@ def start_session(spec: SessionSpec) -> Any:
             gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             with _without_pandas():
                 context = SparkContext(gateway=gateway, conf=conf)
+            _quiet(context)
         except Exception as error:
             forget_session()
             raise DefinitionError(
@@ -169,6 +171,20 @@ def _without_pandas() -> Iterator[None]:
         yield
     finally:
         del sys.modules["pandas"]
+
+
+def _quiet(context: Any) -> None:
+    """Keep what Spark's Python side prints when its JVM dies off the terminal; the failure itself is told by the driver."""
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
+    for name in ("py4j", "py4j.clientserver", "py4j.java_gateway"):
+        logger = logging.getLogger(name)
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+    # py4j also speaks through the root logger, which sets itself up to print unless it has a handler.
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())
 
 
 def forget_session() -> None:
@@ -211,10 +227,12 @@ def kill_jvm() -> None:
         process.wait()
 
 
-def require_alive() -> None:
-    """Raise TransientError if the JVM is gone."""
-    if not jvm_alive():
-        raise TransientError("the Java process of Spark ended unexpectedly", next="nothing is lost: run the job again")
+def jvm_gone() -> TransientError:
+    """Return what to raise when the JVM is gone."""
+    return TransientError(
+        "the Java process of Spark ended unexpectedly",
+        next="see the JVM's log; if it was killed, the machine may be short of memory; nothing is lost",
+    )
 
 
 def _last_line(path: Path) -> str:

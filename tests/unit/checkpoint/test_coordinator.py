@@ -520,3 +520,22 @@ def test_fsck_says_which_sinks_it_cannot_know(bench: Bench) -> None:
 def test_fsck_of_any_other_folder(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="not a job's checkpoint"):
         fsck(LocalStorage(str(tmp_path)), lambda name, description: None, clock=ManualClock())
+
+
+def test_a_finished_file_that_a_reader_took_away_does_not_stop_the_next_start(bench: Bench) -> None:
+    bench.take(bench.start(), 0)
+    bench.sink.storage.delete("p1")
+    coordinator = bench.start()  # the crash came after all was carried out, and that was noted
+    assert bench.recovery.committed == 0
+    bench.take(coordinator, 1)
+    assert bench.sink.shown() == ["p2"]
+    assert len(list(bench.checkpoint.list("carried-out"))) == 1
+
+
+def test_where_the_note_is_lost_the_decision_is_carried_out_once_more(bench: Bench) -> None:
+    bench.take(bench.start(), 0)
+    for entry in list(bench.checkpoint.list("carried-out")):
+        bench.checkpoint.delete(entry.path)
+    bench.start()
+    assert bench.recovery.committed == 1
+    assert bench.sink.shown() == ["p1"]

@@ -90,3 +90,20 @@ def test_a_mistyped_file_is_suggested(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="there is no file") as caught:
         load_job(str(tmp_path / "evnt_log.py"))
     assert caught.value.next == f"did you mean {tmp_path / 'event_log.py'}?"
+
+
+def test_a_file_that_is_not_text_is_said_without_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "job.py"
+    path.write_bytes(b"\x00\x00binary")
+    with pytest.raises(DefinitionError) as caught:
+        load_job(str(path))
+    assert "None" not in str(caught.value)
+    assert str(path) in caught.value.what
+
+
+def test_a_file_that_runs_its_job_while_it_is_loaded_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text("from poundlock import Job\njob = Job('eager')\njob.run()\n")
+    with pytest.raises(DefinitionError, match=r"job.py:3: the file runs its job while it is being loaded") as told:
+        load_job(str(file))
+    assert told.value.next == 'put it under: if __name__ == "__main__":'
