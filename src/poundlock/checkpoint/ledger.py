@@ -80,11 +80,11 @@ class Ledger:
     def mark_carried_out(self, number: int) -> None:
         """Note that everything a record names is visible, so that later starts need not look whether it still is there.
 
-        Readers may move finished files away. The note is a help, not a truth: it is not waited for, and where it is lost
-        or could not be written the record is carried out once more.
+        Readers may move finished files away. The note is a help, not a truth: where it is lost or could not
+        be written the record is carried out once more.
         """
         with suppress(OSError):
-            self._storage.write(_mark_path(number)).close()
+            self._storage.create_exclusive(_mark_path(number), b"")
             self._storage.delete(_mark_path(number - 1))
 
     def is_carried_out(self, number: int) -> bool:

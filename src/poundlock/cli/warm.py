@@ -18,9 +18,9 @@ def command(
     again: Annotated[bool, typer.Option("--again", help="Make the archives even if they are there.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Archive Spark's classes, once per installation, so that jobs start sooner.
+    """Make jobs start sooner, once per installation.
 
-    Takes a minute or two and 150 MB each. A job whose Java, pyspark or jars changed since then runs without.
+    Archives Spark's classes: a minute or two and 150 MB each. A job whose Java, pyspark or jars changed since then runs without.
     """
     from poundlock.config import load_settings
     from poundlock.runtime import cds

@@ -14,7 +14,10 @@ def test_how_spark_reads_it() -> None:
         "json", {"maxFilesPerTrigger": 5, "multiLine": True}, schema="a int", path="/data", columns=["a + 1 as b"]
     )
     assert source.spark_read({"x": 1}) == SparkRead(
-        "json", {"maxFilesPerTrigger": "5", "multiLine": "true", "path": "/data"}, ["a + 1 as b"], "a int"
+        format="json",
+        options={"maxFilesPerTrigger": "5", "multiLine": "true", "path": "/data"},
+        columns=["a + 1 as b"],
+        schema="a int",
     )
     assert isinstance(source, SparkSource)
     assert source.identity(None, {}, {"old": 1}) == {}
