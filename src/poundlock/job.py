@@ -5,7 +5,6 @@ Building a job touches nothing and imports neither pyspark nor pyarrow.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -14,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import Node, SinkNode, SourceNode
+from poundlock.stream.nodes import SinkNode, SourceNode
 from poundlock.stream.stream import DataStream
 from poundlock.values import duration
 
@@ -93,10 +92,6 @@ class Job:
         self._ids[made] = 1
         return made
 
-    def register(self, node: Node) -> Node:
-        """Note a node that a stream method made; a seam for the plan's checks."""
-        return node
-
     def add_sink(self, node: SinkNode) -> None:
         """Note a sink that `DataStream.sink_to` made."""
         self.sinks.append(node)
@@ -110,11 +105,6 @@ class Job:
         if not self.sinks:
             raise DefinitionError(f"job {self.name!r} has no sink", next="end a stream with .sink_to(…)", job=self.name)
         return list(self.sinks)
-
-    @property
-    def fingerprint(self) -> str:
-        """Return 32 hex digits made from the name: the job id of a first run; later runs read it from the checkpoint."""
-        return hashlib.sha256(f"poundlock:{self.name}".encode()).hexdigest()[:32]
 
     def explain(self) -> str:
         """Return the plan as text: which stages there are, where each step runs, and why."""

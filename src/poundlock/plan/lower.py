@@ -39,15 +39,10 @@ from poundlock.stream.nodes import (
     walk,
 )
 
-__all__ = ["AGAIN", "Lowered", "Lowering", "observed_name"]
+__all__ = ["AGAIN", "Lowered", "Lowering"]
 
 ROW = "__row"
 AGAIN = "#"  # between a source's name and the number of its second and later uses in one query
-
-
-def observed_name(head: str, source: str) -> str:
-    """Return the name under which Spark counts the rows a source gives to a branch."""
-    return f"{head}/{source}"
 
 
 @dataclass(frozen=True)
@@ -237,7 +232,7 @@ class Lowering:
         if isinstance(node, SourceNode):
             frame = self._source_rows(node)
             if head is not None:
-                name = observed_name(head, self._order[-1])
+                name = f"{head}/{self._order[-1]}"
                 self._observed.setdefault(head, []).append(name)
                 frame = frame.observe(name, F.count(F.lit(1)).alias("rows"))
             return frame

@@ -71,10 +71,12 @@ def _origin(batch: pa.RecordBatch, topic: str | None, source: str = "") -> Origi
     names = batch.schema.names
     if PARTITION not in names or OFFSET not in names:
         return NoOrigin(source)
-    place: Any = topic if topic is not None else (batch.column(TOPIC).to_pylist if TOPIC in names else "")
+    place: str | Sequence[str] = topic or ""
+    if topic is None and TOPIC in names:
+        place = _LazyTopics(batch.column(TOPIC))
     partition = batch.column(PARTITION).to_numpy(zero_copy_only=False)
     offset = batch.column(OFFSET).to_numpy(zero_copy_only=False)
-    return KafkaOrigin(_LazyTopics(batch.column(TOPIC)) if callable(place) else place, partition, offset)
+    return KafkaOrigin(place, partition, offset)
 
 
 class _LazyTopics(Sequence[str]):

@@ -20,7 +20,7 @@ from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
 from poundlock.connectors.base import SourceReading, SplitSource
 from poundlock.plan.lower import Lowered
-from poundlock.plan.plan import Plan
+from poundlock.plan.plan import DEAD_LETTER, Plan
 from poundlock.plan.stage import PROPERTY
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import StopRequest
@@ -218,7 +218,7 @@ class Query:
             lost = came_in - read.get(head, 0)
             read[head] = came_in
             for sink, found in counts.get(head, {}).items():
-                if sink == "dead-letter":
+                if sink == DEAD_LETTER:
                     continue
                 found.read += lost
                 if self.lowered.row_wise[head]:

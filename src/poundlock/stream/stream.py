@@ -37,7 +37,7 @@ class DataStream:
         self._node = node
 
     def _next(self, node: Node) -> DataStream:
-        return DataStream(self._job, self._job.register(node))
+        return DataStream(self._job, node)
 
     def _id(self, kind: str, name: str | None) -> str:
         return self._job.operator_id(kind, name)
