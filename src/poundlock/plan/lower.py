@@ -5,10 +5,10 @@ Each row of the DataFrame is one JSON text of what a task prepared or counted; n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,15 +18,15 @@ from poundlock.checkpoint.participant import Participant
 from poundlock.connectors.base import SparkRead, SparkSource, SplitSource
 from poundlock.formats import ddl
 from poundlock.operators.chain import Decode, Edge, Pass, Step
+from poundlock.plan.arrow import map_in_arrow
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan
 from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, TOPIC
 from poundlock.plan.shipping import ship_user_modules
-from poundlock.plan.split_source import FORMAT, SplitDataSource, SplitSpec
+from poundlock.plan.splits import TICKER, ticker_options
 from poundlock.plan.sql import KEEP, apply_sql, apply_sql_kept, quoted, visible
 from poundlock.plan.stage import Stage
 from poundlock.plan.steps import edge, only_value, operator_of, schema_after, wanted_form
-from poundlock.plan.tasks import RECORD, decode_task, python_task, shared_task, sink_task
-from poundlock.storage.base import Storage
+from poundlock.plan.tasks import RECORD, decode_task, fused_task, python_task, shared_task, sink_task, source_task
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
@@ -73,7 +73,6 @@ class Lowering:
         sources: by name, as this start of the job reads them.
         reads: per Spark source, how Spark reads it.
         sinks: participants by name, as this job owns them.
-        workspace: gives the durable folder of a split-planned source.
         parallelism: greatest number of tasks of a split-planned source.
     """
 
@@ -83,7 +82,6 @@ class Lowering:
     sources: Mapping[str, Any]
     reads: Mapping[str, SparkRead]
     sinks: Mapping[str, Participant]
-    workspace: Callable[[str], Storage]
     parallelism: int
     _bad_frames: list[DataFrame] = field(default_factory=list)
     _observed: dict[str, list[str]] = field(default_factory=dict)
@@ -92,7 +90,6 @@ class Lowering:
     def lower(self) -> Lowered:
         """Return the query."""
         ship_user_modules()
-        self.spark.dataSource.register(SplitDataSource)
         named = "true" if self.plan.named else "false"
         self.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", named)
         self.spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2" if self.plan.named else "1")
@@ -154,14 +151,13 @@ class Lowering:
     def _fused(self, branch: Branch) -> DataFrame:
         source: SplitSource = self.sources[branch.head.id]
         stage = self._stage(branch, None, source.schema())
-        return self._read_splits(branch.head.id, source, RECORD, stage, wanted_form(branch))
+        ticker = self._ticker(branch.head.id)
+        return map_in_arrow(ticker, fused_task(stage, source, self._order[-1], wanted_form(branch)), RECORD)
 
-    def _read_splits(
-        self, name: str, source: SplitSource, columns: str, stage: Stage | None, want: Literal["batch", "records"]
-    ) -> DataFrame:
-        reader = self._reader(name)
-        spec = SplitSpec(name, source, self.workspace(self._order[-1]), self.parallelism, columns, stage, want)
-        frame: DataFrame = reader.format(FORMAT).option("spec", spec.option()).load()
+    def _ticker(self, name: str) -> DataFrame:
+        """Return one row for each task that may read a split-planned source."""
+        ticker = self._reader(name).format(TICKER).options(**ticker_options(self.parallelism)).load()
+        frame: DataFrame = ticker.select("value")
         return frame
 
     def _direct(self, branch: Branch) -> DataFrame:
@@ -185,7 +181,7 @@ class Lowering:
             more = [name for name in carried if name not in decoded.names]
             columns = [*decoded.names, *more] if more else decoded
         stage = self._stage(branch, decoder, columns)
-        return frame.mapInArrow(sink_task(stage, as_lines=as_lines, topic=topic), RECORD)
+        return map_in_arrow(frame, sink_task(stage, as_lines=as_lines, topic=topic), RECORD)
 
     def _shared(self, branches: Sequence[Branch]) -> DataFrame:
         """One pass over a source for several branches: a struct column each, null where the branch has filtered the row."""
@@ -206,14 +202,14 @@ class Lowering:
         hidden = [f"{ROW}.`{name}` as `{name}`" for name in base.columns if name in HIDDEN]
         frame = frame.selectExpr(*hidden, *columns)
         topic = _single_topic(branches[0].sources[0].source)
-        return frame.mapInArrow(shared_task(stages, branches[0].sources[0].id, topic, columns), RECORD)
+        return map_in_arrow(frame, shared_task(stages, branches[0].sources[0].id, topic, columns), RECORD)
 
     def _spread(self, branch: Branch) -> list[DataFrame]:
         self._bad_frames = []
         frame = self._spark_side(branch.head, branch.head.id)
         stage = self._stage(branch, None, visible(frame))
         task = sink_task(stage, as_lines=False, topic=None)
-        return [each.mapInArrow(task, RECORD) for each in (frame, *self._bad_frames)]
+        return [map_in_arrow(each, task, RECORD) for each in (frame, *self._bad_frames)]
 
     # --- Spark's side ------------------------------------------------------------------------------------------------
 
@@ -257,8 +253,9 @@ class Lowering:
     def _source_rows(self, node: SourceNode) -> DataFrame:
         source = self.sources[node.id]
         if isinstance(source, SplitSource):
-            columns = f"{ddl.render(source.schema())}, `{BAD}` string"
-            return self._read_splits(node.id, source, columns, None, "batch")
+            ticker = self._ticker(node.id)
+            task = source_task(source, node.id, self._order[-1])
+            return map_in_arrow(ticker, task, _columns(ddl.render(source.schema()), [BAD]))
         frame = self._connector(node.id)
         decoder = source.decoder()
         kafka = {"topic", "partition", "offset"} <= set(frame.columns)
@@ -274,7 +271,7 @@ class Lowering:
             if schema.get_field_index(column.name) < 0:
                 schema = schema.append(ddl.parse(f"`{column.name}` {column.dataType.simpleString()}").field(0))
         task = decode_task(decoder, schema, hidden, node.id, _single_topic(node.source))
-        return frame.mapInArrow(task, _columns(ddl.render(schema), hidden))
+        return map_in_arrow(frame, task, _columns(ddl.render(schema), hidden))
 
 
 def _carried(source: Any) -> list[str]:
@@ -309,4 +306,4 @@ def _python_stage(frame: DataFrame, node: PythonNode | SideOutputNode) -> DataFr
     assert after is not None
     tag = node.tag if isinstance(node, SideOutputNode) else ""
     task = python_task(operator_of(python, before), tag, after, python.id)
-    return frame.mapInArrow(task, _columns(ddl.render(after), [BAD]))
+    return map_in_arrow(frame, task, _columns(ddl.render(after), [BAD]))

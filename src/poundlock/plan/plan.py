@@ -87,6 +87,11 @@ class Plan:
         return all(bool(getattr(source, "bounded", False)) for source in self.sources.values())
 
     @property
+    def only_split(self) -> bool:
+        """Return whether the driver itself plans all there is to read."""
+        return all(isinstance(source, SplitSource) for source in self.sources.values())
+
+    @property
     def only_fused(self) -> bool:
         """Return whether no record ever enters the JVM."""
         return all(branch.placement == "fused" for branch in self.branches)

@@ -23,9 +23,10 @@ from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Chain, Decode, Emit, Step
 from poundlock.plan.plan import DEAD_LETTER
 
-__all__ = ["PROPERTY", "SinkStep", "Stage", "StageRun", "TaskIdentity", "run_together"]
+__all__ = ["PROPERTY", "SPLITS_READ", "SinkStep", "Stage", "StageRun", "TaskIdentity", "run_together"]
 
 PROPERTY = "poundlock.checkpoint"  # Spark local property that carries the directive to the tasks
+SPLITS_READ = "splits"  # what a task says of the splits it was given
 _FLUSH_ROWS = 4096
 
 

@@ -5,22 +5,67 @@ A sink stage consumes its rows whole even where nothing is to be written: Spark 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
+from pyspark import TaskContext
 
+from poundlock.connectors.base import SplitSource
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Operator
 from poundlock.plan.rows import BAD, arrow_rows, chunk_of, lines_of, record_batch, shared_chunks
-from poundlock.plan.split_source import directive_of_task, task_identity
-from poundlock.plan.stage import Stage, run_together
+from poundlock.plan.splits import read_splits, task_splits
+from poundlock.plan.stage import PROPERTY, SPLITS_READ, Stage, TaskIdentity, run_together
 
-__all__ = ["RECORD", "Task", "decode_task", "python_task", "shared_task", "sink_task"]
+__all__ = ["RECORD", "Task", "decode_task", "fused_task", "python_task", "shared_task", "sink_task", "source_task"]
 
 RECORD = "record string"
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def directive_of_task() -> dict[str, Any]:
+    """Return what the driver says of the checkpoint this task belongs to."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(PROPERTY) if context is not None else None
+    if text is None:
+        raise RuntimeError("this plan was started outside a poundlock job")
+    directive: dict[str, Any] = json.loads(text)
+    return directive
+
+
+def task_identity() -> TaskIdentity:
+    """Return the identity of this attempt."""
+    context = TaskContext.get()
+    return TaskIdentity.of(context.partitionId() if context is not None else 0)
+
+
+def fused_task(stage: Stage, source: SplitSource, use: str, want: Literal["batch", "records"]) -> Task:
+    """Return a source's reader and a sink stage as one task over the ticker's rows."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        directive = directive_of_task()
+        splits = task_splits(batches, use, directive)
+        if splits:
+            texts = list(stage.run(read_splits(source, splits, want), directive, task_identity()))
+            texts.append(json.dumps({"t": SPLITS_READ, "head": stage.source, "count": len(splits)}))
+            yield record_batch(texts)
+
+    return task
+
+
+def source_task(source: SplitSource, name: str, use: str) -> Task:
+    """Return a source's reader as a task of its own over the ticker's rows, for Spark operators that follow."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        splits = task_splits(batches, use, directive_of_task())
+        bad: list[Reject] = []
+        chunks = read_splits(source, splits, "batch")(bad.append)
+        yield from arrow_rows(chunks, source.schema(), [BAD], bad, name)
+
+    return task
 
 
 def sink_task(stage: Stage, *, as_lines: bool, topic: str | None) -> Task:

@@ -19,7 +19,7 @@ PRELOADED = (
     "msgspec",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
-    "poundlock.plan.split_source",
+    "poundlock.plan.tasks",
 )
 
 
@@ -38,7 +38,7 @@ def preload() -> None:
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
-    # Spark starts one such process per kind of worker; the others (planning a source) run once and import what they need.
+    # Spark starts one such process per kind of worker; other kinds run once and import what they need.
     if sys.argv[1:2] == [_WORKER]:
         preload()
     manager()

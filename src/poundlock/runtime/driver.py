@@ -30,6 +30,7 @@ from poundlock.runtime.jars import JarPlaces, jar_set
 from poundlock.runtime.java import find_java
 from poundlock.runtime.logs import write_log4j2
 from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.query import Query, files_made
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
@@ -214,10 +215,6 @@ class Driver:
         from poundlock.plan.lower import AGAIN, Lowering
 
         root = checkpoint_dir(self.job, self.settings)
-
-        def workspace(name: str) -> Storage:
-            return open_storage(f"{root}/sources/{name}")
-
         lowered = Lowering(
             plan=self.plan,
             spark=spark,
@@ -225,7 +222,6 @@ class Driver:
             sources=sources,
             reads=reads,
             sinks=self._sinks(identity),
-            workspace=workspace,
             parallelism=self.job.parallelism or spark.sparkContext.defaultParallelism,
         ).lower()
         spark_storage = open_storage(f"{root}/spark")
@@ -241,7 +237,11 @@ class Driver:
             tracker=self.tracker,
             positions=positions,
             identities={name: found.identity for name, found in recovery.sources.items()},
-            workspace=workspace,
+            planner=SplitPlanner(
+                {name: source for name, source in sources.items() if isinstance(source, SplitSource)},
+                positions,
+                lambda name: open_storage(f"{root}/sources/{name}"),
+            ),
             interval=duration(self.job.checkpoint_interval),
             clock=self.clock,
         )

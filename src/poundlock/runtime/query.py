@@ -7,25 +7,27 @@ checkpoint half way.
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
-from poundlock.checkpoint.participant import Counts, Occasion, Prepared
+from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import SourceReading, SplitSource
-from poundlock.plan.lower import Lowered
-from poundlock.plan.plan import DEAD_LETTER, Plan
+from poundlock.plan.lower import AGAIN, Lowered
+from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
+from poundlock.runtime.delivery import Delivery
 from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import StopRequest
+from poundlock.runtime.results import Gathered
 from poundlock.runtime.tracker import Tracker
-from poundlock.storage.base import Storage
 from poundlock.values import Clock
 
 __all__ = ["Query", "QueryStopped", "files_made"]
@@ -53,7 +55,7 @@ class Query:
         tracker: told of every checkpoint.
         positions: per source, the newest decided position; kept up to date.
         identities: per source, the newest decided identity; kept up to date.
-        workspace: gives the durable folder of a split-planned source.
+        planner: plans the split-planned sources.
         interval: time between checkpoints.
         clock: what rolls go by.
         on_checkpoint: called after each completed checkpoint.
@@ -68,17 +70,16 @@ class Query:
     tracker: Tracker
     positions: dict[str, Any]
     identities: dict[str, Mapping[str, Any]]
-    workspace: Callable[[str], Storage]
+    planner: SplitPlanner
     interval: timedelta
     clock: Clock
     on_checkpoint: Callable[[], None] = lambda: None
     error: BaseException | None = None
     _query: Any = None
-    _stopping: bool = False
+    _stopping: threading.Event = field(default_factory=threading.Event)
     _newest: int = -1
     _told: float = 0.0
     _quiet: int = 0
-    _enumerators: dict[str, Any] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start the query; returns at once."""
@@ -86,6 +87,10 @@ class Query:
         writer = writer.option("checkpointLocation", self.checkpoint_path).queryName(self.plan.job.name)
         seconds = 0.0 if self.plan.bounded else self.interval.total_seconds()
         self._query = writer.trigger(processingTime=f"{int(seconds * 1000)} milliseconds").start()
+
+    @property
+    def _fused(self) -> Sequence[str]:
+        return [branch.head.id for branch in self.plan.branches if branch.placement == "fused"]
 
     def wait(self, stop: StopRequest) -> Occasion | None:
         """Wait until the query ends. Returns END after a clean stop or the end of input, None after a cancel.
@@ -109,7 +114,7 @@ class Query:
         while not self.coordinator.lock.acquire(timeout=_POLL_S):
             if request.canceling:
                 return False
-        self._stopping = True
+        self._stopping.set()
         self.coordinator.lock.release()
         deadline = time.monotonic() + _COMMIT_LOG_S
         # Spark writes commits/n after the callback; stopping before that is safe but makes the next start deliver n again.
@@ -124,7 +129,7 @@ class Query:
 
     def kill(self) -> None:
         """End the query without waiting for anything; what it was doing is done again by the next one."""
-        self._stopping = True
+        self._stopping.set()
         with suppress(Exception):  # it failed or its JVM is gone: both are an end
             self._query.stop()
 
@@ -138,99 +143,60 @@ class Query:
 
     def _on_batch(self, frame: Any, batch: int) -> None:
         try:
-            with self.coordinator.lock:
-                if self._stopping:
-                    raise QueryStopped
-                self._checkpoint(frame, batch)
+            while not self._take(frame, batch):
+                self._stopping.wait(max(self.interval.total_seconds(), _POLL_S))
         except QueryStopped:
             raise
         except BaseException as error:
             self.error = error
             raise
 
-    def _checkpoint(self, frame: Any, batch: int) -> None:
+    def _take(self, frame: Any, batch: int) -> bool:
+        """Carry a batch through, or return False: the driver plans all there is to read, and there is nothing yet."""
+        with self.coordinator.lock:
+            if self._stopping.is_set():
+                raise QueryStopped
+            decided = batch <= self.coordinator.newest.checkpoint
+            delivery = Delivery.read(batch, self.spark_log, self.sources, self.planner, decided=decided)
+            if self.plan.only_split and delivery.idle and not decided:
+                return False
+            self._note_quiet(delivery)
+            self._checkpoint(frame, batch, delivery)
+            return True
+
+    def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
         began = time.monotonic()
-        ranges = self._ranges(batch)
-        read: dict[str, int] = {}
+        delivery.identify(self.sources, self.identities)
+        found = Gathered()
 
         def run(directive: Directive) -> TaskResults:
-            results = self._collect(frame, directive, read)
-            self._identify(ranges)  # what was read still is what the checkpoint set out to read
-            return results
+            if not (self.plan.only_split if directive["decided"] else delivery.idle):
+                self._collect(frame, directive, delivery, found)
+            delivery.identify(self.sources, self.identities)  # what was read still is what was to be read
+            return found.results()
 
-        outcome = self.coordinator.checkpoint(batch, ranges, run)
+        outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
-        for name, found in ranges.items():
-            self.positions[name] = found.end
-            self.identities[name] = found.identity
+        for name, span in delivery.ranges.items():
+            if span is not None:
+                self.positions[name] = span.end
+                self.identities[name] = span.identity
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
-        self.tracker.checkpoint(batch, sum(read.values()), counts, files_made(outcome), took)
-        self._committed(ranges)
+        self.tracker.checkpoint(batch, sum(found.read.values()), counts, files_made(outcome), took)
+        for name, span in delivery.spark.items():
+            self.sources[name].committed(span.end)
+        self.planner.committed()
         self.on_checkpoint()
 
-    def _ranges(self, batch: int) -> dict[str, SourceRange]:
-        """Return what Spark planned for a batch, per source of the job."""
-        before = self.spark_log.planned_before(batch)
-        ranges = {}
-        for name, end in self.spark_log.planned(batch).items():
-            if name in self.sources:
-                start = before[name] if name in before else self.spark_log.initial(name)
-                ranges[name] = SourceRange(start, end)
-        return self._identify(ranges)
-
-    def _identify(self, ranges: dict[str, SourceRange]) -> dict[str, SourceRange]:
-        for name, found in ranges.items():
-            source = self.sources[name]
-            if not isinstance(source, SplitSource):
-                identity = source.identity(found.start, found.end, self.identities.get(name, {}))
-                ranges[name] = SourceRange(found.start, found.end, identity)
-        return ranges
-
-    def _collect(self, frame: Any, directive: Directive, read: dict[str, int]) -> TaskResults:
-        context = frame.sparkSession.sparkContext
-        context.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
-        prepared: list[Prepared] = []
-        counts: dict[str, dict[str, Counts]] = {}
-        for row in frame.collect():
-            item = json.loads(row[0])
-            if item["t"] == "prepared":
-                prepared.append(Prepared(item["sink"], item["subtask"], item["payload"]))
-                continue
-            read[item["head"]] = read.get(item["head"], 0) + item["read"]
-            of_head = counts.setdefault(item["head"], {})
-            for sink, found in item["sinks"].items():
-                of_head.setdefault(sink, Counts()).add(Counts.from_json(found))
-        self._count_before_stage(read, counts)
-        total: dict[str, Counts] = {}
-        for of_head in counts.values():
-            for sink, found in of_head.items():
-                total.setdefault(sink, Counts()).add(found)
-        return TaskResults(prepared=prepared, counts=total, rows_read=dict(read))
-
-    def _count_before_stage(self, read: dict[str, int], counts: Mapping[str, Mapping[str, Counts]]) -> None:
-        """Add the rows that vanished, or came to be, in Spark's operators before a stage."""
-        if not any(self.lowered.observed.values()):
-            return
-        observed = _observed_rows(self._query)
-        for head, names in self.lowered.observed.items():
-            came_in = sum(observed.get(name, 0) for name in names)
-            lost = came_in - read.get(head, 0)
-            read[head] = came_in
-            for sink, found in counts.get(head, {}).items():
-                if sink == DEAD_LETTER:
-                    continue
-                found.read += lost
-                if self.lowered.row_wise[head]:
-                    found.filtered += lost
-                else:
-                    found.produced -= lost
-
-    def _committed(self, ranges: Mapping[str, SourceRange]) -> None:
-        for name, found in ranges.items():
-            source = self.sources[name]
-            if not isinstance(source, SplitSource):
-                source.committed(found.end)
+    def _collect(self, frame: Any, directive: Directive, delivery: Delivery, found: Gathered) -> None:
+        if not directive["decided"]:
+            directive = {**directive, "splits": delivery.splits(self.planner)}
+        frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
+        found.add(row[0] for row in frame.collect())
+        found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
+        if any(self.lowered.observed.values()):
+            found.count_before_stage(self.lowered, _observed_rows(self._query))
 
     # --- between checkpoints -----------------------------------------------------------------------------------------
 
@@ -273,16 +239,19 @@ class Query:
     def _ended(self, name: str, source: Any) -> bool:
         position = self.positions.get(name)
         if isinstance(source, SplitSource):
-            if name not in self._enumerators:
-                self._enumerators[name] = source.enumerator(self.workspace(name))
-            enumerator = self._enumerators[name]
-            return bool(enumerator.finished(enumerator.initial() if position is None else position))
+            return self.planner.finished(name.partition(AGAIN)[0])
         if isinstance(source, SourceReading):
             return source.finished(position)
         return self._idle()
 
+    def _note_quiet(self, delivery: Delivery) -> None:
+        """Count the batches in a row in which no Spark source had anything; a ticker makes Spark deliver those too."""
+        self._quiet = 0 if any(span.start != span.end for span in delivery.spark.values()) else self._quiet + 1
+
     def _idle(self) -> bool:
         """Return whether Spark has looked for data several times in a row and found none: all a source it knows can say."""
+        if self.planner.names:
+            return self._quiet >= _QUIET_POLLS
         status = self._query.status
         waiting = (
             not status["isDataAvailable"] and not status["isTriggerActive"] and "Initializing" not in status["message"]

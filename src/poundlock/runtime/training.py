@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["main"]
 
-_ROWS = 20
+_TASKS = 2
 _ATTEMPTS = 3
 
 
@@ -47,7 +47,6 @@ def main(java_home: str, log: Path, jars: Sequence[str], options: Sequence[str])
         with tempfile.TemporaryDirectory(prefix="poundlock-warm-") as folder:
             spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
             _load_classes(spark, jars)
-            spark.dataSource.register(_numbers())
             done = [_run(_fused(spark), f"{folder}/fused"), _run(_direct(spark), f"{folder}/direct")]
             if not any(done):
                 raise RuntimeError("neither query ran; the reasons are above")
@@ -60,27 +59,36 @@ def main(java_home: str, log: Path, jars: Sequence[str], options: Sequence[str])
     gateway.proc.wait()
 
 
+def _ticker(spark: Any, name: str) -> Any:
+    from poundlock.plan.splits import TICKER, ticker_options
+
+    return spark.readStream.name(name).format(TICKER).options(**ticker_options(_TASKS)).load()
+
+
 def _fused(spark: Any) -> Any:
-    return spark.readStream.name("numbers").format("poundlock-warm").load()
+    from poundlock.plan.arrow import map_in_arrow
+
+    return map_in_arrow(_ticker(spark, "splits").select("value"), _count, "record string")
 
 
 def _direct(spark: Any) -> Any:
     from pyspark.sql import functions as F
 
-    rows = spark.readStream.name("rates").format("rate-micro-batch").option("rowsPerBatch", _ROWS).load()
-    rows = rows.selectExpr(
+    from poundlock.plan.arrow import map_in_arrow
+
+    rows = _ticker(spark, "rates").selectExpr(
         "cast(cast(value as string) as binary) as value", "cast(value as int) as part", "value as offset", "timestamp"
     )
     rows = rows.observe("rows", F.count(F.lit(1)).alias("rows"))
     rows = rows.selectExpr("concat(value, X'0A') as value", "part", "offset").where("offset >= 0")
+    return map_in_arrow(rows, _count, "record string").union(_fused(spark))
 
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
 
-        for batch in batches:
-            yield pa.RecordBatch.from_pydict({"record": [str(batch.num_rows)]})
+def _count(batches: Iterator[Any]) -> Iterator[Any]:
+    import pyarrow as pa
 
-    return rows.mapInArrow(task, "record string").union(_fused(spark))
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"record": [str(batch.num_rows)]})
 
 
 def _run(frame: Any, checkpoint: str) -> bool:
@@ -119,40 +127,6 @@ def _load_classes(spark: Any, jars: Sequence[str]) -> None:
                 spark._jvm.java.lang.Class.forName(name, False, loader)
             except Exception:
                 continue  # a class for an optional library that is not here
-
-
-def _numbers() -> type[Any]:
-    """Return a small streaming source of the same kind as `plan.split_source`."""
-    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-
-    class Reader(DataSourceStreamReader):
-        def initialOffset(self) -> dict[str, Any]:
-            return {"n": 0}
-
-        def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-            self.n = getattr(self, "n", 0) + 1
-            return {"n": self.n}
-
-        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-            return [InputPartition(0), InputPartition(1)]
-
-        def read(self, partition: InputPartition) -> Iterator[Any]:
-            import pyarrow as pa
-
-            yield pa.RecordBatch.from_pydict({"record": [str(partition.value)]})
-
-    class Numbers(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "poundlock-warm"
-
-        def schema(self) -> str:
-            return "record string"
-
-        def streamReader(self, schema: Any) -> DataSourceStreamReader:
-            return Reader()
-
-    return Numbers
 
 
 if __name__ == "__main__":

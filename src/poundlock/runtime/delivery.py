@@ -1,0 +1,87 @@
+"""What one micro-batch reads: through Spark's connectors what Spark planned, of split-planned sources what the driver plans.
+
+Spark's plan is in Spark's log and comes again after a crash; the driver's is in the ledger once it is decided, and made
+anew until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poundlock.checkpoint.decision import SourceRange
+from poundlock.connectors.base import SplitSource
+from poundlock.plan.lower import AGAIN
+from poundlock.plan.splits import pack
+from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.planner import SplitPlanner
+
+__all__ = ["Delivery"]
+
+
+@dataclass
+class Delivery:
+    """One micro-batch as it was delivered.
+
+    Args:
+        spark: per use of a Spark source, what Spark planned.
+        ticks: per use of a split-planned source, the numbers of its ticker's rows: the first, and behind the last.
+        split: per split-planned source, what the driver planned; None where the checkpoint was decided before.
+    """
+
+    spark: dict[str, SourceRange]
+    ticks: Mapping[str, tuple[int, int]]
+    split: Mapping[str, SourceRange | None]
+    given: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls, batch: int, log: SparkLog, sources: Mapping[str, Any], planner: SplitPlanner, *, decided: bool
+    ) -> Delivery:
+        """Return what Spark's log and the planner say of a batch.
+
+        Args:
+            batch: its number.
+            log: Spark's logs.
+            sources: by name of each use, as this start of the job reads them.
+            planner: of the split-planned sources.
+            decided: whether the ledger has this checkpoint already.
+        """
+        before, planned = log.planned_before(batch), log.planned(batch)
+        spark, ticks = {}, {}
+        for use, end in planned.items():
+            if isinstance(sources.get(use), SplitSource):
+                ticks[use] = (int(before[use]["offset"]) if use in before else 0, int(end["offset"]))
+            elif use in sources:
+                spark[use] = SourceRange(before[use] if use in before else log.initial(use), end)
+        split: Mapping[str, SourceRange | None] = dict.fromkeys(planner.names) if decided else planner.ranges()
+        return cls(spark, ticks, split)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether there is nothing new in any source."""
+        found = [*self.spark.values(), *(span for span in self.split.values() if span is not None)]
+        return all(span.start == span.end for span in found)
+
+    @property
+    def ranges(self) -> dict[str, SourceRange | None]:
+        """Return the ranges of all sources."""
+        return {**self.spark, **self.split}
+
+    def identify(self, sources: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> None:
+        """Ask the Spark sources what names the very data. Raises SourceGoneError where it is no longer what it was."""
+        for use, span in self.spark.items():
+            identity = sources[use].identity(span.start, span.end, known.get(use, {}))
+            self.spark[use] = SourceRange(span.start, span.end, identity)
+
+    def splits(self, planner: SplitPlanner) -> dict[str, Any]:
+        """Return what the directive says of each use of a split-planned source; `given` has the number of splits then."""
+        said = {}
+        for use, (first, last) in self.ticks.items():
+            name = use.partition(AGAIN)[0]
+            span = self.split[name]
+            work = planner.splits(name, span) if span is not None else []
+            said[use] = pack(work, first, last - first)
+            self.given[use] = len(work)
+        return said

@@ -1,0 +1,85 @@
+"""What the tasks of one micro-batch report, gathered from the rows of the query and added up.
+
+Rows that vanished, or came to be, in Spark's operators before a stage are counted from what Spark observed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from poundlock.checkpoint.outcome import TaskResults
+from poundlock.checkpoint.participant import Counts, Prepared
+from poundlock.errors import TransientError
+from poundlock.plan.lower import Lowered
+from poundlock.plan.plan import DEAD_LETTER
+from poundlock.plan.stage import SPLITS_READ
+
+__all__ = ["Gathered"]
+
+
+class Gathered:
+    """The reports of one micro-batch. Feed it the texts, then ask for the results."""
+
+    def __init__(self) -> None:
+        self.read: dict[str, int] = {}
+        """Rows read, per branch head."""
+        self._prepared: list[Prepared] = []
+        self._counts: dict[str, dict[str, Counts]] = {}
+        self._splits: dict[str, int] = {}
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Take the texts that tasks yielded."""
+        for text in texts:
+            item = json.loads(text)
+            if item["t"] == "prepared":
+                self._prepared.append(Prepared(item["sink"], item["subtask"], item["payload"]))
+            elif item["t"] == SPLITS_READ:
+                self._splits[item["head"]] = self._splits.get(item["head"], 0) + item["count"]
+            else:
+                self._count(item)
+
+    def _count(self, item: Mapping[str, Any]) -> None:
+        head = item["head"]
+        self.read[head] = self.read.get(head, 0) + item["read"]
+        of_head = self._counts.setdefault(head, {})
+        for sink, found in item["sinks"].items():
+            of_head.setdefault(sink, Counts()).add(Counts.from_json(found))
+
+    def check_splits(self, given: Mapping[str, int]) -> None:
+        """Raise TransientError unless the tasks of each fused branch had exactly the splits that were planned for them."""
+        for head, count in given.items():
+            if self._splits.get(head, 0) != count:
+                raise TransientError(
+                    f"{count} splits of {head!r} were planned and {self._splits.get(head, 0)} were read",
+                    next="nothing was committed; the checkpoint is taken again",
+                )
+
+    def count_before_stage(self, lowered: Lowered, observed: Mapping[str, int]) -> None:
+        """Add what happened to rows before they came to a stage.
+
+        Args:
+            lowered: the query.
+            observed: rows that Spark counted, by the name of the count.
+        """
+        for head, names in lowered.observed.items():
+            came_in = sum(observed.get(name, 0) for name in names)
+            lost = came_in - self.read.get(head, 0)
+            self.read[head] = came_in
+            for sink, found in self._counts.get(head, {}).items():
+                if sink == DEAD_LETTER:
+                    continue
+                found.read += lost
+                if lowered.row_wise[head]:
+                    found.filtered += lost
+                else:
+                    found.produced -= lost
+
+    def results(self) -> TaskResults:
+        """Return the sums."""
+        total: dict[str, Counts] = {}
+        for of_head in self._counts.values():
+            for sink, found in of_head.items():
+                total.setdefault(sink, Counts()).add(found)
+        return TaskResults(prepared=self._prepared, counts=total, rows_read=dict(self.read))
