@@ -189,6 +189,17 @@ class Coordinator:
                 self._decide_roll(occasion, staged)
             return last
 
+    def sweep(self) -> None:
+        """Remove what tasks of failed attempts left behind, at the end of a job and with no task running.
+
+        Only where a lock keeps other drivers out: elsewhere a newer driver may be writing already, and the next start
+        sweeps.
+        """
+        with self.lock, explained("removing leftovers", job=self._identity.name):
+            self._epoch.check()
+            if self._epoch.exclusive:
+                self._sweep()
+
     def next_roll_ms(self) -> int | None:
         """Return when, by the clock, `roll(ROLL)` will have something to do; None = not by time alone."""
         with self.lock:

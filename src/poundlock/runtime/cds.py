@@ -22,6 +22,7 @@ from poundlock.runtime.java import Java, cache_dir
 __all__ = ["archive_path", "dump_options", "jvm_options", "train"]
 
 # From Java 25 on one flag makes a cache that holds linked classes, lambdas and method profiles as well.
+_TRAINING_CONTENT = "2"  # to be raised whenever the training loads other classes
 _AOT_SINCE = 25
 _TRAINING = "poundlock.runtime.training"
 
@@ -38,7 +39,7 @@ def archive_path(java: Java, jars: Sequence[str] = (), *, cache: Path | None = N
         DefinitionError: pyspark is not installed.
     """
     spark = pyspark_jars()
-    facts = [java.path, str(java.version), _build(java), str(spark)]
+    facts = [java.path, str(java.version), _build(java), str(spark), _TRAINING_CONTENT]
     # The JVM compares time and size of every jar, so a changed one means another archive.
     for jar in [*map(Path, jars), *sorted(spark.iterdir())]:
         with contextlib.suppress(FileNotFoundError):

@@ -173,12 +173,15 @@ class Driver:
                 ended = query.wait(self.stop)
             except BaseException:
                 query.kill()
+                sessions.await_tasks(query.session)  # the next life's recovery counts on no task writing any more
                 raise
             if ended is None:
                 return self._canceled()
             outcome = coordinator.roll(Occasion.END)
             if outcome is not None:
                 self.tracker.rolled(files_made(outcome))
+            sessions.await_tasks(query.session)
+            coordinator.sweep()
             self.tracker.state("FINISHED")
             return self.tracker.progress
 

@@ -89,6 +89,11 @@ class Query:
         self._query = writer.trigger(processingTime=f"{int(seconds * 1000)} milliseconds").start()
 
     @property
+    def session(self) -> Any:
+        """The Spark session it runs in."""
+        return self.lowered.frame.sparkSession
+
+    @property
     def _fused(self) -> Sequence[str]:
         return [branch.head.id for branch in self.plan.branches if branch.placement == "fused"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from poundlock.runtime.daemon import MODULE as DAEMON
 
 __all__ = ["SessionSpec", "forget_session", "start_session"]
 
+_TASKS_S, _POLL_S = 20.0, 0.05
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 # Needed for correctness: times mean the same in every zone the driver may run in.
@@ -215,6 +217,22 @@ def jvm_alive() -> bool:
 
     process: Any = getattr(SparkContext._gateway, "proc", None)
     return process is not None and process.poll() is None
+
+
+def await_tasks(session: Any, patience_s: float = _TASKS_S) -> bool:
+    """Wait until no executor runs a task: those of a failed stage are told to end and take a moment. Returns whether none is left."""
+    deadline = time.monotonic() + patience_s
+    while jvm_alive():
+        try:
+            executors = session.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+            if not any(executor.numRunningTasks() for executor in executors):
+                return True
+        except Exception:
+            break  # the JVM is going away, and its tasks with it
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def kill_jvm() -> None:
