@@ -69,7 +69,7 @@ def _branch(number: int, branch: Branch) -> list[str]:
     lines = [f"branch {number}: {branch.placement}", f"  why: {branch.reason}"]
     before = list(walk([branch.head]))
     if branch.placement == "fused":
-        lines.append("  in Spark:  plans one row per split")
+        lines.append("  in Spark:  one row for each task; the driver plans its splits")
         lines += ["  in tasks:"] + [f"    {_step(node)}" for node in (*before, *branch.nodes)]
     else:
         lines += ["  in Spark:"] + [f"    {_step(node)}" for node in before]
