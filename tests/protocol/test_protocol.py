@@ -196,14 +196,11 @@ class ProtocolMachine(RuleBasedStateMachine):
     def settle(self) -> None:
         """With no more faults, everything planned ends up visible, exactly once, and nothing is left over."""
         self.driver = None
-        while self.committed + 1 < len(self.planned):
+        while self._outstanding():
             self._act(Plan(), lambda driver: self._deliver(driver))
         self._act(Plan(), lambda driver: driver.coordinator.roll(Occasion.END))
         for name in SINKS:
-            expected = sorted(
-                row for batch in self.planned for sink, rows in batch.segments if sink == name for row in rows
-            )
-            assert sorted(visible_rows(self.reader, name)) == expected
+            assert sorted(visible_rows(self.reader, name)) == sorted(self._arrived(name))
         self.driver = None
         self._act(Plan(), lambda driver: None)
         hidden = [path for path in self.disk.files if path.startswith(("a/.", "b/."))]
@@ -216,9 +213,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         for name in SINKS:
             rows = visible_rows(self.reader, name)
             assert len(rows) == len(set(rows)), f"sink {name} shows rows twice: {sorted(rows)}"
-            assert set(rows) <= {
-                row for batch in self.planned for sink, rs in batch.segments if sink == name for row in rs
-            }
+            assert set(rows) <= set(self._arrived(name))
 
     @invariant()
     def everything_visible_is_decided(self) -> None:
@@ -233,6 +228,12 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.records = now
 
     # -- how it is done -------------------------------------------------------------------------------------------
+
+    def _outstanding(self) -> bool:
+        return self.committed + 1 < len(self.planned)
+
+    def _arrived(self, name: str) -> list[int]:
+        return [row for batch in self.planned for sink, rows in batch.segments if sink == name for row in rows]
 
     def _new_batch(self, segments: list[tuple[str, int]], filtered: int, gap: int) -> Batch:
         before = self.planned[-1] if self.planned else None
@@ -298,6 +299,47 @@ class ProtocolMachine(RuleBasedStateMachine):
             self.acting = stalled
 
 
+class DriverPlans(ProtocolMachine):
+    """The source is planned by the driver: Spark only numbers batches, and one that was not decided is planned anew.
+
+    The rows of all batches so far are one stream; each delivery reads on from the decided position, as far as it likes.
+    """
+
+    def _stream(self) -> list[tuple[str, int]]:
+        return [(name, row) for batch in self.planned for name, rows in batch.segments for row in rows]
+
+    def _position(self, driver: Driver) -> int:
+        found = driver.coordinator.sources.get("source")
+        return found.end["o"] if found else 0
+
+    def _outstanding(self) -> bool:
+        if super()._outstanding() or self.driver is None:
+            return True
+        if self._position(self.driver) < len(self._stream()):
+            self.planned.append(self._new_batch([], 0, 1))
+            return True
+        return False
+
+    def _deliver(self, driver: Driver) -> None:
+        if not self.planned:
+            self.planned.append(self._new_batch([], 0, 1))
+        index = min(self.committed + 1, len(self.planned) - 1)
+        n, start, stream = self.planned[index].n, self._position(driver), self._stream()
+        end = min(len(stream), start + self.attempts % 5)
+        segments = tuple((name, (row,)) for name, row in stream[start:end])
+        planned = Batch(n, start, end, segments, 0)
+        decided = n <= driver.coordinator.newest.checkpoint
+        span = None if decided else SourceRange({"o": start} if start else None, {"o": end})
+        self.attempts += 1
+        outcome = driver.coordinator.checkpoint(n, {"source": span}, lambda said: driver.run_tasks(planned, said))
+        assert outcome.replayed == decided
+        self.committed = max(self.committed, index)
+
+
+class DriverPlansBelieving(DriverPlans):
+    options: Mapping[str, Any] = MappingProxyType({"ignore_ledger": True})
+
+
 class Believing(ProtocolMachine):
     """The control: no decision of the past is believed."""
 
@@ -357,11 +399,12 @@ _SETTINGS = settings(
 _HUNT = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, phases=[Phase.generate])
 
 
-def test_protocol_keeps_its_invariants_through_every_fault() -> None:
-    run_state_machine_as_test(ProtocolMachine, settings=_SETTINGS)
+@pytest.mark.parametrize("machine", [ProtocolMachine, DriverPlans])
+def test_protocol_keeps_its_invariants_through_every_fault(machine: type[ProtocolMachine]) -> None:
+    run_state_machine_as_test(machine, settings=_SETTINGS)
 
 
-@pytest.mark.parametrize("broken", [Believing, CommitsFirstMachine, AbortsDecidedMachine])
+@pytest.mark.parametrize("broken", [Believing, DriverPlansBelieving, CommitsFirstMachine, AbortsDecidedMachine])
 def test_a_broken_protocol_is_found(broken: type[ProtocolMachine]) -> None:
     with pytest.raises((AssertionError, TerminalError)):
         run_state_machine_as_test(broken, settings=_HUNT)

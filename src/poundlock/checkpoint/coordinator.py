@@ -93,6 +93,11 @@ class Coordinator:
             )
         return self._newest
 
+    @property
+    def sources(self) -> Mapping[str, SourceRange]:
+        """Per source, the newest decided range; the next checkpoint begins where it ends."""
+        return self._sources
+
     def recover(self) -> Recovery:
         """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
 

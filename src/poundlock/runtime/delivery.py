@@ -69,10 +69,10 @@ class Delivery:
         """Return the ranges of all sources."""
         return {**self.spark, **self.split}
 
-    def identify(self, sources: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> None:
+    def identify(self, sources: Mapping[str, Any], known: Mapping[str, SourceRange]) -> None:
         """Ask the Spark sources what names the very data. Raises SourceGoneError where it is no longer what it was."""
         for use, span in self.spark.items():
-            identity = sources[use].identity(span.start, span.end, known.get(use, {}))
+            identity = sources[use].identity(span.start, span.end, known[use].identity if use in known else {})
             self.spark[use] = SourceRange(span.start, span.end, identity)
 
     def splits(self, planner: SplitPlanner) -> dict[str, Any]:

@@ -238,11 +238,9 @@ class Driver:
             checkpoint_path=spark_storage.root,
             coordinator=coordinator,
             tracker=self.tracker,
-            positions=positions,
-            identities={name: found.identity for name, found in recovery.sources.items()},
             planner=SplitPlanner(
                 {name: source for name, source in sources.items() if isinstance(source, SplitSource)},
-                positions,
+                lambda: coordinator.sources,
                 lambda name: open_storage(f"{root}/sources/{name}"),
             ),
             interval=duration(self.job.checkpoint_interval),

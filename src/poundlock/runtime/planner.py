@@ -21,17 +21,17 @@ class SplitPlanner:
 
     Args:
         sources: the split-planned sources by name.
-        positions: per source, the newest decided position; its owner keeps it up to date.
+        decided: gives, per source, the newest decided range.
         workspace: gives the durable folder of a source.
     """
 
     def __init__(
         self,
         sources: Mapping[str, SplitSource],
-        positions: Mapping[str, Any],
+        decided: Callable[[], Mapping[str, SourceRange]],
         workspace: Callable[[str], Storage],
     ) -> None:
-        self._positions = positions
+        self._decided = decided
         self._enumerators = {name: source.enumerator(workspace(name)) for name, source in sources.items()}
         self._initial = {name: found.initial() for name, found in self._enumerators.items()}
 
@@ -56,13 +56,12 @@ class SplitPlanner:
     def committed(self) -> None:
         """Tell the sources that everything before their positions is decided and committed."""
         for name, enumerator in self._enumerators.items():
-            if name in self._positions:
-                enumerator.committed(self._positions[name])
+            enumerator.committed(self._position(name))
 
     def finished(self, name: str) -> bool:
         """Return whether a source was read to its end."""
         return bool(self._enumerators[name].finished(self._position(name)))
 
     def _position(self, name: str) -> Any:
-        found = self._positions.get(name)
-        return self._initial[name] if found is None else found
+        found = self._decided().get(name)
+        return self._initial[name] if found is None else found.end

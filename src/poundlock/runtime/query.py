@@ -53,8 +53,6 @@ class Query:
         checkpoint_path: Spark's checkpoint folder, as Spark wants it.
         coordinator: has recovered already.
         tracker: told of every checkpoint.
-        positions: per source, the newest decided position; kept up to date.
-        identities: per source, the newest decided identity; kept up to date.
         planner: plans the split-planned sources.
         interval: time between checkpoints.
         clock: what rolls go by.
@@ -68,8 +66,6 @@ class Query:
     checkpoint_path: str
     coordinator: Coordinator
     tracker: Tracker
-    positions: dict[str, Any]
-    identities: dict[str, Mapping[str, Any]]
     planner: SplitPlanner
     interval: timedelta
     clock: Clock
@@ -171,21 +167,17 @@ class Query:
 
     def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
         began = time.monotonic()
-        delivery.identify(self.sources, self.identities)
+        delivery.identify(self.sources, self.coordinator.sources)
         found = Gathered()
 
         def run(directive: Directive) -> TaskResults:
             if not (self.plan.only_split if directive["decided"] else delivery.idle):
                 self._collect(frame, directive, delivery, found)
-            delivery.identify(self.sources, self.identities)  # what was read still is what was to be read
+            delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
             return found.results()
 
         outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
-        for name, span in delivery.ranges.items():
-            if span is not None:
-                self.positions[name] = span.end
-                self.identities[name] = span.identity
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
         self.tracker.checkpoint(batch, sum(found.read.values()), counts, files_made(outcome), took)
@@ -223,10 +215,11 @@ class Query:
         if now - self._told < _TELL_S:
             return
         self._told = now
+        decided = self.coordinator.sources
         lags = [
-            source.lag(self.positions[name])
+            source.lag(decided[name].end)
             for name, source in self.sources.items()
-            if not isinstance(source, SplitSource) and name in self.positions
+            if not isinstance(source, SplitSource) and name in decided
         ]
         known = [lag for lag in lags if lag is not None]
         self.tracker.lag(sum(known) if known else None)
@@ -242,11 +235,10 @@ class Query:
             self.coordinator.lock.release()
 
     def _ended(self, name: str, source: Any) -> bool:
-        position = self.positions.get(name)
         if isinstance(source, SplitSource):
             return self.planner.finished(name.partition(AGAIN)[0])
         if isinstance(source, SourceReading):
-            return source.finished(position)
+            return source.finished(found.end if (found := self.coordinator.sources.get(name)) is not None else None)
         return self._idle()
 
     def _note_quiet(self, delivery: Delivery) -> None:

@@ -30,9 +30,9 @@ def log(folder: Path, *batches: dict[str, Any]) -> SparkLog:
     return SparkLog(storage)
 
 
-def planner(folder: Path, positions: dict[str, Any], **settings: Any) -> SplitPlanner:
+def planner(folder: Path, decided: dict[str, SourceRange], **settings: Any) -> SplitPlanner:
     source = DatagenSource("n bigint", **{"count": 10, "rows_per_checkpoint": 4, "rows_per_split": 2, **settings})
-    return SplitPlanner({"made": source}, positions, lambda name: LocalStorage(str(folder / name)))
+    return SplitPlanner({"made": source}, lambda: decided, lambda name: LocalStorage(str(folder / name)))
 
 
 SOURCES = {"made": DatagenSource("n bigint", count=10), "topic": object()}
@@ -43,8 +43,8 @@ def ticks(end: int) -> dict[str, Any]:
 
 
 def test_the_position_goes_on_from_the_ledger_whatever_spark_counts(tmp_path: Path) -> None:
-    positions: dict[str, Any] = {}
-    plan = planner(tmp_path, positions)
+    decided: dict[str, SourceRange] = {}
+    plan = planner(tmp_path, decided)
     spark = log(tmp_path, {"made": ticks(2), "topic": {"t": {"0": 5}}}, {"made": ticks(4), "topic": {"t": {"0": 5}}})
 
     first = Delivery.read(0, spark, SOURCES, plan, decided=False)
@@ -56,15 +56,15 @@ def test_the_position_goes_on_from_the_ledger_whatever_spark_counts(tmp_path: Pa
 
     span = first.split["made"]
     assert span is not None
-    positions["made"] = span.end
+    decided["made"] = span
     later = Delivery.read(1, spark, SOURCES, plan, decided=False)
     assert later.split["made"] is not None
     assert later.split["made"].start == span.end
 
 
 def test_rows_are_read_once_over_checkpoints_and_it_ends(tmp_path: Path) -> None:
-    positions: dict[str, Any] = {}
-    plan = planner(tmp_path, positions)
+    decided: dict[str, SourceRange] = {}
+    plan = planner(tmp_path, decided)
     spark = log(tmp_path, *({"made": ticks(2 * n)} for n in range(1, 5)))
     read: list[tuple[int, int]] = []
     for batch in range(4):
@@ -77,7 +77,7 @@ def test_rows_are_read_once_over_checkpoints_and_it_ends(tmp_path: Path) -> None
             read += [(split.payload["start"], split.payload["stop"]) for split in work]
         span = delivery.split["made"]
         assert span is not None
-        positions["made"] = span.end
+        decided["made"] = span
     assert sorted(read) == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
     assert plan.finished("made")
 
