@@ -29,6 +29,7 @@ __all__ = [
     "Participant",
     "Prepared",
     "Reject",
+    "Repeatable",
     "Staged",
     "Writer",
     "WriterContext",
@@ -282,6 +283,29 @@ class Inspectable(Protocol):
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         """Compare what the state carries on, and what is still to become visible, with what is there; touch nothing."""
+        ...
+
+
+@runtime_checkable
+class Repeatable(Protocol):
+    """A participant whose prepared data can be aborted from outside after the decision, such as by a broker's timeout."""
+
+    def match(
+        self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
+    ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
+        """Tell, of what a checkpoint's tasks prepared once more, what replaces aborted data and what is visible already.
+
+        Args:
+            again: the committables that were aborted.
+            done: the committables of the same checkpoint that are visible.
+            prepared: what the tasks prepared now; all of the sink's part of the checkpoint.
+
+        Returns:
+            What the next decision names, and what is to be aborted.
+
+        Raises:
+            TerminalError: the tasks did not produce the same data again.
+        """
         ...
 
 

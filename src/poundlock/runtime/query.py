@@ -157,9 +157,11 @@ class Query:
         with self.coordinator.lock:
             if self._stopping.is_set():
                 raise QueryStopped
-            decided = batch <= self.coordinator.newest.checkpoint
+            decided = self.coordinator.is_decided(batch)
             delivery = Delivery.read(batch, self.spark_log, self.sources, self.planner, decided=decided)
-            if self.plan.only_split and delivery.idle and not decided:
+            if self.coordinator.is_produced_again(batch):
+                delivery.split = {name: self.coordinator.sources[name] for name in self.planner.names}
+            elif self.plan.only_split and delivery.idle and not decided:
                 return False
             self._note_quiet(delivery)
             self._checkpoint(frame, batch, delivery)
@@ -168,9 +170,11 @@ class Query:
     def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
         began = time.monotonic()
         delivery.identify(self.sources, self.coordinator.sources)
-        found = Gathered()
+        gathered: list[Gathered] = []
 
         def run(directive: Directive) -> TaskResults:
+            found = Gathered()
+            gathered.append(found)
             if not (self.plan.only_split if directive["decided"] else delivery.idle):
                 self._collect(frame, directive, delivery, found)
             delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
@@ -180,7 +184,7 @@ class Query:
         self._newest = batch
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
-        self.tracker.checkpoint(batch, sum(found.read.values()), counts, files_made(outcome), took)
+        self.tracker.checkpoint(batch, sum(gathered[0].read.values()), counts, files_made(outcome), took)
         for name, span in delivery.spark.items():
             self.sources[name].committed(span.end)
         self.planner.committed()
