@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import BinaryIO, Protocol
 
 from poundlock.checkpoint.participant import JSON, Committed, Orphan, Prepared
+from poundlock.checkpoint.trouble import is_full, storage_trouble
 from poundlock.connectors.files.names import merging_name, ours
 from poundlock.connectors.files.staging import known_paths
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
@@ -179,12 +180,14 @@ def sweep(storage: Storage, tag: str, state: JSON, *, remove: bool) -> Sequence[
 
 
 def preflight(storage: Storage) -> None:
-    """Raise DefinitionError unless files can be made below the folder."""
+    """Raise DefinitionError unless files can be made below the folder, TransientError where its disk is full."""
     probe = f".poundlock-preflight-{uuid.uuid4().hex}"
     try:
-        storage.create_exclusive(probe, b"")
+        storage.create_exclusive(probe, b"\n")  # a full disk still takes an empty file
         storage.delete(probe)
     except OSError as error:
+        if is_full(error):
+            raise storage_trouble(error, doing=f"making a file in {storage.root}", starting=True) from error
         raise DefinitionError(
             f"cannot write to {storage.root}: {error.strerror or error}",
             next="give the sink a folder this user may write to, or change its owner",

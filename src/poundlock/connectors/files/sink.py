@@ -171,7 +171,7 @@ class FileSink:
     # Participant, driver side
 
     def preflight(self) -> None:
-        """Raise DefinitionError unless files can be made in the folder."""
+        """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
         from poundlock.connectors.files.committer import preflight
 
         preflight(self._storage())
