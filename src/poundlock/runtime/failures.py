@@ -53,7 +53,7 @@ def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockE
             return rule.kind(_short(rule.what(said, match) + _place(crash)), next=rule.next)
     if kind in ("AnalysisException", "ParseException"):
         return DefinitionError(
-            _short(f"Spark cannot plan the job: {_first_line(text)}{_expression(text)}"),
+            _short(f"Spark cannot plan the job: {_HIDDEN.sub('', _first_line(text))}{_expression(text)}"),
             next="mend the expression, schema or path it names",
         )
     if crash is not None:
@@ -95,6 +95,7 @@ def _rule(pattern: str, kind: type[PoundlockError], what: str, next: str) -> _Ru
     return _Rule(pattern=re.compile(pattern, re.IGNORECASE), kind=kind, what=say, next=next)
 
 
+_HIDDEN = re.compile(r", `__\w+`|`__\w+`, ")  # poundlock's own columns, where Spark lists what there is
 # The first rule that matches says it, so the more exact ones come first.
 _RULES: tuple[_Rule, ...] = (
     _rule(
