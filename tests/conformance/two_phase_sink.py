@@ -23,6 +23,7 @@ from poundlock.checkpoint.participant import (
     Staged,
     Writer,
     WriterContext,
+    unchecked,
 )
 from poundlock.errors import TerminalError, TransientError
 from poundlock.formats.chunk import Chunk, Lines
@@ -117,9 +118,10 @@ class TempFileSink:
     def abort(self, prepared: Prepared) -> None:
         self.storage.delete(prepared.payload["temp"])
 
-    def sweep(self, state: JSON, *, remove: bool) -> Sequence[Orphan]:
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         found = [Orphan(entry.path, entry.bytes, entry.modified_ms) for entry in self.storage.list("temp")]
         if remove:
+            check()
             for orphan in found:
                 self.storage.delete(orphan.path)
         return found

@@ -20,6 +20,7 @@ from poundlock.checkpoint.participant import (
     Staged,
     Writer,
     WriterContext,
+    unchecked,
 )
 from poundlock.errors import CommitUnknown, TerminalError, TransientError
 from poundlock.storage.base import Storage
@@ -111,14 +112,17 @@ class ModelSink:
     def abort(self, prepared: Prepared) -> None:
         self.storage.delete(prepared.payload["path"])
 
-    def sweep(self, state: JSON, *, remove: bool) -> Sequence[Orphan]:
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         keep = set(state.get("pending", []))
-        found = []
-        for entry in self.storage.list(self.name):
-            if entry.path.rpartition("/")[2].startswith(".") and entry.path not in keep:
-                found.append(Orphan(entry.path, entry.bytes, entry.modified_ms))
-                if remove:
-                    self.storage.delete(entry.path)
+        found = [
+            Orphan(entry.path, entry.bytes, entry.modified_ms)
+            for entry in self.storage.list(self.name)
+            if entry.path.rpartition("/")[2].startswith(".") and entry.path not in keep
+        ]
+        if remove:
+            check()
+            for orphan in found:
+                self.storage.delete(orphan.path)
         return found
 
 

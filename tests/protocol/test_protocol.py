@@ -499,6 +499,19 @@ def test_sweeping_before_the_ledger_is_closed_would_lose_data() -> None:
         machine.teardown()
 
 
+def test_a_start_that_stalls_before_its_sweep_removes_nothing_of_the_next() -> None:
+    """Its leftovers were to be swept; meanwhile another driver started, and has pending files of its own."""
+    machine = ProtocolMachine()
+    try:
+        machine.deliver([("a", 1)], 0, 1, Plan(task_fails=True))
+        # The epoch, the start record, the note that it is carried out: then it sweeps.
+        machine.restart(Plan(fault=Fault("stall", 3)))
+        assert machine.rivals == 1
+        machine.settle()
+    finally:
+        machine.teardown()
+
+
 @pytest.mark.parametrize("kind", KINDS[:5])
 @pytest.mark.parametrize("countdown", range(1, 15))
 def test_every_single_operation_of_a_checkpoint_may_be_the_last(kind: str, countdown: int) -> None:

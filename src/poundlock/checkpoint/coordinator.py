@@ -213,13 +213,11 @@ class Coordinator:
     def sweep(self) -> None:
         """Remove what tasks of failed attempts left behind, at the end of a job and with no task running.
 
-        Only where a lock keeps other drivers out: elsewhere a newer driver may be writing already, and the next start
-        sweeps.
+        Raises:
+            FencedError: a newer driver has taken over.
         """
         with self.lock, explained("removing leftovers", job=self._identity.name):
-            self._epoch.check()
-            if self._epoch.exclusive:
-                self._sweep()
+            self._sweep()
 
     def next_roll_ms(self) -> int | None:
         """Return when, by the clock, `roll(ROLL)` will have something to do; None = not by time alone."""
@@ -438,6 +436,6 @@ class Coordinator:
     def _sweep(self) -> dict[str, Sequence[Orphan]]:
         newest = self.newest
         return {
-            name: participant.sweep(state_of(newest, name), remove=True)
+            name: participant.sweep(state_of(newest, name), remove=True, check=self._epoch.check)
             for name, participant in self._participants.items()
         }

@@ -143,11 +143,6 @@ class Epoch:
         """The number of this life."""
         return self.life.epoch
 
-    @property
-    def exclusive(self) -> bool:
-        """Whether a lock keeps other drivers from starting while this one lives."""
-        return self._lock.held
-
     def check(self) -> None:
         """Return if this is still the newest life; one look-up.
 

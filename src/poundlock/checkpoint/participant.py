@@ -34,6 +34,7 @@ __all__ = [
     "Writer",
     "WriterContext",
     "bound",
+    "unchecked",
 ]
 
 JSON = dict[str, Any]
@@ -216,6 +217,10 @@ class Writer(Protocol):
         ...
 
 
+def unchecked() -> None:
+    """Stand for a check where nobody else can be at work."""
+
+
 class Participant(Protocol):
     """A sink's two halves. Picklable; the driver's half keeps no state in memory that recovery would need."""
 
@@ -260,11 +265,14 @@ class Participant(Protocol):
         """Driver: remove what an attempt prepared that no decision names. Idempotent; unknown names are no error."""
         ...
 
-    def sweep(self, state: JSON, *, remove: bool) -> Sequence[Orphan]:
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         """Driver, on start with no task running, or fsck: find this job's output that no one needs.
 
         That is what is neither finished nor named by `state`. Everything decided has been committed before. Remove what
         is found if asked.
+
+        `check` is called when everything was found and before anything is removed; it raises if a newer driver has taken
+        over. What was found was there before that driver could write anything, so it is nobody's.
         """
         ...
 

@@ -6,15 +6,21 @@ Nothing is decided here: whether work is undone or repeated is up to whoever cau
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
-__all__ = ["explained", "storage_trouble"]
+__all__ = ["explained", "is_full", "storage_trouble"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
+
+
+def is_full(error: OSError) -> bool:
+    """Return whether a file operation failed because a disk or a quota is full."""
+    return error.errno in _FULL
 
 
 def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> PoundlockError:
@@ -25,8 +31,10 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
         doing: what was being done, such as "recording checkpoint 7".
         starting: whether nothing has run yet, so that a path that cannot be written is the job's definition at fault.
     """
-    place = f" ({error.filename2 or error.filename})" if error.filename else ""
-    if error.errno in _FULL:
+    path = str(error.filename2 or error.filename or "")
+    # A folder that is named already says more than a temporary file in it.
+    place = f" ({path})" if path and os.path.dirname(path) not in doing else ""
+    if is_full(error):
         return TransientError(
             f"disk full while {doing}{place}",
             next="free some space; the job goes on from its last checkpoint, nothing is lost",

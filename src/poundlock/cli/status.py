@@ -1,6 +1,7 @@
 """How a running job is shown: a live line on a terminal, a line at each change elsewhere, JSON lines for programs.
 
-Showing never slows or fails the job: what cannot be printed is dropped.
+Showing never slows or fails the job: what cannot be printed is dropped. For people, a job that is refused or fails is told
+by its error alone, so nothing is printed before a job gets going and no line says FAILED.
 """
 
 from __future__ import annotations
@@ -100,18 +101,20 @@ class _LineWatcher:
     def __init__(self, job: str, log: Path, output: Output) -> None:
         self._output = output
         self._state = ""
-        self._print(f"job {job}, log {log}")
+        self._heading = f"job {job}, log {log}"
 
     def _print(self, text: str) -> None:
+        lines = [self._heading, text] if self._heading else [text]
+        self._heading = ""
         try:
-            self._output.line(text)
+            self._output.line("\n".join(lines))
         except (OSError, ValueError):
             return
 
     def update(self, progress: Progress) -> None:
         if progress.message:
             self._print(f"{progress.state}  {progress.message}")
-        elif progress.state != self._state:
+        elif progress.state not in (self._state, "FAILED"):
             self._print(status_line(progress))
         self._state = progress.state
 
@@ -129,8 +132,8 @@ class _LiveWatcher:
     def __init__(self, job: str, log: Path, console: Any, live: Any) -> None:
         self._console = console
         self._live = live
-        self.say(f"job {job}, log {log}")
-        self._draw("INITIALIZING  starting Spark")
+        self._heading = f"job {job}, log {log}"
+        self._draw(f"INITIALIZING  {self._heading}")
 
     def _draw(self, text: str) -> None:
         from rich.spinner import Spinner
@@ -139,12 +142,16 @@ class _LiveWatcher:
         self._live.update(Spinner("line", Text(text, no_wrap=True, overflow="ellipsis")))
 
     def update(self, progress: Progress) -> None:
-        if progress.message:
+        if progress.state == "FAILED":
+            return
+        if self._heading or progress.message:
             self.say(progress.message)
         self._draw(status_line(progress))
 
     def say(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        lines = [line for line in (self._heading, text) if line]
+        self._heading = ""
+        self._console.print("\n".join(lines), markup=False, soft_wrap=True)
 
     def done(self, progress: Progress) -> None:
         self._live.update("")

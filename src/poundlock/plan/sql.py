@@ -34,8 +34,8 @@ def apply_sql(frame: DataFrame, node: SqlNode) -> DataFrame:
     if node.kind == "select":
         return frame.selectExpr(*_expressions(node, visible(frame)), *hidden)
     if node.kind == "where":
-        condition = node.arguments[0]
-        return frame.where(f"({condition}) OR {BAD} IS NOT NULL" if BAD in hidden else condition)
+        condition = F.expr(node.arguments[0])
+        return frame.where(condition | F.col(BAD).isNotNull() if BAD in hidden else condition)
     if node.kind == "with_column":
         return frame.withColumn(node.arguments[0], F.expr(node.arguments[1]))
     return frame.drop(*node.arguments)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from poundlock.errors import DefinitionError
 from poundlock.runtime.jars import pyspark_jars
-from poundlock.runtime.java import Java, cache_dir
+from poundlock.runtime.java import Java, cache_dir, home_told_by
 
 __all__ = ["archive_path", "dump_options", "jvm_options", "train"]
 
@@ -95,6 +95,7 @@ def train(
     with _locked(archive.parent / ".lock"):
         if archive.exists() and not again:
             return archive
+        _check_base(java)
         if progress is not None:
             progress("archiving Spark's classes for quick starts, once")
         for left in archive.parent.glob(".tmp-*"):
@@ -107,6 +108,17 @@ def train(
         finally:
             fresh.unlink(missing_ok=True)
     return archive
+
+
+def _check_base(java: Java) -> None:
+    """Raise DefinitionError for a Java before 25 that comes without an archive of its own classes, as small runtimes do."""
+    # Asked of the program: JAVA_HOME may be a folder that only leads to it.
+    home = home_told_by(java.path) if java.version < _AOT_SINCE else None
+    if home is not None and not any(home.glob("lib/*/classes*.jsa")):
+        raise DefinitionError(
+            f"Java {java.version} in {home} has no class archive of its own to build on",
+            next="use a whole JDK, or Java 25; jobs run without the archive, and only start more slowly",
+        )
 
 
 def _run_training(java: Java, jars: Sequence[str], fresh: Path, log: Path, timeout_s: float) -> None:

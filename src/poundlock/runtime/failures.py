@@ -53,7 +53,7 @@ def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockE
             return rule.kind(_short(rule.what(said, match) + _place(crash)), next=rule.next)
     if kind in ("AnalysisException", "ParseException"):
         return DefinitionError(
-            _short(f"Spark cannot plan the job: {_first_line(text)}"),
+            _short(f"Spark cannot plan the job: {_HIDDEN.sub('', _first_line(text))}{_expression(text)}"),
             next="mend the expression, schema or path it names",
         )
     if crash is not None:
@@ -95,6 +95,7 @@ def _rule(pattern: str, kind: type[PoundlockError], what: str, next: str) -> _Ru
     return _Rule(pattern=re.compile(pattern, re.IGNORECASE), kind=kind, what=say, next=next)
 
 
+_HIDDEN = re.compile(r", `__\w+`|`__\w+`, ")  # poundlock's own columns, where Spark lists what there is
 # The first rule that matches says it, so the more exact ones come first.
 _RULES: tuple[_Rule, ...] = (
     _rule(
@@ -279,6 +280,12 @@ def _first_line(text: str) -> str:
     text = re.sub(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ", "", text.lstrip())
     text = re.sub(r"\s*SQLSTATE: \w+", "", text)
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _expression(text: str) -> str:
+    """Return the SQL that Spark could not parse; its message gives only a line and a position in it."""
+    sql = re.search(r"^== SQL ==\n(?P<sql>.+?)\n-*\^\^\^", text, re.MULTILINE | re.DOTALL)
+    return f" in {sql['sql']!r}" if sql else ""
 
 
 def _messages(text: str) -> str:

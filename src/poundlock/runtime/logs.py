@@ -5,6 +5,7 @@ Every line passes the redaction, so that no password reaches the disk; only this
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
@@ -17,6 +18,7 @@ from typing import Any, Literal
 
 import structlog
 
+from poundlock.checkpoint.trouble import is_full, storage_trouble
 from poundlock.errors import DefinitionError
 from poundlock.redaction import redact, redact_text
 
@@ -91,6 +93,7 @@ def open_log(
 
     Raises:
         DefinitionError: the folder cannot be written.
+        TransientError: its disk is full.
     """
     root = logging.getLogger(_ROOT)
     for handler in root.handlers:
@@ -102,8 +105,11 @@ def open_log(
     hidden = set(secrets)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\n")  # a full disk still takes an empty file
         file = _RunHandler(path, hidden)
     except OSError as error:
+        if is_full(error):
+            raise storage_trouble(error, doing=f"opening the log in {folder}", starting=True) from error
         raise DefinitionError(
             f"the log folder {folder} cannot be written: {error.strerror or error}",
             next="choose another one: -D log_dir=DIR",
@@ -126,8 +132,15 @@ class _RunHandler(logging.FileHandler):
     """The handler of a run's own file; there is at most one in a process."""
 
     def __init__(self, path: Path, hidden: set[str]) -> None:
-        super().__init__(path, encoding="utf-8")
+        super().__init__(path, mode="w", encoding="utf-8")
         self.hidden = hidden
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drop a line that cannot be written: a full disk is no reason to print stack traces or to fail the job."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
 
 
 def _path_of(handler: logging.FileHandler) -> Path:

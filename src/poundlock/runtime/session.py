@@ -176,7 +176,9 @@ def _without_pandas() -> Iterator[None]:
 
 
 def _quiet(context: Any) -> None:
-    """Keep what Spark's Python side prints when its JVM dies off the terminal; the failure itself is told by the driver."""
+    """Keep what Spark's Python side prints of failures off the terminal; they are told by the driver, in two lines."""
+    from pyspark.logger import PySparkLogger
+
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None
@@ -184,6 +186,11 @@ def _quiet(context: Any) -> None:
         logger = logging.getLogger(name)
         logger.addHandler(logging.NullHandler())
         logger.propagate = False
+    # Spark's own loggers of failed queries come with a handler that prints, so they are made first and it is taken away.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        printing = PySparkLogger.getLogger(name)
+        printing.handlers[:] = [logging.NullHandler()]
+        printing.propagate = False
     # py4j also speaks through the root logger, which sets itself up to print unless it has a handler.
     if not logging.getLogger().handlers:
         logging.getLogger().addHandler(logging.NullHandler())

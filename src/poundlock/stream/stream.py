@@ -95,6 +95,10 @@ class DataStream:
     def _python(
         self, kind: Any, function: Callable[..., Any], schema: str | None, sides: Mapping[str, str], name: str | None
     ) -> DataStream:
+        from poundlock.formats import ddl  # Arrow is loaded where a schema is given, not by importing this package
+
+        for text in (*([] if schema is None else [schema]), *sides.values()):
+            ddl.parse(text)  # said here, a mistake is told with the user's line
         return self._next(
             PythonNode(self._id(kind, name), [self._node], kind, _callable(function, kind), schema, dict(sides))
         )

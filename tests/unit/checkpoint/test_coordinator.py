@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from poundlock.checkpoint.participant import (
     Staged,
     Writer,
     WriterContext,
+    unchecked,
 )
 from poundlock.errors import CommitUnknown, DefinitionError, FencedError, TerminalError, TransientError
 from poundlock.storage import LocalStorage
@@ -84,15 +85,17 @@ class PartSink:
     def abort(self, prepared: Prepared) -> None:
         self.storage.delete(f".{prepared.payload['piece']}")
 
-    def sweep(self, state: JSON, *, remove: bool) -> Sequence[Orphan]:
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         keep = {f".{piece}" for piece, _ in state.get("pending", [])}
         found = [
             Orphan(e.path, e.bytes, e.modified_ms)
             for e in self.storage.list()
             if e.path.startswith(".") and e.path not in keep
         ]
-        for orphan in found if remove else ():
-            self.storage.delete(orphan.path)
+        if remove:
+            check()
+            for orphan in found:
+                self.storage.delete(orphan.path)
         return found
 
     def describe_json(self) -> JSON:

@@ -70,6 +70,25 @@ def test_plain_output_has_a_line_a_change() -> None:
     ]
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_nothing_is_shown_of_a_job_that_never_ran(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error says it all. Of a job that ran, the error is the last that is said."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = []
+    for first in (Progress("INITIALIZING"), replace(RUNNING, message="going")):
+        out = _Terminal() if terminal else io.StringIO()
+        with watcher("a", Path("/l/a.log"), Output(out=out)) as watch:
+            if first.message:
+                watch.update(first)
+            watch.update(replace(first, state="FAILED", message=""))
+        # What is drawn in place and taken back is not what stays.
+        shown.append([line for line in out.getvalue().splitlines() if "\x1b" not in line and line.strip()])
+        assert "FAILED" not in out.getvalue()
+    assert shown[0] == []
+    assert [line.strip() for line in shown[1]][-1].endswith("going")
+
+
 def test_json_output_is_one_object_a_change_and_nothing_else() -> None:
     out, err = io.StringIO(), io.StringIO()
     with watcher("a", Path("/l/a.log"), Output(as_json=True, out=out, err=err)) as watch:

@@ -106,3 +106,29 @@ def test_it_loads_no_spark() -> None:
 
     program = "import sys, poundlock.runtime.cds; assert not {'pyspark', 'pyarrow', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(("version", "builds_on"), [(21, False), (21, True), (25, False)])
+def test_a_small_runtime_is_told_before_the_training(
+    java: Java, tmp_path: Path, version: int, builds_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to Java 24 an archive only adds to the one that a runtime brings."""
+    small = tmp_path / "small"
+    (small / "lib" / "server").mkdir(parents=True)
+    if builds_on:
+        (small / "lib" / "server" / "classes.jsa").write_bytes(b"")
+    Path(java.path).write_text(f"#!/bin/sh\necho '    java.home = {small}' >&2\n")
+    trained: list[Java] = []
+
+    def training(java: Java, _jars: object, fresh: Path, *_: object) -> None:
+        trained.append(java)
+        fresh.touch()
+
+    monkeypatch.setattr(cds, "_run_training", training)
+    if version < 25 and not builds_on:
+        with pytest.raises(DefinitionError, match="no class archive of its own"):
+            cds.train(with_version(java, version), cache=tmp_path)
+        assert trained == []
+    else:
+        assert cds.train(with_version(java, version), cache=tmp_path).exists()
+        assert len(trained) == 1

@@ -96,6 +96,15 @@ def test_every_kept_text_has_a_case() -> None:
         (ConnectionRefusedError(111, "Connection refused"), TransientError, "could not be reached"),
         (TimeoutError(), TransientError, "did not answer in time"),
         (OSError(98, "Address already in use"), DefinitionError, "a port is taken"),
+        (
+            _raised(
+                "ParseException",
+                "\n[PARSE_SYNTAX_ERROR] Syntax error at or near end of input. SQLSTATE: 42601 (line 1, pos 3)\n\n"
+                "== SQL ==\nn +\n---^^^\n",
+            ),
+            DefinitionError,
+            "end of input. (line 1, pos 3) in 'n +'",
+        ),
         (KeyError("a"), PoundlockError, "KeyError: 'a'"),
         (ValueError(""), PoundlockError, "ValueError"),
         (

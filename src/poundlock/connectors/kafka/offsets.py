@@ -32,9 +32,9 @@ def from_json(position: Mapping[str, Any] | None) -> Offsets:
     return {(topic, int(p)): int(offset) for topic, ps in (position or {}).items() for p, offset in ps.items()}
 
 
-def describe(position: Mapping[str, Any], name: str | None = None) -> str:
-    """Return restored offsets in one line, in the style of Flink's log."""
+def describe(position: Mapping[str, Any]) -> str:
+    """Return restored offsets in one line, in the style of Flink's log: what follows the name of the source."""
     offsets = sorted(from_json(position).items())
     listed = ", ".join(f"KafkaTopicPartition{{topic='{t}', partition={p}}}={offset}" for (t, p), offset in offsets)
     count = f"{len(offsets)} partition{'' if len(offsets) == 1 else 's'}"
-    return f"Source {name + ' ' if name else ''}will start reading {count} with offsets in restored state: {{{listed}}}"
+    return f"will start reading {count} with offsets in restored state: {{{listed}}}"

@@ -274,7 +274,7 @@ class KafkaReading:
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log, as Flink prints restored state."""
-        return describe(position, self._name)
+        return describe(position)
 
     def explain_error(self, message: str) -> PoundlockError | None:
         """Return the error behind a text of Spark's connector, or None if not known or about another's topic."""

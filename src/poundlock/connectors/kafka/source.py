@@ -104,6 +104,7 @@ class KafkaSource:
         if self.end is not None:
             object.__setattr__(self, "end", StartingOffsets.parse(self.end, "end"))
         self._check_values()
+        self.decoder()  # said here, a wrong schema or option is told with the user's line
 
     def _check_servers(self) -> None:
         servers = [s.strip() for s in str(self.bootstrap_servers or "").split(",")]

@@ -114,8 +114,8 @@ def test_positions_are_sparks_json() -> None:
 
 
 def test_describe_is_flinks_line() -> None:
-    assert describe({"flink_test": {"1": 725, "0": 700}}, "events") == (
-        "Source events will start reading 2 partitions with offsets in restored state: "
+    assert describe({"flink_test": {"1": 725, "0": 700}}) == (
+        "will start reading 2 partitions with offsets in restored state: "
         "{KafkaTopicPartition{topic='flink_test', partition=0}=700, KafkaTopicPartition{topic='flink_test', partition=1}=725}"
     )
-    assert describe({"t": {"0": 1}}).startswith("Source will start reading 1 partition with")
+    assert describe({"t": {"0": 1}}).startswith("will start reading 1 partition with")
