@@ -178,10 +178,10 @@ class Coordinator:
             else:
                 outcome = self._resume(n, sources, run) if self.is_decided(n) else self._take(n, sources, run)
             for _ in range(_REDO_ROUNDS):
-                if not self._redo:
+                if not self.is_produced_again(n):
                     break
                 outcome = self._produce_again(n, sources, run)
-            self._check_nothing_to_redo()
+            self._check_done(n)
             hit(Failpoint.CHECKPOINT_DONE)
             return outcome
 
@@ -265,8 +265,8 @@ class Coordinator:
             self._redo = to_redo(newest, self._carry_out(newest)) or self._redo
             self._settled = True
 
-    def _check_nothing_to_redo(self) -> None:
-        if self._redo:
+    def _check_done(self, n: int) -> None:
+        if self.is_produced_again(n):
             raise TransientError(
                 f"checkpoint {self.newest.checkpoint} was aborted from outside in {', '.join(self._redo)} each time it was produced",
                 next="look at the other system's limits, such as the transaction timeout; the job goes on by itself",
