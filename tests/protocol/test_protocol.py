@@ -138,6 +138,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.clock = ManualClock(1_000)
         self.driver: Driver | None = None
         self.acting: Plan = Plan()
+        self.actor: Driver | None = None
         self.planned: list[Batch] = []
         self.committed = -1  # index into planned of the newest batch in Spark's commit log
         self.records: dict[str, bytes] = {}
@@ -163,8 +164,8 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.acting.failpoint = None
         if self.acting.at_failpoint == "raise":
             raise InjectedFailure(point.value)
-        if self.driver is not None:
-            self.driver.storage.dead = True
+        if self.actor is not None:
+            self.actor.storage.dead = True
         raise Death
 
     # -- what can happen ------------------------------------------------------------------------------------------
@@ -266,7 +267,7 @@ class ProtocolMachine(RuleBasedStateMachine):
                 self.driver = Driver(self, plan)
             else:
                 self.driver.arm(plan)
-            mine = self.driver
+            mine = self.actor = self.driver
             action(mine)
         except Death:
             assert faulty
@@ -279,7 +280,7 @@ class ProtocolMachine(RuleBasedStateMachine):
                 raise
             self._gone(mine)
         finally:
-            self.acting = Plan()
+            self.acting, self.actor = Plan(), None
         if self.driver is not None:
             self.driver.arm(Plan())
 
@@ -290,14 +291,14 @@ class ProtocolMachine(RuleBasedStateMachine):
     def _take_over(self) -> None:
         """While a driver stalls, another starts, takes the outstanding batch through, and carries on."""
         self.rivals += 1
-        stalled, self.acting = self.acting, Plan()
+        stalled, self.acting = (self.acting, self.actor), Plan()
         try:
             rival = Driver(self, Plan())
             if self.committed + 1 < len(self.planned):
                 self._deliver(rival)
             self.driver = rival
         finally:
-            self.acting = stalled
+            self.acting, self.actor = stalled
 
 
 class DriverPlans(ProtocolMachine):
