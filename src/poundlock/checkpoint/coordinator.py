@@ -421,7 +421,11 @@ class Coordinator:
         carried = carry_out(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self._log)
         for name in carried.aborted:
             if not isinstance(self._participants[name], Repeatable):
-                raise TerminalError(f"sink {name!r} aborted what was decided", next="report this", participant=name)
+                raise TerminalError(
+                    f"sink {name!r} aborted its part of checkpoint {decision.checkpoint}, which was decided",
+                    next="look into its log; a sink whose data can be aborted from outside needs a method match()",
+                    participant=name,
+                )
         if not carried.aborted:
             self._ledger.mark_carried_out(decision.number)
         return carried
