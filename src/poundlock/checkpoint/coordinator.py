@@ -198,7 +198,7 @@ class Coordinator:
             last: Outcome | None = None
             staged = self._stage([], occasion)
             for _ in range(_END_ROUNDS):
-                if not any(part.committables for part in staged.values()):
+                if not self._changes(staged):
                     break
                 last = self._decide_roll(occasion, staged)
                 if occasion is not Occasion.END:
@@ -382,6 +382,10 @@ class Coordinator:
             )
             for name, participant in self._participants.items()
         }
+
+    def _changes(self, staged: Mapping[str, Staged]) -> bool:
+        """Return whether there is anything to decide: what becomes visible, or what moves on towards it."""
+        return any(part.committables or part.state != state_of(self.newest, name) for name, part in staged.items())
 
     def _decide_roll(self, occasion: Occasion, staged: Mapping[str, Staged]) -> Outcome:
         decision = next_record(

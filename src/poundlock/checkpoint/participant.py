@@ -249,7 +249,7 @@ class Participant(Protocol):
         ...
 
     def next_roll_ms(self, state: JSON) -> int | None:
-        """Driver: when, by the clock, `stage(state, [], ROLL, now)` would commit anything; None = not by time."""
+        """Driver: when, by the clock, `stage(state, [], ROLL, now)` would commit or change anything; None = not by time."""
         ...
 
     def commit(self, committable: JSON) -> Committed | Aborted:

@@ -96,7 +96,8 @@ class JsonEncoder:
         if self._columns is not None:
             return [{name: row.get(name) for name in self._columns} for row in rows]
         hidden = self._hidden
-        if any(hidden.intersection(row) for row in rows):
+        # A name is looked up in each row, not each row's names among the hidden ones: there is one hidden name, or none.
+        if any(name in row for name in hidden for row in rows):
             return [{k: v for k, v in row.items() if k not in hidden} for row in rows]
         return list(rows)
 

@@ -363,6 +363,38 @@ def test_an_aborted_part_that_cannot_be_produced_again_stops_the_job(bench: Benc
         bench.take(coordinator, 0)
 
 
+class WaitingSink(PartSink):
+    """A sink whose data waits once more before it is shown, as small files wait for others to be merged with."""
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        pending = [*state.get("pending", []), *([item.payload["piece"], None] for item in prepared)]
+        shown = [piece for piece, since in pending if since is not None and since + 500 <= now_ms]
+        since = now_ms if occasion is Occasion.ROLL else None
+        pending = [[piece, since if begun is None else begun] for piece, begun in pending if piece not in shown]
+        parts = [{"v": 1, "piece": piece, "from": f".{piece}", "bytes": 5} for piece in shown]
+        return Staged({"v": 1, "pending": pending}, parts)
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        return min((2000 if since is None else since + 500 for _, since in state.get("pending", [])), default=None)
+
+
+def test_an_idle_job_shows_what_time_moves_on_in_two_steps(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.sink = bench.sinks["out"] = WaitingSink(bench.sink.storage, 0)
+    coordinator = bench.start()
+    bench.take(coordinator, 0)
+    bench.clock.set(2000)
+    assert coordinator.roll(Occasion.ROLL) is not None, "nothing is shown, but the wait begins, and must be kept"
+    assert bench.sink.shown() == []
+    coordinator = bench.start()
+    assert coordinator.next_roll_ms() == 2500
+    assert coordinator.roll(Occasion.ROLL) is None
+    bench.clock.set(2500)
+    assert coordinator.roll(Occasion.ROLL) is not None
+    assert bench.sink.shown() == ["p1"]
+    bench.stop()
+
+
 def test_a_roll_shows_what_waits_when_its_time_has_come(tmp_path: Path) -> None:
     bench = Bench(tmp_path, roll_ms=60_000)
     coordinator = bench.start()

@@ -153,12 +153,20 @@ class _Named(_NotJson):
             self._known[value] = known
         return known
 
+    def numbers(self, values: Sequence[Any]) -> list[int | str]:
+        """Return `number` of each value. Rows are many and names few: texts are looked up once a chunk."""
+        if set(map(type, values)) != {str}:
+            return [self.number(value) for value in values]
+        known = {name: self.number(name) for name in dict.fromkeys(values)}
+        return [known[value] for value in values]
+
     def assignment(self, found: Sequence[int | str]) -> Assignment:
         """Return the assignment of numbers and reasons, one a row."""
+        first = found[0]
+        if isinstance(first, int) and len(set(found)) == 1:
+            return Assignment(self._names, first)
         reasons = {i: f for i, f in enumerate(found) if isinstance(f, str)}
         codes = np.array([REJECTED if isinstance(f, str) else f for f in found], np.int32)
-        if not reasons and (codes == codes[0]).all():
-            return Assignment(self._names, int(codes[0]))
         return Assignment(self._names, codes, reasons=reasons)
 
 
@@ -179,7 +187,7 @@ class ColumnBuckets(_Named):
             places = coded.indices.to_pylist()
             return self.assignment([self.number(None) if i is None else known[i] for i in places])
         if isinstance(columns, Records):
-            return self.assignment([self.number(row.get(self._column)) for row in columns.rows])
+            return self.assignment(self.numbers([row.get(self._column) for row in columns.rows]))
         raise DefinitionError(
             f"the rows have no column {self._column} with their bucket",
             next="use an expression over columns of the stream",
@@ -195,13 +203,19 @@ class PythonBuckets(_Named):
         self._raw = raw
 
     def assign(self, rows: Rows) -> Assignment:
-        return self.assignment([self._call(record) for record in self._records(rows)])
-
-    def _call(self, record: Any) -> int | str:
-        try:
-            return self.number(self._function(record))
-        except Exception as error:  # a user's function: whatever it raises is about this record
-            return f"bucket function: {type(error).__name__}: {error}"
+        function = self._function
+        values: list[Any] = []
+        raised: dict[int, str] = {}
+        for record in self._records(rows):
+            try:
+                values.append(function(record))
+            except Exception as error:  # a user's function: whatever it raises is about this record
+                raised[len(values)] = f"bucket function: {type(error).__name__}: {error}"
+                values.append(None)
+        found = self.numbers(values)
+        for i, reason in raised.items():
+            found[i] = reason
+        return self.assignment(found)
 
     def _records(self, rows: Rows) -> Sequence[Any]:
         if self._raw and rows.lines is not None:

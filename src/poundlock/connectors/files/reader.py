@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
-from poundlock.connectors.files.lines import drop_first, drop_mark, line_blocks, strip_returns
+from poundlock.connectors.files.lines import BLOCK, drop_first, drop_mark, line_blocks, strip_returns
 from poundlock.errors import SourceGoneError, TerminalError
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
@@ -27,6 +27,8 @@ __all__ = ["COMPRESSIONS", "FileReader", "codec_of", "open_text"]
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 _ROWS = 65_536
+# Dicts weigh about ten times what their text does: of so many bytes they stay in the cache of a core.
+_BLOCK_OF_DICTS = 1 << 17
 _LONGEST_RECORD = 16 << 20
 
 
@@ -113,15 +115,16 @@ class FileReader:
 
     def _lines(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Lines]:
         start, end = part["start"], part["end"]
+        size = _BLOCK_OF_DICTS if self._context.want == "records" else BLOCK
         with open_text(storage, part["path"], self._compression) as handle:
             codec = codec_of(part["path"], self._compression)
             if codec:
-                blocks = line_blocks(handle.readinto, name, 0, None)
+                blocks = line_blocks(handle.readinto, name, 0, None, size)
             else:
                 # One byte early: whether a line starts at `start` is said by the byte before.
                 base = max(start - 1, 0)
                 handle.seek(base)
-                blocks = line_blocks(_Bounded(handle, part["bytes"] - base, name), name, base, end)
+                blocks = line_blocks(_Bounded(handle, part["bytes"] - base, name), name, base, end, size)
             first = True
             for block in blocks:
                 lines = block

@@ -193,7 +193,7 @@ def _committable(rules: Rules, tag: str, request: Request) -> JSON:
 
 
 def next_roll_ms(rules: Rules, state: JSON) -> int | None:
-    """Return when time alone makes something visible; see `Participant.next_roll_ms`."""
+    """Return when time alone makes something visible, or moves it on to wait for others; see `Participant.next_roll_ms`."""
     parts = state.get("parts", ())
     due = [rules.rolling.due_ms(p["created_ms"], p["last_write_ms"]) for p in parts]
     due += [p["created_ms"] for p in parts if p.get("closed")]

@@ -104,9 +104,14 @@ class Model:
     def decide(self, occasion: Occasion, passed: int) -> None:
         self.h.clock.set(self.h.clock.now_ms() + passed)
         before = self.h.sink.next_roll_ms(self.h.state)
+        state, now = self.h.state, self.h.clock.now_ms()
         found = self.h.decide(occasion)
         if occasion is Occasion.ROLL:
-            assert bool(found) == (before is not None and before <= self.h.clock.now_ms())
+            # A part may also only move on, to wait for others of its bucket.
+            moved = {**self.h.state, "closing": []} != {**state, "closing": []}
+            assert (bool(found) or (moved and bool(state))) == (before is not None and before <= now)
+            after = self.h.sink.next_roll_ms(self.h.state)
+            assert after is None or after > now, "a roll leaves something due: it would be asked for for ever"
         self.decided += self.running
         self.running = Counter()
         self.h.commit(found)
