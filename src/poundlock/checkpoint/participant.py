@@ -46,6 +46,7 @@ class Kind(Enum):
     TRANSACTIONAL = "transactional"  # exactly-once
     IDEMPOTENT = "idempotent"  # effectively once, by key
     APPEND = "append"  # at-least-once
+    FORGETFUL = "forgetful"  # no promise: nobody waits for an answer
 
 
 class Occasion(Enum):

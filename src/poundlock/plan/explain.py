@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import SparkSource, SplitSource
+from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, make_plan
 from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode, SourceNode, SqlNode, UnionNode, walk
 from poundlock.values import duration, format_duration
@@ -38,7 +40,9 @@ def explain(job: Job) -> str:
         lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
     else:
         lines += ["", f"bad records: {'the job fails' if job.on_error == 'fail' else 'skipped and counted'}"]
-    lines.append("decision: one ledger record per checkpoint for all sinks")
+    lines += ["decision: one ledger record per checkpoint for all sinks", "", "guarantees:"]
+    for path in guarantees(plan):
+        lines += [f"  {path.source} -> {path.sink}: {path.guarantee}", f"    {path.reason}"]
     return "\n".join(lines)
 
 
@@ -58,6 +62,7 @@ def explain_json(job: Job) -> dict[str, Any]:
             for branch in plan.branches
         ],
         "sinks": _sinks(plan),
+        "guarantees": [asdict(path) for path in guarantees(plan)],
     }
 
 
