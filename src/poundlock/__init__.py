@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
     from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
     from poundlock.connectors.spark_source import SparkFormatSource
+    from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
     from poundlock.errors import CommitUnknown as CommitUnknown
     from poundlock.errors import DefinitionError as DefinitionError
     from poundlock.errors import PoundlockError as PoundlockError
@@ -67,6 +68,7 @@ _NAMES = {
     "StartingOffsets": "connectors.kafka.start",
     "TerminalError": "errors",
     "TransientError": "errors",
+    "TwoPhaseCommitSink": "connectors.two_phase",
 }
 
 __all__ = ["__version__", *sorted(_NAMES)]
