@@ -414,6 +414,8 @@ class Coordinator:
     def _finish(self, decision: Decision, durations: Mapping[str, int]) -> Outcome:
         """Carry out what was just recorded. From here on nothing is ever aborted."""
         hit(Failpoint.DECISION_RECORDED)
+        # A driver that slept so long that the number it took was archived since must not carry anything out.
+        self._epoch.check()
         begun = self._clock.now_ms()
         carried = self._carry_out(decision)
         self._redo = to_redo(decision, carried) or to_redo(decision)

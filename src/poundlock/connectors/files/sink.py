@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from poundlock.checkpoint.participant import (
     JSON,
     Committed,
+    Disagreement,
     Finding,
     Kind,
     Occasion,
@@ -256,6 +257,21 @@ class FileSink:
         from poundlock.connectors.files.inspection import inspect_state
 
         return inspect_state(self._storage(state.get("root")), state)
+
+    # Auditable
+
+    def audit(self, committable: JSON) -> Sequence[Disagreement]:
+        from poundlock.connectors.files.auditing import audit
+
+        return audit(self._storage(committable["root"]), committable)
+
+    def rows_of(self, committable: JSON) -> int:
+        return int(committable["rows"])
+
+    def rows_pending(self, state: JSON) -> int:
+        from poundlock.connectors.files.staging import carried_segments
+
+        return sum(int(segment["rows"]) for segment in carried_segments(state))
 
     # Parts
 
