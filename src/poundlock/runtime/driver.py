@@ -155,7 +155,8 @@ class Driver:
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
-        ledger = Ledger(storage)
+        kept = self.settings.ledger_retention
+        ledger = Ledger(storage, retention_ms=None if kept is None else int(kept.total_seconds() * 1000))
         SparkLog(open_storage(f"{checkpoint_dir(self.job, self.settings)}/spark")).check_within(ledger.newest())
         coordinator = Coordinator(
             identity=identity,
