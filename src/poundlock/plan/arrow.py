@@ -13,6 +13,8 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
+from poundlock.plan.raising import speaking
+
 __all__ = ["map_in_arrow"]
 
 
@@ -28,6 +30,6 @@ def map_in_arrow(
     """
     schema = _parse_datatype_string(columns)
     assert isinstance(schema, StructType)
-    function = UserDefinedFunction(task, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    function = UserDefinedFunction(speaking(task), schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = function(*[frame[f"`{name}`"] for name in frame.columns])
     return DataFrame(frame._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)
