@@ -50,6 +50,6 @@ def test_other_errors_and_rows_pass() -> None:
     batch = pa.record_batch([pa.array([1])], ["a"])
     rows = failing(error)(iter([batch]))
     assert next(rows) is batch
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="ünï") as caught:
         next(rows)
     assert caught.value is error
