@@ -74,6 +74,7 @@ class Query:
     _query: Any = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _newest: int = -1
+    _began: float | None = None  # when the last checkpoint began, by the monotonic clock; None after one decided before
     _told: float = 0.0
     _quiet: int = 0
 
@@ -81,7 +82,7 @@ class Query:
         """Start the query; returns at once."""
         writer = self.lowered.frame.writeStream.foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", self.checkpoint_path).queryName(self.plan.job.name)
-        seconds = 0.0 if self.plan.bounded else self.interval.total_seconds()
+        seconds = 0.0 if self.plan.bounded or self.plan.only_split else self.interval.total_seconds()
         self._query = writer.trigger(processingTime=f"{int(seconds * 1000)} milliseconds").start()
 
     @property
@@ -144,6 +145,7 @@ class Query:
 
     def _on_batch(self, frame: Any, batch: int) -> None:
         try:
+            self._await_turn()
             while not self._take(frame, batch):
                 self._stopping.wait(max(self.interval.total_seconds(), _POLL_S))
         except QueryStopped:
@@ -151,6 +153,11 @@ class Query:
         except BaseException as error:
             self.error = error
             raise
+
+    def _await_turn(self) -> None:
+        """Keep the interval where Spark does not: it must not lie between the old batches of a log that was set back."""
+        if self.plan.only_split and not self.plan.bounded and self._began is not None:
+            self._stopping.wait(max(0.0, self._began + self.interval.total_seconds() - time.monotonic()))
 
     def _take(self, frame: Any, batch: int) -> bool:
         """Carry a batch through, or return False: the driver plans all there is to read, and there is nothing yet."""
@@ -178,6 +185,7 @@ class Query:
 
         outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
+        self._began = None if outcome.replayed else began
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
         self.tracker.checkpoint(batch, sum(found.read.values()), counts, files_made(outcome), took)
