@@ -131,6 +131,17 @@ class Coordinator:
         )
         return recovery
 
+    def decided(self, checkpoint: int) -> Mapping[str, SourceRange] | None:
+        """Return what a checkpoint was decided to read, None if it is not decided.
+
+        Raises:
+            TerminalError: the ledger never decided it, although it decided a later one.
+        """
+        with self.lock:
+            if not self._is_decided(checkpoint):
+                return None
+            return find_checkpoint(self._ledger, self.newest, checkpoint).sources
+
     def begin(self, checkpoint: int) -> Directive:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
         newest = self.newest
@@ -146,14 +157,13 @@ class Coordinator:
         }
 
     def checkpoint(
-        self, n: int, sources: Mapping[str, SourceRange | None], run: Callable[[Directive], TaskResults]
+        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
     ) -> Outcome:
         """Carry one micro-batch through both gates, or see that it went through before.
 
         Args:
             n: the batch's number. Numbers rise, may have gaps, and come again after a crash.
-            sources: per source name, what the batch reads; None where the driver plans that itself and need not, because
-                the checkpoint was decided before.
+            sources: per source name, what the batch reads.
             run: runs the tasks with a directive and returns when all have ended; called exactly once.
 
         Raises:
@@ -248,9 +258,7 @@ class Coordinator:
     def _is_decided(self, n: int) -> bool:
         return not self._ignore_ledger and n <= self.newest.checkpoint
 
-    def _take(
-        self, n: int, sources: Mapping[str, SourceRange | None], run: Callable[[Directive], TaskResults]
-    ) -> Outcome:
+    def _take(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
         if not self._ignore_ledger:
             check_continues(self._sources, n, sources)
         begun = self._clock.now_ms()
@@ -268,11 +276,7 @@ class Coordinator:
                 epoch=self._epoch.number,
                 now_ms=self._clock.now_ms(),
                 checkpoint=n,
-                sources={
-                    name: replace(span, rows=results.rows_read.get(name))
-                    for name, span in sources.items()
-                    if span is not None
-                },
+                sources={name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
                 counts=results.counts,
                 durations_ms={**durations, **self._last_ms},
             )
@@ -285,9 +289,7 @@ class Coordinator:
         self._sources = decision.sources
         return self._finish(decision, durations)
 
-    def _resume(
-        self, n: int, sources: Mapping[str, SourceRange | None], run: Callable[[Directive], TaskResults]
-    ) -> Outcome:
+    def _resume(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
         """See a decided checkpoint through again: the rows are read, as Spark demands, and nothing is written."""
         decided = find_checkpoint(self._ledger, self.newest, n)
         check_same_ranges(decided, sources)

@@ -77,6 +77,7 @@ class Query:
     _began: float | None = None  # when the last checkpoint began, by the monotonic clock; None after one decided before
     _told: float = 0.0
     _quiet: int = 0
+    _was_idle: bool = False
 
     def start(self) -> None:
         """Start the query; returns at once."""
@@ -164,9 +165,11 @@ class Query:
         with self.coordinator.lock:
             if self._stopping.is_set():
                 raise QueryStopped
-            decided = batch <= self.coordinator.newest.checkpoint
-            delivery = Delivery.read(batch, self.spark_log, self.sources, self.planner, decided=decided)
-            if self.plan.only_split and delivery.idle and not decided:
+            decided = self.coordinator.decided(batch)
+            delivery = Delivery.read(
+                batch, self.spark_log, self.sources, self.planner.ranges() if decided is None else decided
+            )
+            if self.plan.only_split and delivery.idle and decided is None and (self.plan.stateless or self._was_idle):
                 return False
             self._note_quiet(delivery)
             self._checkpoint(frame, batch, delivery)
@@ -178,7 +181,8 @@ class Query:
         found = Gathered()
 
         def run(directive: Directive) -> TaskResults:
-            if not (self.plan.only_split if directive["decided"] else delivery.idle):
+            # Where Spark keeps state, every batch must run: the next one begins with what this one leaves.
+            if not self.plan.stateless or not (directive["decided"] or delivery.idle):
                 self._collect(frame, directive, delivery, found)
             delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
             return found.results()
@@ -195,11 +199,11 @@ class Query:
         self.on_checkpoint()
 
     def _collect(self, frame: Any, directive: Directive, delivery: Delivery, found: Gathered) -> None:
-        if not directive["decided"]:
-            directive = {**directive, "splits": delivery.splits(self.planner)}
+        directive = {**directive, "splits": delivery.splits(self.planner)}
         frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
         found.add(row[0] for row in frame.collect())
-        found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
+        if not directive["decided"]:
+            found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
         if any(self.lowered.observed.values()):
             found.count_before_stage(self.lowered, _observed_rows(self._query))
 
@@ -244,13 +248,16 @@ class Query:
 
     def _ended(self, name: str, source: Any) -> bool:
         if isinstance(source, SplitSource):
-            return self.planner.finished(name.partition(AGAIN)[0])
+            # What Spark still holds for a later time, it gives in the batch after the last with data.
+            settled = self.plan.stateless or self._was_idle
+            return settled and self.planner.finished(name.partition(AGAIN)[0])
         if isinstance(source, SourceReading):
             return source.finished(found.end if (found := self.coordinator.sources.get(name)) is not None else None)
         return self._idle()
 
     def _note_quiet(self, delivery: Delivery) -> None:
         """Count the batches in a row in which no Spark source had anything; a ticker makes Spark deliver those too."""
+        self._was_idle = delivery.idle
         self._quiet = 0 if any(span.start != span.end for span in delivery.spark.values()) else self._quiet + 1
 
     def _idle(self) -> bool:

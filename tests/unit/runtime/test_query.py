@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from poundlock import DatagenSource
+from poundlock.checkpoint.decision import SourceRange
 from poundlock.runtime.query import Query, QueryStopped
 
 HOUR = timedelta(hours=1)
@@ -24,6 +26,9 @@ class Coordinator:
         self.newest = SimpleNamespace(checkpoint=decided)
         self.taken: list[int] = []
 
+    def decided(self, n: int) -> dict[str, Any] | None:
+        return {} if n <= self.newest.checkpoint else None
+
     def checkpoint(self, n: int, ranges: Any, run: Callable[[Any], Any]) -> Any:
         replayed = n <= self.newest.checkpoint
         run({"decided": replayed})
@@ -37,7 +42,10 @@ class Planner:
     names = ("made",)
 
     def ranges(self) -> dict[str, Any]:
-        return {"made": SimpleNamespace(start=0, end=1)}
+        return {"made": SourceRange(0, 1)}
+
+    def splits(self, name: str, span: SourceRange) -> list[Any]:
+        return []
 
     def committed(self) -> None:
         pass
@@ -45,10 +53,10 @@ class Planner:
 
 def query(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Query:
     made: Any = Query(
-        plan=SimpleNamespace(only_split=True, bounded=False),  # type: ignore[arg-type]
+        plan=SimpleNamespace(only_split=True, bounded=False, stateless=True),  # type: ignore[arg-type]
         lowered=None,  # type: ignore[arg-type]
-        sources={},
-        spark_log=SimpleNamespace(planned=lambda n: {}, planned_before=lambda n: {}),  # type: ignore[arg-type]
+        sources={"made": DatagenSource("n int")},
+        spark_log=SimpleNamespace(planned=lambda n: {"made": {"offset": n + 1}}, planned_before=lambda n: {}),  # type: ignore[arg-type]
         checkpoint_path="",
         coordinator=coordinator,  # type: ignore[arg-type]
         tracker=SimpleNamespace(checkpoint=lambda *a: None),  # type: ignore[arg-type]
