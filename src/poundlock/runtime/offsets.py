@@ -88,6 +88,11 @@ class SparkLog:
         """
         planned, finished = self.newest()
         self.check_gap(planned)
+        if planned < 0 <= finished:
+            raise TerminalError(
+                f"{self._storage.root}/commits has batch {finished}, but offsets beside it is empty",
+                next="restore the checkpoint folder from a backup; nothing was touched",
+            )
         known = -1 if newest is None else newest.checkpoint
         if finished <= known and (newest is not None or planned < 0):
             return

@@ -82,3 +82,8 @@ def test_only_the_newest_need_be_there(tmp_path: Path) -> None:
     log = spark_log(tmp_path, planned=3, finished=2)
     (tmp_path / "spark/offsets/0").unlink()
     log.check_within(newest(2))
+
+
+def test_commits_without_offsets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TerminalError, match="commits has batch 2, but offsets beside it is empty"):
+        spark_log(tmp_path, planned=-1, finished=2).check_within(newest(2))
