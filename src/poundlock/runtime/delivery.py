@@ -46,6 +46,8 @@ class Delivery:
             split: per source of the job, a range; only those of split-planned sources count.
         """
         before, planned = log.planned_before(batch), log.planned(batch)
+        if planner.names:
+            log.check_gap(batch)  # a task finds its splits by the number of its row in the batch
         spark, ticks = {}, {}
         for use, end in planned.items():
             if isinstance(sources.get(use), SplitSource):

@@ -12,7 +12,7 @@ import pytest
 
 from poundlock import DatagenSource
 from poundlock.checkpoint.decision import SourceRange
-from poundlock.errors import TransientError
+from poundlock.errors import TerminalError, TransientError
 from poundlock.plan.lower import Lowered
 from poundlock.plan.splits import task_splits
 from poundlock.runtime.delivery import Delivery
@@ -94,6 +94,14 @@ def test_of_a_decided_checkpoint_the_ledger_says_what_it_read(tmp_path: Path) ->
         {"start": 0, "stop": 2},
         {"start": 2, "stop": 3},
     ]
+
+
+def test_rows_are_not_numbered_from_another_batch(tmp_path: Path) -> None:
+    """With the end of batch 0 for its begin, the rows of batch 2 would stand for splits that nobody has."""
+    spark = log(tmp_path, *({"made": ticks(2 * n)} for n in range(1, 4)))
+    (tmp_path / "spark/offsets/1").unlink()
+    with pytest.raises(TerminalError, match="batch 2, but batch 1 is missing"):
+        Delivery.read(2, spark, SOURCES, planner(tmp_path, {}), decided=False)
 
 
 def test_splits_that_no_task_read_fail_the_checkpoint() -> None:
