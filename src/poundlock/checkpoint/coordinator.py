@@ -25,7 +25,7 @@ from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, StandardLog, TaskResults
 from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Staged
-from poundlock.checkpoint.records import find_checkpoint, next_record, start_record, state_of
+from poundlock.checkpoint.records import find_checkpoint, next_record, resting, start_record, state_of
 from poundlock.checkpoint.trouble import explained
 from poundlock.errors import CommitUnknown, FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
@@ -276,7 +276,10 @@ class Coordinator:
                 epoch=self._epoch.number,
                 now_ms=self._clock.now_ms(),
                 checkpoint=n,
-                sources={name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
+                sources={
+                    **resting(self._sources, sources),
+                    **{name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
+                },
                 counts=results.counts,
                 durations_ms={**durations, **self._last_ms},
             )

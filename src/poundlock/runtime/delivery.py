@@ -46,14 +46,14 @@ class Delivery:
             split: per source of the job, a range; only those of split-planned sources count.
         """
         before, planned = log.planned_before(batch), log.planned(batch)
-        if planner.names:
-            log.check_gap(batch)  # a task finds its splits by the number of its row in the batch
         spark, ticks = {}, {}
         for use, end in planned.items():
             if isinstance(sources.get(use), SplitSource):
                 ticks[use] = (int(before[use]["offset"]) if use in before else 0, int(end["offset"]))
             elif use in sources:
                 spark[use] = SourceRange(before[use] if use in before else log.initial(use), end)
+        if ticks:
+            log.check_gap(batch)  # a task finds its splits by the number of its row in the batch
         names = {use.partition(AGAIN)[0] for use in ticks}
         return cls(spark, ticks, {name: span for name, span in split.items() if name in names})
 

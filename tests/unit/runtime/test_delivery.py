@@ -101,7 +101,7 @@ def test_rows_are_not_numbered_from_another_batch(tmp_path: Path) -> None:
     spark = log(tmp_path, *({"made": ticks(2 * n)} for n in range(1, 4)))
     (tmp_path / "spark/offsets/1").unlink()
     with pytest.raises(TerminalError, match="batch 2, but batch 1 is missing"):
-        Delivery.read(2, spark, SOURCES, planner(tmp_path, {}), decided=False)
+        Delivery.read(2, spark, SOURCES, planner(tmp_path, {}).ranges())
 
 
 def test_splits_that_no_task_read_fail_the_checkpoint() -> None:

@@ -56,7 +56,9 @@ def query(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Query:
         plan=SimpleNamespace(only_split=True, bounded=False, stateless=True),  # type: ignore[arg-type]
         lowered=None,  # type: ignore[arg-type]
         sources={"made": DatagenSource("n int")},
-        spark_log=SimpleNamespace(planned=lambda n: {"made": {"offset": n + 1}}, planned_before=lambda n: {}, check_gap=lambda n: None),  # type: ignore[arg-type]
+        spark_log=SimpleNamespace(
+            planned=lambda n: {"made": {"offset": n + 1}}, planned_before=lambda n: {}, check_gap=lambda n: None
+        ),  # type: ignore[arg-type]
         checkpoint_path="",
         coordinator=coordinator,  # type: ignore[arg-type]
         tracker=SimpleNamespace(checkpoint=lambda *a: None),  # type: ignore[arg-type]
