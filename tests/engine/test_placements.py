@@ -19,6 +19,7 @@ from poundlock import (
     ExpressionBucketAssigner,
     FileSink,
     FileSource,
+    FixedDelayRestart,
     Job,
     Side,
     SparkSource,
@@ -26,8 +27,10 @@ from poundlock import (
 )
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.config import load_settings
+from poundlock.failpoints import Failpoint
 from poundlock.runtime.driver import run
 from poundlock.storage import open_storage
+from poundlock.testing.lives import failpoint_setting
 
 pytestmark = pytest.mark.engine
 
@@ -215,3 +218,40 @@ def test_a_sink_that_lacks_its_column_is_refused_before_anything_runs(tmp_path: 
         DefinitionError, match=r"needs a column 'valeu', and the rows have value\nNext: did you mean 'value'?"
     ):
         run(job, settings=settings(tmp_path))
+
+
+def ten_seconds(frame: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    windows = frame.withWatermark("ts", "0 seconds").groupBy(F.window("ts", "10 seconds"))
+    return windows.count().selectExpr("unix_timestamp(window.start) as start", "count as n")
+
+
+def test_what_spark_keeps_survives_a_checkpoint_that_is_delivered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows of 1,000 rows over checkpoints of 300: the state of a decided checkpoint is made again from the same splits."""
+    points = [
+        Failpoint.SINK_PREPARED,
+        Failpoint.PREPARE_VERIFIED,
+        Failpoint.DECISION_RECORDED,
+        Failpoint.CHECKPOINT_DONE,
+    ]
+    monkeypatch.setenv("POUNDLOCK_FAILPOINTS", failpoint_setting("raise", tmp_path / "hit", times=4, points=points))
+    job = Job(
+        "windows",
+        checkpoint_interval="0 s",
+        on_error="skip",
+        restart=FixedDelayRestart(attempts=9, delay="100 ms"),
+        spark={"spark.sql.shuffle.partitions": "1"},
+    )
+    made = job.from_source(DatagenSource("ts timestamp", count=4500, rows_per_checkpoint=300), name="made")
+    timed = made.with_column("ts", "timestamp_millis(1545184220000 + 10 * (unix_millis(ts) - 1545184226432))")
+    timed.apply(ten_seconds, name="windows").sink_to(FileSink(f"{tmp_path}/out", format="json"), name="out")
+    progress = run(job, settings=settings(tmp_path))
+    assert (progress.state, progress.restarts) == ("FINISHED", 4)
+    assert {path.name for path in (tmp_path / "hit").iterdir()} == {point.value for point in points}
+    found = rows(tmp_path / "out")
+    assert [row["n"] for row in sorted(found, key=lambda row: row["start"])] == [1000] * 4, (
+        "the fifth window stays open"
+    )

@@ -330,11 +330,11 @@ class DriverPlans(ProtocolMachine):
         end = min(len(stream), start + self.attempts % 5)
         segments = tuple((name, (row,)) for name, row in stream[start:end])
         planned = Batch(n, start, end, segments, 0)
-        decided = n <= driver.coordinator.newest.checkpoint
-        span = None if decided else SourceRange({"o": start} if start else None, {"o": end})
+        ranges = {"source": SourceRange({"o": start} if start else None, {"o": end})}
+        decided = driver.coordinator.decided(n)
         self.attempts += 1
-        outcome = driver.coordinator.checkpoint(n, {"source": span}, lambda said: driver.run_tasks(planned, said))
-        assert outcome.replayed == decided
+        outcome = driver.coordinator.checkpoint(n, decided or ranges, lambda said: driver.run_tasks(planned, said))
+        assert outcome.replayed == (decided is not None)
         self.committed = max(self.committed, index)
 
 

@@ -45,14 +45,9 @@ def check_counts(results: TaskResults, sinks: Collection[str]) -> None:
                 )
 
 
-def check_same_ranges(decided: Decision, delivered: Mapping[str, SourceRange | None]) -> None:
-    """Raise TerminalError unless a checkpoint that is delivered again has the ranges it was decided with.
-
-    What stands as None is planned by the driver, out of the ledger itself, and cannot differ.
-    """
+def check_same_ranges(decided: Decision, delivered: Mapping[str, SourceRange]) -> None:
+    """Raise TerminalError unless a checkpoint that is delivered again has the ranges it was decided with."""
     for name in sorted({*decided.sources, *delivered}):
-        if name in delivered and delivered[name] is None:
-            continue
         ours, theirs = decided.sources.get(name), delivered.get(name)
         if _span(ours) != _span(theirs):
             raise TerminalError(
@@ -63,9 +58,7 @@ def check_same_ranges(decided: Decision, delivered: Mapping[str, SourceRange | N
             )
 
 
-def check_continues(
-    decided: Mapping[str, SourceRange], checkpoint: int, delivered: Mapping[str, SourceRange | None]
-) -> None:
+def check_continues(decided: Mapping[str, SourceRange], checkpoint: int, delivered: Mapping[str, SourceRange]) -> None:
     """Raise TerminalError unless a new checkpoint begins where the newest decided one ended."""
     for name, ours in decided.items():
         theirs = delivered.get(name)

@@ -24,7 +24,7 @@ from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, StandardLog, TaskResults
 from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Repeatable, Staged
-from poundlock.checkpoint.records import find_checkpoint, next_record, start_record, state_of, to_redo
+from poundlock.checkpoint.records import find_checkpoint, next_record, resting, start_record, state_of, to_redo
 from poundlock.checkpoint.trouble import explained
 from poundlock.errors import CommitUnknown, FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
@@ -132,18 +132,25 @@ class Coordinator:
         )
         return recovery
 
-    def is_decided(self, checkpoint: int) -> bool:
-        """Return whether a checkpoint was decided before."""
-        return not self._ignore_ledger and checkpoint <= self.newest.checkpoint
-
     def is_produced_again(self, checkpoint: int) -> bool:
         """Return whether a decided checkpoint has parts that were aborted and must be produced once more."""
         return bool(self._redo) and checkpoint == self.newest.checkpoint
 
+    def decided(self, checkpoint: int) -> Mapping[str, SourceRange] | None:
+        """Return what a checkpoint was decided to read, None if it is not decided.
+
+        Raises:
+            TerminalError: the ledger never decided it, although it decided a later one.
+        """
+        with self.lock:
+            if not self._is_decided(checkpoint):
+                return None
+            return find_checkpoint(self._ledger, self.newest, checkpoint).sources
+
     def begin(self, checkpoint: int) -> Directive:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
         again = self.is_produced_again(checkpoint)
-        decided = self.is_decided(checkpoint) and not again
+        decided = self._is_decided(checkpoint) and not again
         names = [] if decided else list(self._redo) if again else list(self._participants)
         return {
             "checkpoint": checkpoint,
@@ -154,14 +161,13 @@ class Coordinator:
         }
 
     def checkpoint(
-        self, n: int, sources: Mapping[str, SourceRange | None], run: Callable[[Directive], TaskResults]
+        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
     ) -> Outcome:
         """Carry one micro-batch through both gates, or see that it went through before.
 
         Args:
             n: the batch's number. Numbers rise, may have gaps, and come again after a crash.
-            sources: per source name, what the batch reads; None where the driver plans that itself and need not, because
-                the checkpoint was decided before.
+            sources: per source name, what the batch reads.
             run: runs the tasks with a directive and returns when all have ended; called exactly once.
 
         Raises:
@@ -176,7 +182,7 @@ class Coordinator:
             if self.is_produced_again(n):
                 outcome = self._produce_again(n, sources, run)
             else:
-                outcome = self._resume(n, sources, run) if self.is_decided(n) else self._take(n, sources, run)
+                outcome = self._resume(n, sources, run) if self._is_decided(n) else self._take(n, sources, run)
             for _ in range(_REDO_ROUNDS):
                 if not self.is_produced_again(n):
                     break
@@ -265,6 +271,9 @@ class Coordinator:
             self._redo = to_redo(newest, self._carry_out(newest)) or self._redo
             self._settled = True
 
+    def _is_decided(self, n: int) -> bool:
+        return not self._ignore_ledger and n <= self.newest.checkpoint
+
     def _check_done(self, n: int) -> None:
         if self.is_produced_again(n):
             raise TransientError(
@@ -273,7 +282,7 @@ class Coordinator:
             )
 
     def _produce_again(
-        self, n: int, sources: Mapping[str, SourceRange | None], run: Callable[[Directive], TaskResults]
+        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
     ) -> Outcome:
         """Produce and decide what of a decided checkpoint was aborted from outside; the rest of it stays as it is."""
         decided = find_checkpoint(self._ledger, self.newest, n)
@@ -313,9 +322,7 @@ class Coordinator:
         self._log.info("produced again", checkpoint=n, sinks=list(staged))
         return self._finish(decision, durations)
 
-    def _take(
-        self, n: int, sources: Mapping[str, SourceRange | None], run: Callable[[Directive], TaskResults]
-    ) -> Outcome:
+    def _take(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
         if not self._ignore_ledger:
             check_continues(self._sources, n, sources)
         if self._redo:
@@ -339,9 +346,8 @@ class Coordinator:
                 now_ms=self._clock.now_ms(),
                 checkpoint=n,
                 sources={
-                    name: replace(span, rows=results.rows_read.get(name))
-                    for name, span in sources.items()
-                    if span is not None
+                    **resting(self._sources, sources),
+                    **{name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
                 },
                 counts=results.counts,
                 durations_ms={**durations, **self._last_ms},
@@ -355,9 +361,7 @@ class Coordinator:
         self._sources = decision.sources
         return self._finish(decision, durations)
 
-    def _resume(
-        self, n: int, sources: Mapping[str, SourceRange | None], run: Callable[[Directive], TaskResults]
-    ) -> Outcome:
+    def _resume(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
         """See a decided checkpoint through again: the rows are read, as Spark demands, and nothing is written."""
         decided = find_checkpoint(self._ledger, self.newest, n)
         check_same_ranges(decided, sources)

@@ -6,6 +6,7 @@ Pure functions; every sink the job ever had stays in every record, so that one t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from poundlock.checkpoint.commits import Carried
 from poundlock.checkpoint.decision import Decision, Redo, SinkDecision, SourceRange
@@ -14,7 +15,7 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
 from poundlock.errors import TerminalError
 
-__all__ = ["find_checkpoint", "next_record", "start_record", "state_of", "to_redo"]
+__all__ = ["find_checkpoint", "next_record", "resting", "start_record", "state_of", "to_redo"]
 
 START = "start"
 
@@ -108,6 +109,11 @@ def to_redo(decision: Decision | None, carried: Carried | None = None) -> dict[s
         )
         for name, again in carried.aborted.items()
     }
+
+
+def resting(before: Mapping[str, SourceRange], now: Mapping[str, SourceRange]) -> dict[str, SourceRange]:
+    """Return where sources stand that a checkpoint does not read: one that was taken out and put back goes on from there."""
+    return {name: replace(span, start=span.end, rows=0) for name, span in before.items() if name not in now}
 
 
 def find_checkpoint(ledger: Ledger, newest: Decision, n: int) -> Decision:

@@ -106,14 +106,18 @@ def _signals(stop: StopRequest, say: Callable[[str], None]) -> Iterator[_Signals
     """Turn signals into requests; put the old handlers back afterwards."""
     signals = _Signals()
 
+    def tell(text: str) -> None:
+        # A handler interrupts whatever its thread is doing, perhaps printing, which cannot be entered twice.
+        threading.Thread(target=say, args=(text,), name="poundlock-signal").start()
+
     def ask(number: int, _frame: FrameType | None) -> None:
         signals.newest, signals.count = number, signals.count + 1
         if signals.count == 1:
             stop.stop()
-            say("stopping: finishing the checkpoint and all pending files; once more to stop hard")
+            tell("stopping: finishing the checkpoint and all pending files; once more to stop hard")
         elif signals.count == 2:
             stop.cancel()
-            say("stopping hard: pending data stays hidden for the next start, nothing is lost")
+            tell("stopping hard: pending data stays hidden for the next start, nothing is lost")
         else:
             os._exit(128 + number)
 

@@ -225,6 +225,12 @@ class MapBatches:
         batch = convert.to_batch(chunk, self.input_schema if isinstance(chunk, Records) else None)
         result = self.function(batch.batch)
         for part in _batches(result, self.id):
+            extra = set(part.schema.names) - set(self.schema.names)
+            if extra:
+                raise DefinitionError(
+                    f"{self.id} returned the undeclared column {min(extra)!r}",
+                    next=f"add it to schema=, or return only {', '.join(self.schema.names)}",
+                )
             origin = batch.origin if part.num_rows == len(chunk) else NoOrigin()
             emit(MAIN, convert.to_batch(Batch(part, origin), self.schema))
 

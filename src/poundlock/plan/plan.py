@@ -87,6 +87,11 @@ class Plan:
         return all(bool(getattr(source, "bounded", False)) for source in self.sources.values())
 
     @property
+    def stateless(self) -> bool:
+        """Return whether Spark can keep nothing between two checkpoints; what a DataFrame function does is not known."""
+        return not any(isinstance(node, ApplyNode) for branch in self.branches for node in walk([branch.head]))
+
+    @property
     def only_split(self) -> bool:
         """Return whether the driver itself plans all there is to read."""
         return all(isinstance(source, SplitSource) for source in self.sources.values())

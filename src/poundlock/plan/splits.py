@@ -63,8 +63,6 @@ def task_splits(batches: Iterator[pa.RecordBatch], use: str, directive: Mapping[
         directive: what the driver says of this checkpoint.
     """
     rows = [int(row) for batch in batches for row in batch.column(0).to_pylist()]
-    if directive["decided"]:
-        return []
     plan = directive["splits"][use]
     text = zlib.decompress(base64.b64decode(plan["groups"])).decode("utf-8", "surrogateescape")
     groups = json.loads(text)

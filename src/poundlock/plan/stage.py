@@ -306,4 +306,6 @@ def _dead_letter(record: Reject, source: str, sink: str | None, checkpoint: int)
         line["value"] = record.value.decode("utf-8")
     except UnicodeDecodeError:
         line["value_base64"] = base64.b64encode(record.value).decode("ascii")
-    return json.dumps(line, separators=(",", ":"), default=str, ensure_ascii=False).encode() + b"\n"
+    text = json.dumps(line, separators=(",", ":"), default=str, ensure_ascii=False)
+    # A file's name need not be UTF-8: what stands for its bytes becomes a JSON escape, from which the name can be made again.
+    return text.encode("utf-8", "backslashreplace") + b"\n"

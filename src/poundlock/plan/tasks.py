@@ -48,7 +48,7 @@ def fused_task(stage: Stage, source: SplitSource, use: str, want: Literal["batch
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directive = directive_of_task()
         splits = task_splits(batches, use, directive)
-        if splits:
+        if splits and not directive["decided"]:
             texts = list(stage.run(read_splits(source, splits, want), directive, task_identity()))
             texts.append(json.dumps({"t": SPLITS_READ, "head": stage.source, "count": len(splits)}))
             yield record_batch(texts)

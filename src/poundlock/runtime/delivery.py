@@ -27,26 +27,23 @@ class Delivery:
     Args:
         spark: per use of a Spark source, what Spark planned.
         ticks: per use of a split-planned source, the numbers of its ticker's rows: the first, and behind the last.
-        split: per split-planned source, what the driver planned; None where the checkpoint was decided before.
+        split: per split-planned source, what the driver planned, or what the ledger says of a decided checkpoint.
     """
 
     spark: dict[str, SourceRange]
     ticks: Mapping[str, tuple[int, int]]
-    split: Mapping[str, SourceRange | None]
+    split: Mapping[str, SourceRange]
     given: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def read(
-        cls, batch: int, log: SparkLog, sources: Mapping[str, Any], planner: SplitPlanner, *, decided: bool
-    ) -> Delivery:
-        """Return what Spark's log and the planner say of a batch.
+    def read(cls, batch: int, log: SparkLog, sources: Mapping[str, Any], split: Mapping[str, SourceRange]) -> Delivery:
+        """Return what Spark's log says of a batch, with what it reads besides.
 
         Args:
             batch: its number.
             log: Spark's logs.
             sources: by name of each use, as this start of the job reads them.
-            planner: of the split-planned sources.
-            decided: whether the ledger has this checkpoint already.
+            split: per source of the job, a range; only those of split-planned sources count.
         """
         before, planned = log.planned_before(batch), log.planned(batch)
         spark, ticks = {}, {}
@@ -55,17 +52,18 @@ class Delivery:
                 ticks[use] = (int(before[use]["offset"]) if use in before else 0, int(end["offset"]))
             elif use in sources:
                 spark[use] = SourceRange(before[use] if use in before else log.initial(use), end)
-        split: Mapping[str, SourceRange | None] = dict.fromkeys(planner.names) if decided else planner.ranges()
-        return cls(spark, ticks, split)
+        if ticks:
+            log.check_gap(batch)  # a task finds its splits by the number of its row in the batch
+        names = {use.partition(AGAIN)[0] for use in ticks}
+        return cls(spark, ticks, {name: span for name, span in split.items() if name in names})
 
     @property
     def idle(self) -> bool:
         """Return whether there is nothing new in any source."""
-        found = [*self.spark.values(), *(span for span in self.split.values() if span is not None)]
-        return all(span.start == span.end for span in found)
+        return all(span.start == span.end for span in self.ranges.values())
 
     @property
-    def ranges(self) -> dict[str, SourceRange | None]:
+    def ranges(self) -> dict[str, SourceRange]:
         """Return the ranges of all sources."""
         return {**self.spark, **self.split}
 
@@ -80,8 +78,7 @@ class Delivery:
         said = {}
         for use, (first, last) in self.ticks.items():
             name = use.partition(AGAIN)[0]
-            span = self.split[name]
-            work = planner.splits(name, span) if span is not None else []
+            work = planner.splits(name, self.split[name]) if name in self.split else []
             said[use] = pack(work, first, last - first)
             self.given[use] = len(work)
         return said

@@ -246,7 +246,7 @@ def _from_crash(crash: _Crash) -> PoundlockError:
         file, line, function = frame
         return UserCodeError(
             _short(f"{file}:{line} in {function}: {raised}"),
-            next='mend the function, or let such records go with filter or on_error="dead_letter"',
+            next="mend the function, or leave such records out before it with filter",
         )
     place = ""
     if crash.frames:

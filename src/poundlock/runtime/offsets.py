@@ -61,6 +61,14 @@ class SparkLog:
         earlier = [number for number in self._numbers("offsets") if number < batch]
         return self.planned(max(earlier)) if earlier else {}
 
+    def check_gap(self, batch: int) -> None:
+        """Raise TerminalError if the batch before a planned one is missing: where this one begins is not known then."""
+        if batch > 0 and self._storage.stat(f"offsets/{batch - 1}") is None:
+            raise TerminalError(
+                f"{self._storage.root}/offsets has batch {batch}, but batch {batch - 1} is missing",
+                next="restore the checkpoint folder from a backup; nothing was committed",
+            )
+
     def committed(self, batch: int) -> bool:
         """Return whether Spark will not deliver a micro-batch again."""
         return self._storage.stat(f"commits/{batch}") is not None
@@ -70,7 +78,7 @@ class SparkLog:
         return self._newest("offsets"), self._newest("commits")
 
     def check_within(self, newest: Decision | None) -> None:
-        """Raise TerminalError if Spark finished a micro-batch the ledger never decided.
+        """Raise TerminalError if Spark finished a micro-batch the ledger never decided, or its newest cannot be delivered.
 
         Call it before recovery: records are missing from the ledger's end then, and the hidden files only they name would
         be removed as nobody's.
@@ -79,6 +87,12 @@ class SparkLog:
             newest: the ledger's newest decision; None if it is empty, and then Spark cannot even have planned a batch.
         """
         planned, finished = self.newest()
+        self.check_gap(planned)
+        if planned < 0 <= finished:
+            raise TerminalError(
+                f"{self._storage.root}/commits has batch {finished}, but offsets beside it is empty",
+                next="restore the checkpoint folder from a backup; nothing was touched",
+            )
         known = -1 if newest is None else newest.checkpoint
         if finished <= known and (newest is not None or planned < 0):
             return

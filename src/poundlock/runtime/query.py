@@ -74,14 +74,16 @@ class Query:
     _query: Any = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _newest: int = -1
+    _began: float | None = None  # when the last checkpoint began, by the monotonic clock; None after one decided before
     _told: float = 0.0
     _quiet: int = 0
+    _was_idle: bool = False
 
     def start(self) -> None:
         """Start the query; returns at once."""
         writer = self.lowered.frame.writeStream.foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", self.checkpoint_path).queryName(self.plan.job.name)
-        seconds = 0.0 if self.plan.bounded else self.interval.total_seconds()
+        seconds = 0.0 if self.plan.bounded or self.plan.only_split else self.interval.total_seconds()
         self._query = writer.trigger(processingTime=f"{int(seconds * 1000)} milliseconds").start()
 
     @property
@@ -144,6 +146,7 @@ class Query:
 
     def _on_batch(self, frame: Any, batch: int) -> None:
         try:
+            self._await_turn()
             while not self._take(frame, batch):
                 self._stopping.wait(max(self.interval.total_seconds(), _POLL_S))
         except QueryStopped:
@@ -152,16 +155,21 @@ class Query:
             self.error = error
             raise
 
+    def _await_turn(self) -> None:
+        """Keep the interval where Spark does not: it must not lie between the old batches of a log that was set back."""
+        if self.plan.only_split and not self.plan.bounded and self._began is not None:
+            self._stopping.wait(max(0.0, self._began + self.interval.total_seconds() - time.monotonic()))
+
     def _take(self, frame: Any, batch: int) -> bool:
         """Carry a batch through, or return False: the driver plans all there is to read, and there is nothing yet."""
         with self.coordinator.lock:
             if self._stopping.is_set():
                 raise QueryStopped
-            decided = self.coordinator.is_decided(batch)
-            delivery = Delivery.read(batch, self.spark_log, self.sources, self.planner, decided=decided)
-            if self.coordinator.is_produced_again(batch):
-                delivery.split = {name: self.coordinator.sources[name] for name in self.planner.names}
-            elif self.plan.only_split and delivery.idle and not decided:
+            decided = self.coordinator.decided(batch)
+            delivery = Delivery.read(
+                batch, self.spark_log, self.sources, self.planner.ranges() if decided is None else decided
+            )
+            if self.plan.only_split and delivery.idle and decided is None and (self.plan.stateless or self._was_idle):
                 return False
             self._note_quiet(delivery)
             self._checkpoint(frame, batch, delivery)
@@ -175,13 +183,15 @@ class Query:
         def run(directive: Directive) -> TaskResults:
             found = Gathered()
             gathered.append(found)
-            if not (self.plan.only_split if directive["decided"] else delivery.idle):
+            # Where Spark keeps state, every batch must run: the next one begins with what this one leaves.
+            if not self.plan.stateless or not (directive["decided"] or delivery.idle):
                 self._collect(frame, directive, delivery, found)
             delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
             return found.results()
 
         outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
+        self._began = None if outcome.replayed else began
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
         self.tracker.checkpoint(batch, sum(gathered[0].read.values()), counts, files_made(outcome), took)
@@ -191,11 +201,11 @@ class Query:
         self.on_checkpoint()
 
     def _collect(self, frame: Any, directive: Directive, delivery: Delivery, found: Gathered) -> None:
-        if not directive["decided"]:
-            directive = {**directive, "splits": delivery.splits(self.planner)}
+        directive = {**directive, "splits": delivery.splits(self.planner)}
         frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
         found.add(row[0] for row in frame.collect())
-        found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
+        if not directive["decided"]:
+            found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
         if any(self.lowered.observed.values()):
             found.count_before_stage(self.lowered, _observed_rows(self._query))
 
@@ -240,13 +250,16 @@ class Query:
 
     def _ended(self, name: str, source: Any) -> bool:
         if isinstance(source, SplitSource):
-            return self.planner.finished(name.partition(AGAIN)[0])
+            # What Spark still holds for a later time, it gives in the batch after the last with data.
+            settled = self.plan.stateless or self._was_idle
+            return settled and self.planner.finished(name.partition(AGAIN)[0])
         if isinstance(source, SourceReading):
             return source.finished(found.end if (found := self.coordinator.sources.get(name)) is not None else None)
         return self._idle()
 
     def _note_quiet(self, delivery: Delivery) -> None:
         """Count the batches in a row in which no Spark source had anything; a ticker makes Spark deliver those too."""
+        self._was_idle = delivery.idle
         self._quiet = 0 if any(span.start != span.end for span in delivery.spark.values()) else self._quiet + 1
 
     def _idle(self) -> bool:

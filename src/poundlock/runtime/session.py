@@ -177,8 +177,10 @@ def _without_pandas() -> Iterator[None]:
 
 def _quiet(context: Any) -> None:
     """Keep what Spark's Python side prints of failures off the terminal; they are told by the driver, in two lines."""
+    from pyspark import util
     from pyspark.logger import PySparkLogger
 
+    util.print_exec = lambda stream: None  # of what cannot be pickled
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None

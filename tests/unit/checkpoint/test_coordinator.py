@@ -430,6 +430,20 @@ def test_a_crash_leaves_pending_pieces_hidden_for_the_next_start_and_an_end_show
     bench.stop()
 
 
+def test_a_source_that_was_taken_out_goes_on_where_it_was_when_it_is_put_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coordinator = bench.start()
+    both = {"a": SourceRange({"o": 0}, {"o": 5}), "b": SourceRange({"o": 0}, {"o": 7}, {"id": 1})}
+    coordinator.checkpoint(0, both, bench.tasks)
+    coordinator = bench.start()
+    coordinator.checkpoint(1, {"a": SourceRange({"o": 5}, {"o": 6})}, bench.tasks)
+    coordinator = bench.start()
+    assert coordinator.sources["b"] == SourceRange({"o": 7}, {"o": 7}, {"id": 1}, 0)
+    with pytest.raises(TerminalError, match="source 'b' ended at"):
+        coordinator.checkpoint(2, {"b": SourceRange({"o": 0}, {"o": 1})}, bench.tasks)
+    bench.stop()
+
+
 def test_a_sink_may_be_taken_out_after_a_clean_stop_only(tmp_path: Path) -> None:
     bench = Bench(tmp_path, roll_ms=60_000)
     bench.sinks["second"] = PartSink(LocalStorage(str(tmp_path / "second")), 60_000)

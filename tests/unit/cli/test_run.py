@@ -134,9 +134,13 @@ import os, sys, time
 from poundlock.cli.run import _signals
 from poundlock.runtime.progress import StopRequest
 stop = StopRequest()
-with _signals(stop, lambda text: print(text.split(":")[0], flush=True)) as signals:
+said = []
+def say(text):
+    os.write(1, text.split(":")[0].encode() + b"\\n")
+    said.append(text)
+with _signals(stop, say) as signals:
     print("ready", flush=True)
-    while not stop.canceling:
+    while not stop.canceling or len(said) < 2:
         stop.wait(0.05) or time.sleep(0.05)
         time.sleep(0.02)
     print(stop.stopping, stop.canceling, signals.count, signals.newest, flush=True)

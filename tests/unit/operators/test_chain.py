@@ -106,6 +106,10 @@ def test_map_batches_accepts_batches_tables_and_generators() -> None:
             "m sent a record to the undeclared side output 'late'",
         ),
         (MapBatches("m", lambda b: 7, pa.schema([("n", pa.int64())])), "m returned int, not Arrow"),
+        (
+            MapBatches("m", lambda b: b.rename_columns(["q"]), pa.schema([("n", pa.int64())])),
+            "m returned the undeclared column 'q'",
+        ),
     ],
 )
 def test_a_function_that_breaks_its_declaration_is_named(operator: Operator, says: str) -> None:

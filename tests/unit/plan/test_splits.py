@@ -31,10 +31,6 @@ def test_every_split_goes_to_one_task(of: list[int], rows: int, first: int, part
     assert {split.id: (split.payload, split.weight) for split in read} == {s.id: (s.payload, s.weight) for s in work}
 
 
-def test_a_decided_checkpoint_is_not_read_again() -> None:
-    assert task_splits(iter(ticker([0, 1])), "in", {"decided": True}) == []
-
-
 @given(weights, st.integers(1, 9))
 def test_groups_are_even_and_the_same_again(of: list[int], tasks: int) -> None:
     groups = spread(splits(of), tasks)

@@ -12,7 +12,7 @@ import pytest
 
 from poundlock import DatagenSource
 from poundlock.checkpoint.decision import SourceRange
-from poundlock.errors import TransientError
+from poundlock.errors import TerminalError, TransientError
 from poundlock.plan.lower import Lowered
 from poundlock.plan.splits import task_splits
 from poundlock.runtime.delivery import Delivery
@@ -47,8 +47,8 @@ def test_the_position_goes_on_from_the_ledger_whatever_spark_counts(tmp_path: Pa
     plan = planner(tmp_path, decided)
     spark = log(tmp_path, {"made": ticks(2), "topic": {"t": {"0": 5}}}, {"made": ticks(4), "topic": {"t": {"0": 5}}})
 
-    first = Delivery.read(0, spark, SOURCES, plan, decided=False)
-    again = Delivery.read(1, spark, SOURCES, plan, decided=False)
+    first = Delivery.read(0, spark, SOURCES, plan.ranges())
+    again = Delivery.read(1, spark, SOURCES, plan.ranges())
     assert first.split["made"] == again.split["made"], "batch 0 was not decided, so batch 1 has its work"
     assert first.ticks == {"made": (0, 2)}
     assert again.ticks == {"made": (2, 4)}
@@ -57,7 +57,7 @@ def test_the_position_goes_on_from_the_ledger_whatever_spark_counts(tmp_path: Pa
     span = first.split["made"]
     assert span is not None
     decided["made"] = span
-    later = Delivery.read(1, spark, SOURCES, plan, decided=False)
+    later = Delivery.read(1, spark, SOURCES, plan.ranges())
     assert later.split["made"] is not None
     assert later.split["made"].start == span.end
 
@@ -68,7 +68,7 @@ def test_rows_are_read_once_over_checkpoints_and_it_ends(tmp_path: Path) -> None
     spark = log(tmp_path, *({"made": ticks(2 * n)} for n in range(1, 5)))
     read: list[tuple[int, int]] = []
     for batch in range(4):
-        delivery = Delivery.read(batch, spark, SOURCES, plan, decided=False)
+        delivery = Delivery.read(batch, spark, SOURCES, plan.ranges())
         assert delivery.idle == (batch == 3)
         directive = {"decided": False, "splits": delivery.splits(plan)}
         first, last = delivery.ticks["made"]
@@ -82,9 +82,26 @@ def test_rows_are_read_once_over_checkpoints_and_it_ends(tmp_path: Path) -> None
     assert plan.finished("made")
 
 
-def test_of_a_decided_checkpoint_nothing_is_planned(tmp_path: Path) -> None:
-    delivery = Delivery.read(0, log(tmp_path, {"made": ticks(2)}), SOURCES, planner(tmp_path, {}), decided=True)
-    assert delivery.ranges == {"made": None}
+def test_of_a_decided_checkpoint_the_ledger_says_what_it_read(tmp_path: Path) -> None:
+    said = {"made": SourceRange({"row": 0}, {"row": 3}), "gone": SourceRange(0, 1), "topic": SourceRange(0, 9)}
+    spark = log(tmp_path, {"made": ticks(2), "topic": {"t": {"0": 5}}})
+    delivery = Delivery.read(0, spark, SOURCES, said)
+    assert delivery.split == {"made": said["made"]}
+    assert delivery.spark["topic"].end == {"t": {"0": 5}}
+    work = delivery.splits(planner(tmp_path, {}))
+    assert delivery.given == {"made": 2}
+    assert [s.payload for n in (0, 1) for s in task_splits(_rows(n), "made", {"splits": work})] == [
+        {"start": 0, "stop": 2},
+        {"start": 2, "stop": 3},
+    ]
+
+
+def test_rows_are_not_numbered_from_another_batch(tmp_path: Path) -> None:
+    """With the end of batch 0 for its begin, the rows of batch 2 would stand for splits that nobody has."""
+    spark = log(tmp_path, *({"made": ticks(2 * n)} for n in range(1, 4)))
+    (tmp_path / "spark/offsets/1").unlink()
+    with pytest.raises(TerminalError, match="batch 2, but batch 1 is missing"):
+        Delivery.read(2, spark, SOURCES, planner(tmp_path, {}).ranges())
 
 
 def test_splits_that_no_task_read_fail_the_checkpoint() -> None:

@@ -34,7 +34,7 @@ def _raised(name: str, text: str) -> Exception:
             "user_function.StreamingQueryException.txt",
             UserCodeError,
             "/home/ada/jobs/userjob.py:2 in parse: ZeroDivisionError: division by zero",
-            "mend the function",
+            "mend the function, or leave such records out before it with filter",
         ),
         (
             "user_function_alone.PythonException.txt",

@@ -67,3 +67,23 @@ def test_spark_ahead_of_the_ledger_is_refused(
     with pytest.raises(TerminalError, match=said) as caught:
         log.check_within(None if decided is None else newest(decided))
     assert "restore ledger/" in caught.value.next
+
+
+def test_the_batch_before_the_newest_must_be_there(tmp_path: Path) -> None:
+    log = spark_log(tmp_path, planned=3, finished=2)
+    log.check_within(newest(2))
+    (tmp_path / "spark/offsets/2").unlink()
+    with pytest.raises(TerminalError, match="batch 3, but batch 2 is missing"):
+        log.check_within(newest(2))
+
+
+def test_only_the_newest_need_be_there(tmp_path: Path) -> None:
+    """Spark itself removes old ones."""
+    log = spark_log(tmp_path, planned=3, finished=2)
+    (tmp_path / "spark/offsets/0").unlink()
+    log.check_within(newest(2))
+
+
+def test_commits_without_offsets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TerminalError, match="commits has batch 2, but offsets beside it is empty"):
+        spark_log(tmp_path, planned=-1, finished=2).check_within(newest(2))

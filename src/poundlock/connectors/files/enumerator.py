@@ -159,8 +159,12 @@ class FileEnumerator:
         """Yield all known work from a position on, in order. Borders lie at multiples of the split size."""
         number, first, offset = start
         step = self._limits.split_bytes
-        if number:
-            self._log.files(number - 1)  # a position behind the log is of another workspace: never read on in silence
+        # A position behind the log is of another workspace, or the log is gone: a new one would count other files. Never read
+        # on in silence.
+        if first or offset:
+            self._log.files(number)
+        elif number:
+            self._log.files(number - 1)
         while self._log.has(number):
             files = self._log.files(number)
             for i in range(first, len(files)):

@@ -243,3 +243,14 @@ def test_a_file_is_left_alone_until_it_settles(tmp_path: Path) -> None:
     assert len(made.splits(made.initial(), end)) == 1
     assert "discovery 1, file 0, byte 0" in source.describe(end)
     assert pickle.loads(pickle.dumps(source)).path == source.path
+
+
+@pytest.mark.parametrize("position", [(0, 1, 0), (0, 0, 7), (1, 0, 0), (1, 2, 0)])
+def test_a_lost_log_is_never_replaced_by_what_is_there_now(tmp_path: Path, position: tuple[int, int, int]) -> None:
+    """A new log counts other files: its first are not the ones that were read."""
+    read = dict(zip(("log", "file", "offset"), position, strict=True))
+    found = enumerator(tmp_path, {"new": 50, "newer": 50, "newest": 50})
+    for ask in (found.latest, found.finished):
+        with pytest.raises(TerminalError, match="has no entry"):
+            ask(read)
+    assert logged(str(tmp_path)) == []

@@ -1,0 +1,89 @@
+"""When checkpoints begin: the interval lies between those that are taken, never between those that were decided before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from poundlock import DatagenSource
+from poundlock.checkpoint.decision import SourceRange
+from poundlock.runtime.query import Query, QueryStopped
+
+HOUR = timedelta(hours=1)
+
+
+class Coordinator:
+    """Takes checkpoints of which so many are decided already."""
+
+    def __init__(self, decided: int) -> None:
+        self.lock = threading.RLock()
+        self.sources: dict[str, Any] = {}
+        self.newest = SimpleNamespace(checkpoint=decided)
+        self.taken: list[int] = []
+
+    def decided(self, n: int) -> dict[str, Any] | None:
+        return {} if n <= self.newest.checkpoint else None
+
+    def checkpoint(self, n: int, ranges: Any, run: Callable[[Any], Any]) -> Any:
+        replayed = n <= self.newest.checkpoint
+        run({"decided": replayed})
+        self.taken.append(n)
+        return SimpleNamespace(replayed=replayed, decision=SimpleNamespace(sinks={}))
+
+
+class Planner:
+    """Has one source with something new at every look."""
+
+    names = ("made",)
+
+    def ranges(self) -> dict[str, Any]:
+        return {"made": SourceRange(0, 1)}
+
+    def splits(self, name: str, span: SourceRange) -> list[Any]:
+        return []
+
+    def committed(self) -> None:
+        pass
+
+
+def query(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Query:
+    made: Any = Query(
+        plan=SimpleNamespace(only_split=True, bounded=False, stateless=True),  # type: ignore[arg-type]
+        lowered=None,  # type: ignore[arg-type]
+        sources={"made": DatagenSource("n int")},
+        spark_log=SimpleNamespace(
+            planned=lambda n: {"made": {"offset": n + 1}}, planned_before=lambda n: {}, check_gap=lambda n: None
+        ),  # type: ignore[arg-type]
+        checkpoint_path="",
+        coordinator=coordinator,  # type: ignore[arg-type]
+        tracker=SimpleNamespace(checkpoint=lambda *a: None),  # type: ignore[arg-type]
+        planner=Planner(),  # type: ignore[arg-type]
+        interval=HOUR,
+        clock=None,  # type: ignore[arg-type]
+    )
+    monkeypatch.setattr(made, "_collect", lambda *a: None)
+    return made  # type: ignore[no-any-return]
+
+
+def test_old_batches_go_by_without_waiting_and_a_wait_ends_with_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's log was set back, or lost: all batches since come again, and thousands of intervals would be days."""
+    coordinator = Coordinator(decided=4)
+    made = query(coordinator, monkeypatch)
+    waits: list[float] = []
+    stopping = made._stopping
+    monkeypatch.setattr(stopping, "wait", lambda seconds: waits.append(seconds) or stopping.set())
+    for batch in range(6):
+        made._on_batch(None, batch)
+    assert coordinator.taken == [0, 1, 2, 3, 4, 5]
+    assert waits == []
+
+    with pytest.raises(QueryStopped):
+        made._on_batch(None, 6)
+    assert coordinator.taken[-1] == 5
+    (waited,) = waits
+    assert 0 < waited <= HOUR.total_seconds()
