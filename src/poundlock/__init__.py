@@ -36,12 +36,20 @@ if TYPE_CHECKING:
     from poundlock.runtime.restart import NoRestart as NoRestart
     from poundlock.stream.stream import DataStream as DataStream
     from poundlock.stream.stream import Side as Side
+    from poundlock.stream.windows import EventTimeSessionWindows as EventTimeSessionWindows
+    from poundlock.stream.windows import SlidingEventTimeWindows as SlidingEventTimeWindows
+    from poundlock.stream.windows import TumblingEventTimeWindows as TumblingEventTimeWindows
+    from poundlock.stream.windows import WatermarkStrategy as WatermarkStrategy
 
     SparkSource = SparkFormatSource
 
 __version__ = "0.1.0"
 
 _NAMES = {
+    "WatermarkStrategy": "stream.windows",
+    "TumblingEventTimeWindows": "stream.windows",
+    "SlidingEventTimeWindows": "stream.windows",
+    "EventTimeSessionWindows": "stream.windows",
     "BasePathBucketAssigner": "connectors.files.buckets",
     "CommitUnknown": "errors",
     "DataStream": "stream.stream",

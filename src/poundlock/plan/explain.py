@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, make_plan
-from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode, SourceNode, SqlNode, UnionNode, walk
+from poundlock.stream.nodes import (
+    Node,
+    PythonNode,
+    SideOutputNode,
+    SinkNode,
+    SourceNode,
+    SqlNode,
+    UnionNode,
+    WatermarkNode,
+    WindowNode,
+    walk,
+)
 from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:
@@ -99,6 +110,12 @@ def _what(node: Node) -> str:
         return f"side output {node.tag}"
     if isinstance(node, UnionNode):
         return "union"
+    if isinstance(node, WatermarkNode):
+        delay = format_duration(node.strategy.delay)
+        return f"event time {node.strategy.timestamp} as {node.strategy.column}, at most {delay} late"
+    if isinstance(node, WindowNode):
+        keys = f"by {', '.join(node.keys)}, " if node.keys else ""
+        return f"{keys}{node.assigner.describe()}: {', '.join(node.aggregates)}"
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
     return f"DataFrame function {getattr(getattr(node, 'function', None), '__name__', '')}".strip()

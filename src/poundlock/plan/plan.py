@@ -21,6 +21,8 @@ from poundlock.stream.nodes import (
     SourceNode,
     SqlNode,
     UnionNode,
+    WatermarkNode,
+    WindowNode,
     walk,
 )
 
@@ -89,7 +91,9 @@ class Plan:
     @property
     def stateless(self) -> bool:
         """Return whether Spark can keep nothing between two checkpoints; what a DataFrame function does is not known."""
-        return not any(isinstance(node, ApplyNode) for branch in self.branches for node in walk([branch.head]))
+        return not any(
+            isinstance(node, (ApplyNode, WindowNode)) for branch in self.branches for node in walk([branch.head])
+        )
 
     @property
     def only_split(self) -> bool:
@@ -195,7 +199,7 @@ def _reads_twice(branch: Branch) -> bool:
             paths[id(parent)] = paths.get(id(parent), 0) + paths[id(node)]
     if any(paths[id(source)] > 1 for source in branch.sources):
         return True
-    applied = any(isinstance(node, ApplyNode) for node in walk([branch.head]))
+    applied = any(isinstance(node, (ApplyNode, WindowNode)) for node in walk([branch.head]))
     # What a DataFrame function does with undecodable records is not ours to say: they take a second way to the stage.
     return applied and any(may_reject(source.source) for source in branch.sources)
 
@@ -228,7 +232,7 @@ def _branch(head: Node, readers: Mapping[int, Sequence[Node]], task_side: Mappin
     nodes = [node for node in walk(last) if id(node) in inside]
     before = list(walk([head]))
     sources = [node for node in before if isinstance(node, SourceNode)]
-    row_wise = all(isinstance(node, (SourceNode, SqlNode, UnionNode)) for node in before)
+    row_wise = all(isinstance(node, (SourceNode, SqlNode, UnionNode, WatermarkNode)) for node in before)
     placement, reason = _place(head, before)
     return Branch(head, placement, reason, nodes, sources, row_wise)
 
@@ -250,6 +254,10 @@ def _kind(node: Node) -> str:
         return f"Spark SQL {node.kind}"
     if isinstance(node, ApplyNode):
         return "a DataFrame function"
+    if isinstance(node, WatermarkNode):
+        return "event time"
+    if isinstance(node, WindowNode):
+        return node.assigner.describe()
     if isinstance(node, PythonNode):
         return f"Python {node.kind} before a Spark operator"
     return "union before a Spark operator" if isinstance(node, UnionNode) else "side output before a Spark operator"

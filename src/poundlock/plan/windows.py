@@ -1,0 +1,49 @@
+"""Watermarks and windows in Spark's own operators: `withWatermark`, `window`, `session_window` and `groupBy`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from poundlock.stream.nodes import WatermarkNode, WindowNode
+from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows
+from poundlock.values import duration
+
+__all__ = ["windowed", "with_watermark"]
+
+_WINDOW = "__window"
+
+
+def with_watermark(frame: DataFrame, node: WatermarkNode) -> DataFrame:
+    """Put the event time into its column, and tell Spark how late rows may be."""
+    strategy = node.strategy
+    timed = frame.withColumn(strategy.column, F.expr(strategy.timestamp))
+    return timed.withWatermark(strategy.column, _interval(strategy.delay))
+
+
+def windowed(frame: DataFrame, node: WindowNode) -> DataFrame:
+    """Return a row for each key and window that is over."""
+    assigner = node.assigner
+    column: Column
+    if isinstance(assigner, EventTimeSessionWindows):
+        column = F.session_window(node.column, _interval(duration(assigner.gap)))
+    else:
+        size = duration(assigner.size)
+        slide = duration(assigner.slide) if isinstance(assigner, SlidingEventTimeWindows) else size
+        assert isinstance(assigner.offset, timedelta)
+        column = F.window(node.column, _interval(size), _interval(slide), _interval(assigner.offset % slide))
+    keys = [F.expr(key) for key in node.keys]
+    aggregates = [F.expr(text) for text in node.aggregates]
+    grouped = frame.groupBy(*keys, column.alias(_WINDOW)).agg(*aggregates)
+    names = [name for name in grouped.columns if name != _WINDOW]
+    bounds = [f"{_WINDOW}.start as window_start", f"{_WINDOW}.end as window_end"]
+    count = len(keys)
+    quoted = [f"`{name}`" for name in names]
+    return grouped.selectExpr(*quoted[:count], *bounds, *quoted[count:])
+
+
+def _interval(span: timedelta) -> str:
+    """Return a time span as Spark reads it; microseconds, so that nothing is rounded."""
+    return f"{span // timedelta(microseconds=1)} microseconds"
