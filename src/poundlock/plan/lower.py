@@ -27,7 +27,7 @@ from poundlock.plan.sql import KEEP, apply_sql, apply_sql_kept, quoted, visible
 from poundlock.plan.stage import Stage
 from poundlock.plan.steps import edge, only_value, operator_of, schema_after, wanted_form
 from poundlock.plan.tasks import RECORD, decode_task, fused_task, python_task, shared_task, sink_task, source_task
-from poundlock.plan.windows import windowed, with_watermark
+from poundlock.plan.windows import windowed, with_event_time, with_watermark
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
@@ -241,7 +241,8 @@ class Lowering:
         if isinstance(node, UnionNode):
             return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), inputs)
         if isinstance(node, WatermarkNode):
-            return with_watermark(inputs[0], node)
+            # Records that do not decode have no time: a watermark on them alone would hold back that of the job.
+            return with_watermark(inputs[0], node) if head is not None else with_event_time(inputs[0], node)
         if isinstance(node, (ApplyNode, WindowNode)):
             frame = inputs[0]
             if BAD in frame.columns:
