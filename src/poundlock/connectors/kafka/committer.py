@@ -129,9 +129,7 @@ def abort(asked: Transactions, prepared: Prepared) -> None:
     asked.end(payload["tid"], payload["pid"], payload["epoch"], commit=False)
 
 
-def sweep(
-    asked: Transactions, names: TransactionNames, *, remove: bool, check: Callable[[], None]
-) -> Sequence[Orphan]:
+def sweep(asked: Transactions, names: TransactionNames, *, remove: bool, check: Callable[[], None]) -> Sequence[Orphan]:
     """Find open transactions of this sink; everything decided has been committed, so they are of attempts that died."""
     found: list[tuple[str, Described]] = []
     for tid in asked.ongoing():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.kafka.cluster import Cluster, confluent
+from poundlock.connectors.kafka.producer import group_metadata
 from poundlock.connectors.kafka.transactions import transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TransientError
 
@@ -34,7 +35,7 @@ def preflight(sink: KafkaSink) -> None:
     if once:
         _check_version(sink)
     if isinstance(sink.topic, str):
-        _check_topic(sink, admin, topics, sink.topic, sink.create_topic, "WRITE", 'create_topic=3 makes it')
+        _check_topic(sink, admin, topics, sink.topic, sink.create_topic, "WRITE", "create_topic=3 makes it")
     if once:
         _check_topic(sink, admin, topics, sink.marker_topic, 1, "READ", "")
         _check_transactions(sink, admin)
@@ -85,7 +86,7 @@ def _create(sink: KafkaSink, admin: Any, topic: str, partitions: int) -> None:
 
 
 def _check_transactions(sink: KafkaSink, admin: Any) -> None:
-    """Initialise a producer as the tasks will: the broker says whether it may, and whether its timeout is allowed."""
+    """Do what the tasks will, without a message, and abort it: the broker says whether that is allowed."""
     kafka = confluent()
     tid = f"{sink.transactional_id_prefix}.preflight"
     producer = kafka.Producer(
@@ -100,6 +101,10 @@ def _check_transactions(sink: KafkaSink, admin: Any) -> None:
     try:
         producer.list_topics(sink.marker_topic, timeout=_SECONDS)
         producer.init_transactions(_SECONDS)
+        producer.begin_transaction()
+        marker = kafka.TopicPartition(sink.marker_topic, 0, 0, metadata="preflight")
+        producer.send_offsets_to_transaction([marker], group_metadata(tid), _SECONDS)
+        producer.abort_transaction(_SECONDS)
     except kafka.KafkaException as error:
         if error.args[0].code() == kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
             most = _most_ms(admin)
@@ -108,23 +113,10 @@ def _check_transactions(sink: KafkaSink, admin: Any) -> None:
                 f"transaction_timeout={sink.transaction_timeout!s} is longer than Kafka at {sink.bootstrap_servers} allows",
                 next=f"give transaction_timeout={value}, or raise transaction.max.timeout.ms of the brokers to {sink.timeout_ms}",
             ) from error
-        raise _refused(sink, error, f"transactional ids {sink.transactional_id_prefix!r}*", "WRITE") from error
-    _check_group(sink, admin, tid)
-
-
-def _check_group(sink: KafkaSink, admin: Any, group: str) -> None:
-    kafka = confluent()
-    try:
-        told = admin.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=_SECONDS
-        )[group].result(_SECONDS)
-    except kafka.KafkaException as error:
-        if error.args[0].code() == kafka.KafkaError.GROUP_ID_NOT_FOUND:
-            return
-        raise _refused(sink, error, f"groups {sink.transactional_id_prefix!r}*", "READ") from error
-    allowed = told.authorized_operations
-    if allowed and "READ" not in {o.name for o in allowed}:
-        raise _denied(sink, f"groups {sink.transactional_id_prefix!r}*", "READ")
+        prefix = f"{sink.transactional_id_prefix!r}*"
+        if error.args[0].code() == kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise _denied(sink, f"groups {prefix}", "READ") from error
+        raise _refused(sink, error, f"transactional ids {prefix}", "WRITE") from error
 
 
 def _most_ms(admin: Any) -> int | None:

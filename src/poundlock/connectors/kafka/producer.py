@@ -21,7 +21,7 @@ from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk
 
-__all__ = ["KafkaWriter", "PlainSender", "Sender", "TransactionSender", "transaction_name"]
+__all__ = ["KafkaWriter", "PlainSender", "Sender", "TransactionSender", "group_metadata", "transaction_name"]
 
 _POLL_EVERY = 1000
 _ANSWER_S = 30.0
@@ -165,9 +165,6 @@ class Sender:
     def _open(self, topic: str | None, **more: Any) -> None:
         self._producer = confluent().Producer({**self._conf, **more, "on_delivery": self._failures.note})
         self._produce = self._producer.produce
-        # A connection that is there already spares the next call librdkafka's pause of half a second.
-        told = self._producer.list_topics(topic, timeout=_ANSWER_S) if topic else self._producer.list_topics(timeout=_ANSWER_S)
-        self._partitions = {name: len(t.partitions) for name, t in told.topics.items() if t.error is None}
         if topic is not None and (fault := self.place_fault(topic, None)) is not None:
             raise TransientError(
                 f"Kafka at {self.servers}: {fault}", next=f"kafka-topics.sh --create --topic {topic}; the job goes on"
@@ -310,6 +307,8 @@ class TransactionSender(Sender):
             return
         self._slot = self._free_slot()
         self._open(topic, **{"transactional.id": self._slot.tid, "transaction.timeout.ms": self._timeout_ms})
+        for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
+            self._producer.list_topics(self._marker_topic, timeout=_ANSWER_S)
         self._producer.init_transactions(_ANSWER_S)
         # Who the producer is, asked of the coordinator. Should another have initialised the id in between, this names that
         # one, and the marker below is refused: both cannot be the newest.
@@ -332,7 +331,7 @@ class TransactionSender(Sender):
         self._flush(self._timeout_ms / 1000)
         text = marker_text(tid, before.pid, before.epoch, digest.rows, digest.text)
         marker = kafka.TopicPartition(self._marker_topic, 0, checkpoint + 1, metadata=text)
-        self._producer.send_offsets_to_transaction([marker], _group(tid), _ANSWER_S)
+        self._producer.send_offsets_to_transaction([marker], group_metadata(tid), _ANSWER_S)
         self._flush(self._timeout_ms / 1000)
         told = self._asked.describe(tid)
         if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", before.pid, before.epoch):
@@ -357,7 +356,7 @@ class TransactionSender(Sender):
             slot.release()
 
 
-def _group(group: str) -> Any:
+def group_metadata(group: str) -> Any:
     """Return the metadata of a group nobody is a member of; the client makes it of a consumer only, which reaches no broker."""
     consumer = confluent().Consumer({"group.id": group, "log_level": 0})
     try:

@@ -26,7 +26,12 @@ UNSTABLE = "UNSTABLE"  # a transaction of the marker's group is open
 _T = TypeVar("_T")
 # Answers that say: ask again, the coordinator is busy with this id or has just moved.
 _AGAIN = frozenset(
-    ("ConcurrentTransactionsError", "NotCoordinatorError", "CoordinatorNotAvailableError", "CoordinatorLoadInProgressError")
+    (
+        "ConcurrentTransactionsError",
+        "NotCoordinatorError",
+        "CoordinatorNotAvailableError",
+        "CoordinatorLoadInProgressError",
+    )
 )
 _STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
 
