@@ -31,7 +31,7 @@ def as_bytes(column: pa.Array) -> list[bytes | None]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = column.cast(pa.large_binary())
     elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
-        if pa.types.is_nested(kind) or pa.types.is_temporal(kind) and not pa.types.is_date(kind):
+        if pa.types.is_nested(kind) or (pa.types.is_temporal(kind) and not pa.types.is_date(kind)):
             raise DefinitionError(
                 f"a column of type {kind} cannot be a Kafka key or raw value",
                 next='cast it to text before the sink, or write the value with format="json"',

@@ -24,7 +24,7 @@ def token_provider(url: str, client_id: str, client_secret: str, scope: str | No
         client_id, client_secret: who asks.
         scope: what for, None = the provider's default.
     """
-    base = importlib.import_module("kafka.net.sasl.oauth").AbstractTokenProvider
+    base: Any = importlib.import_module("kafka.net.sasl.oauth").AbstractTokenProvider
 
     class Provider(base):  # type: ignore[misc]
         held: tuple[float, str] = (0.0, "")

@@ -1,4 +1,4 @@
-"""The task's half of the Kafka sink: chunks in, one open transaction out, with a marker that shares its fate.
+"""A task's way to the broker: one open transaction, with a marker that shares its fate, or messages without one.
 
 A transaction has an initialisation of its own, so (id, pid, epoch) names it and nothing else; the producer of a prepared
 one is dropped and never closed, for closing aborts it.
@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.kafka.cluster import confluent
 from poundlock.connectors.kafka.names import Slot, TransactionNames, slots
-from poundlock.connectors.kafka.rows import Digest, MessageMaker, Messages, RowSpec
+from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import Described, Transactions, marker_text
-from poundlock.errors import PoundlockError, TransientError
-from poundlock.failpoints import Failpoint, hit
-from poundlock.formats.chunk import Chunk
+from poundlock.errors import TransientError
 
-__all__ = ["KafkaWriter", "PlainSender", "Sender", "TransactionSender", "group_metadata", "transaction_name"]
+__all__ = ["PlainSender", "Sender", "TransactionSender", "group_metadata", "transaction_name"]
 
 _POLL_EVERY = 1000
 _ANSWER_S = 30.0
@@ -31,103 +29,6 @@ _TOPIC_S = 5.0
 def transaction_name(tid: str, pid: int, epoch: int) -> str:
     """Return the name of one transaction: what decisions say, and what a sweep finds."""
     return f"{tid}@{pid}:{epoch}"
-
-
-class KafkaWriter:
-    """Writes the rows of one task attempt.
-
-    Args:
-        context: the task.
-        spec: what of a row is what of a message.
-        sender: takes messages to the broker.
-    """
-
-    def __init__(self, context: WriterContext, *, spec: RowSpec, sender: Sender) -> None:
-        self._context = context
-        self._maker = MessageMaker(spec, context.reject)
-        self._sender = sender
-        self._digest = Digest()
-        self._fixed = isinstance(spec.topic, str)
-
-    def write(self, chunk: Chunk) -> int:
-        """Send the rows of a chunk; return how many were taken. Raises TransientError when Kafka fails."""
-        if not len(chunk):
-            return 0
-        with _explained(self._context, self._sender.servers):
-            messages = self._maker.messages(chunk)
-            if messages.values and not self._digest.rows:
-                self._sender.begin(messages.topics if isinstance(messages.topics, str) else None)
-            before = self._digest.rows
-            if self._fixed and messages.keys is messages.headers is messages.partitions is messages.timestamps is None:
-                self._send_values(chunk, messages)
-            else:
-                self._send_all(chunk, messages)
-            self._sender.poll()
-        if not before and self._digest.rows:
-            hit(Failpoint.SINK_WRITING)
-        return self._digest.rows - before
-
-    def _send_values(self, chunk: Chunk, messages: Messages) -> None:
-        send, add, topic = self._sender.send, self._digest.add, messages.topics
-        for i, value in enumerate(messages.values):
-            refused = send(topic, value)
-            if refused is None:
-                add(value)
-            else:
-                self._maker.reject(chunk, messages.rows[i], refused)
-
-    def _send_all(self, chunk: Chunk, messages: Messages) -> None:
-        m, fixed = messages, isinstance(messages.topics, str)
-        for i, value in enumerate(m.values):
-            topic = m.topics if fixed else m.topics[i]
-            key = m.keys[i] if m.keys is not None else None
-            headers = m.headers[i] if m.headers is not None else None
-            partition = m.partitions[i] if m.partitions is not None else None
-            timestamp = m.timestamps[i] if m.timestamps is not None else None
-            refused = self._sender.place_fault(topic, partition) or self._sender.send(
-                topic,
-                value,
-                key,
-                **({"headers": headers} if headers else {}),
-                **({"partition": partition} if partition is not None else {}),
-                **({"timestamp": timestamp} if timestamp is not None else {}),
-            )
-            if refused is None:
-                self._digest.add(value, None if fixed else topic, key, headers, partition, timestamp)
-            else:
-                self._maker.reject(chunk, m.rows[i], refused)
-
-    def prepare(self) -> Sequence[JSON]:
-        """Wait until the broker has it all, and return the one payload that names it; none if nothing was sent."""
-        if not self._digest.rows:
-            self._sender.abandon()
-            return []
-        with _explained(self._context, self._sender.servers):
-            told = self._sender.prepare(self._context.checkpoint, self._digest)
-        common = {"v": 1, "rows": self._digest.rows, "bytes": self._digest.bytes, "digest": self._digest.text}
-        return [{**common, **told}]
-
-    def abandon(self) -> None:
-        """Give up what was sent."""
-        self._sender.abandon()
-
-
-@contextlib.contextmanager
-def _explained(context: WriterContext, servers: str) -> Any:
-    """Let nothing of the client out but a PoundlockError."""
-    try:
-        yield
-    except PoundlockError as error:
-        error.checkpoint = context.checkpoint if error.checkpoint is None else error.checkpoint
-        error.participant = error.participant or context.sink
-        raise
-    except confluent().KafkaException as error:
-        raise TransientError(
-            f"writing to Kafka at {servers} failed: {error.args[0].str()}",
-            next="see that the brokers run and what they log; the checkpoint is repeated",
-            checkpoint=context.checkpoint,
-            participant=context.sink,
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +63,14 @@ class Sender:
         self._sent = 0
         self._partitions: dict[str, int] = {}
 
-    def _open(self, topic: str | None, **more: Any) -> None:
+    def _open(self, topic: str | None, **more: Any) -> Any:
         self._producer = confluent().Producer({**self._conf, **more, "on_delivery": self._failures.note})
         self._produce = self._producer.produce
         if topic is not None and (fault := self.place_fault(topic, None)) is not None:
             raise TransientError(
                 f"Kafka at {self.servers}: {fault}", next=f"kafka-topics.sh --create --topic {topic}; the job goes on"
             )
+        return self._producer
 
     def begin(self, topic: str | None) -> None:
         """Be ready to send; `topic` is the only one there will be, if it is known."""
@@ -306,14 +208,15 @@ class TransactionSender(Sender):
         if self._producer is not None:
             return
         self._slot = self._free_slot()
-        self._open(topic, **{"transactional.id": self._slot.tid, "transaction.timeout.ms": self._timeout_ms})
+        own = {"transactional.id": self._slot.tid, "transaction.timeout.ms": self._timeout_ms}
+        producer = self._open(topic, **own)
         for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
-            self._producer.list_topics(self._marker_topic, timeout=_ANSWER_S)
-        self._producer.init_transactions(_ANSWER_S)
+            producer.list_topics(self._marker_topic, timeout=_ANSWER_S)
+        producer.init_transactions(_ANSWER_S)
         # Who the producer is, asked of the coordinator. Should another have initialised the id in between, this names that
         # one, and the marker below is refused: both cannot be the newest.
         self._described = self._asked.describe(self._slot.tid)
-        self._producer.begin_transaction()
+        producer.begin_transaction()
 
     def _free_slot(self) -> Slot:
         for slot in slots(self._names):

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.connectors.kafka.names import TO_TOPIC
 from poundlock.connectors.kafka.columns import as_bytes, as_headers, as_integers, as_times, json_bytes
+from poundlock.connectors.kafka.names import TO_TOPIC
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, Lines
 from poundlock.formats.convert import to_batch
@@ -123,12 +125,9 @@ class MessageMaker:
             DefinitionError: the rows lack a column, or one has a type that cannot be that part of a message.
         """
         if isinstance(chunk, Lines) and self._only_value:
-            data, start, values = bytes(chunk.data), 0, []
-            for end in chunk.ends.tolist():
-                values.append(data[start:end])
-                start = end + 1
             assert isinstance(self._spec.topic, str)
-            return Messages(values, None, None, None, None, self._spec.topic, range(len(values)))
+            lines = _cut(chunk.data, chunk.ends)
+            return Messages(lines, None, None, None, None, self._spec.topic, range(len(lines)))
         rows = chunk if isinstance(chunk, Batch) else to_batch(chunk)
         batch, spec = rows.batch, self._spec
         values, bad = self._encoder.encode(batch)
@@ -198,6 +197,15 @@ class MessageMaker:
         )  # fmt: skip
 
 
+def _cut(data: memoryview, ends: npt.NDArray[np.int64]) -> list[bytes]:
+    """Return the rows of a buffer, each without the line end that stands at its end."""
+    held, start, rows = bytes(data), 0, []
+    for end in ends.tolist():
+        rows.append(held[start:end])
+        start = end + 1
+    return rows
+
+
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
     if name not in batch.schema.names:
         raise DefinitionError(
@@ -236,10 +244,7 @@ class _Rows:
 
     def encode(self, batch: pa.RecordBatch) -> tuple[Sequence[bytes | None], Mapping[int, str]]:
         encoded = self.encoder.encode(Batch(batch))
-        data, start, good = bytes(encoded.data), 0, []
-        for end in encoded.ends.tolist():
-            good.append(data[start:end])
-            start = end + 1
+        good = _cut(encoded.data, encoded.ends)
         if not encoded.bad:
             return good, {}
         rest = iter(good)

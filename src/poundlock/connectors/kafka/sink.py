@@ -173,7 +173,7 @@ class KafkaSink:
     # Participant, task side
 
     def open_writer(self, context: WriterContext) -> Writer:
-        from poundlock.connectors.kafka.producer import KafkaWriter
+        from poundlock.connectors.kafka.writer import KafkaWriter
 
         job, sink = tags(context.job_id, context.sink)
         names = TransactionNames(self.transactional_id_prefix, job, sink)
