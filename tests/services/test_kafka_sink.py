@@ -331,6 +331,9 @@ def test_duplicate_and_late_commits(rig: Rig, broker: EmbeddedKafka, topic: str)
     assert isinstance(rig.bound.commit(first), Committed)
     # the id is begun anew: the coordinator refuses, the marker still says that it was committed
     wait_until(rig, first, "CompleteCommit")
+    told = asked(rig).describe(first["tid"])
+    assert told is not None
+    assert told.epoch == first["epoch"], "version 5 of EndTxn would have changed the epoch"
     (second,) = rig.write(1, [rows(1, 0)])
     assert second.payload["tid"] == first["tid"]
     assert (second.payload["pid"], second.payload["epoch"]) != (first["pid"], first["epoch"])

@@ -106,7 +106,11 @@ def _outcome(asked: Transactions, committable: JSON, answer: str, now_ms: int) -
         # the transaction that is open is not ours, and what was committed before it is not ours either.
         if told is not None and told.state == "Ongoing" and (told.pid, told.epoch) != (pid, epoch):
             return Aborted(reason)
-        raise CommitUnknown(f"{reason}; a transaction of this id is being ended")
+        # A broker that has just started ends what ran out of time while it was down, and drops the word of it for
+        # partitions that have no leader yet: the group then stays unstable for ever, and the coordinator's word stands.
+        if told is not None and told.state == "CompleteAbort" and told.pid == pid and told.epoch - epoch in (0, 1):
+            return Aborted(reason)
+        raise CommitUnknown(f"{reason}; a transaction of this id is being ended: {_say(told)}")
     if found is None:
         told = asked.describe(tid)
         proven = told is not None and told.pid == pid and told.state == "CompleteAbort"

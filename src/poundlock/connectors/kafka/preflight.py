@@ -5,6 +5,7 @@ Each refusal names the setting and the value to give it; nothing is made but the
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.kafka.cluster import Cluster, confluent
@@ -65,14 +66,27 @@ def _check_topic(
             )
         _create(sink, admin, topic, create)
     try:
-        told = admin.describe_topics(
-            kafka.TopicCollection([topic]), include_authorized_operations=True, request_timeout=_SECONDS
-        )[topic].result(_SECONDS)
+        told = _described(admin, topic)
     except kafka.KafkaException as error:
         raise _refused(sink, error, f"topic {topic!r}", operation) from error
     allowed = told.authorized_operations
     if allowed is not None and operation not in {o.name for o in allowed}:
         raise _denied(sink, f"topic {topic!r}", operation)
+
+
+def _described(admin: Any, topic: str) -> Any:
+    """Return what the cluster says of a topic; one that was just made is not known everywhere at once."""
+    kafka, end = confluent(), time.monotonic() + _SECONDS
+    while True:
+        asked = admin.describe_topics(
+            kafka.TopicCollection([topic]), include_authorized_operations=True, request_timeout=_SECONDS
+        )
+        try:
+            return asked[topic].result(_SECONDS)
+        except kafka.KafkaException as error:
+            if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 def _create(sink: KafkaSink, admin: Any, topic: str, partitions: int) -> None:

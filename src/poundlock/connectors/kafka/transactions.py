@@ -112,10 +112,11 @@ class Transactions:
         self._settings = settings
         self._timeout = timeout
         self._client: Any = None
+        self._fresh = True  # whether the connection is new: the cluster may just be starting
 
     def close(self) -> None:
         """Let go of the connection; a question asked later makes a new one."""
-        client, self._client = self._client, None
+        client, self._client, self._fresh = self._client, None, True
         if client is not None:
             with contextlib.suppress(Exception):
                 client.close()
@@ -159,6 +160,8 @@ class Transactions:
             return await admin._manager.send(request, node_id=node)
 
         def ask(admin: Any) -> str:
+            if self._fresh:
+                self._await_leaders(admin, tid)
             return str(_kafka("errors").for_code(admin._manager.run(send, admin).error_code).__name__)
 
         end = time.monotonic() + self._timeout
@@ -169,6 +172,26 @@ class Transactions:
             if answer in _STALE:
                 self.close()
             time.sleep(0.02)
+
+    def _await_leaders(self, admin: Any, tid: str) -> None:
+        """Wait until each partition of a transaction has a leader.
+
+        A coordinator that comes up before them would end the transaction and take partitions without a leader for
+        deleted ones: what was committed to them would never be seen, and what was aborted would hold readers up.
+        """
+        try:
+            partitions = admin.describe_transactions([tid])[tid].topic_partitions
+        except _kafka("errors").TransactionalIdNotFoundError:
+            partitions = set()
+        led = {
+            (topic["name"], partition["partition_index"])
+            for topic in (admin.describe_topics(sorted({p.topic for p in partitions})) if partitions else ())
+            for partition in topic["partitions"]
+            if partition["leader_id"] >= 0
+        }
+        if any((p.topic, p.partition) not in led for p in partitions):
+            raise _kafka("errors").LeaderNotAvailableError(f"partitions of {tid} have no leader")
+        self._fresh = False
 
     def marker(self, group: str, topic: str, *, stable: bool) -> Marker | str | None:
         """Return the marker a group holds, None if it holds none.
