@@ -20,11 +20,13 @@ from poundlock.checkpoint.commits import Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.fsck import FsckReport, fsck
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, Reject, WriterContext
 from poundlock.connectors.kafka.transactions import Transactions, transactions
+from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.formats.chunk import Batch
 from poundlock.storage import LocalStorage
@@ -83,8 +85,8 @@ class Rig:
     def driver(self, sink: KafkaSink | None = None) -> Coordinator:
         if self.epoch is not None:
             self.epoch.__exit__(None, None, None)
-        self.epoch = Epoch.claim(self.storage, clock=SystemClock())
         self.bound = (sink or self.sink).bind(job_id=self.identity.job_id, sink="out")
+        self.epoch = Epoch.claim(self.storage, clock=SystemClock(), sinks={"out": self.bound.describe_json()})
         driver = Coordinator(
             identity=self.identity,
             epoch=self.epoch,
@@ -448,4 +450,29 @@ def test_a_checkpoint_longer_than_the_timeout_is_not_decided(rig: Rig, broker: E
     assert newest is not None
     assert newest.checkpoint == -1
     rig.checkpoint(driver, 0, [rows(0, 0)])
+    assert_exact(broker, topic, [rows(0, 0)])
+
+
+def test_fsck_tells_what_is_pending_missing_and_nobodys_and_finishes_it(
+    rig: Rig, broker: EmbeddedKafka, topic: str
+) -> None:
+    def check(*, fix: bool = False) -> FsckReport:
+        return fsck(rig.storage, lambda name, said: rebuild_sink(said), clock=SystemClock(), fix=fix)
+
+    sink = Crashing(broker.bootstrap_servers, topic, transactional_id_prefix=topic, transaction_timeout="60 s")
+    PLANS[topic] = ["die before"]
+    with pytest.raises(Died):
+        rig.checkpoint(rig.driver(sink), 0, [rows(0, 0)])
+    rig.child(1, rows(1, 0), "prepared")
+    assert rig.epoch is not None
+    rig.epoch.__exit__(None, None, None)
+    rig.epoch = None
+    report = check()
+    assert [f.problem for f in report.findings["out"]] == ["pending"]
+    assert len(report.orphans["out"]) == 1
+    assert seen(broker, topic) == Counter()
+    fixed = check(fix=True)
+    assert (fixed.fixed, fixed.refused) == (True, None)
+    assert ours_open(rig) == []
+    assert check().clean
     assert_exact(broker, topic, [rows(0, 0)])
