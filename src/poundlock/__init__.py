@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from poundlock.connectors.files.sink import FileSink as FileSink
     from poundlock.connectors.files.source import FileSource as FileSource
     from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
+    from poundlock.connectors.kafka.sink import KafkaSink as KafkaSink
+    from poundlock.connectors.kafka.sink import TopicExpression as TopicExpression
     from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
     from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
     from poundlock.connectors.spark_source import SparkFormatSource
@@ -65,6 +67,7 @@ _NAMES = {
     "FixedDelayRestart": "runtime.restart",
     "Job": "job",
     "KafkaSecurity": "connectors.kafka.security",
+    "KafkaSink": "connectors.kafka.sink",
     "KafkaSource": "connectors.kafka.source",
     "NoRestart": "runtime.restart",
     "PoundlockError": "errors",
@@ -75,6 +78,7 @@ _NAMES = {
     "SparkSource": "connectors.spark_source:SparkFormatSource",
     "StartingOffsets": "connectors.kafka.start",
     "TerminalError": "errors",
+    "TopicExpression": "connectors.kafka.sink",
     "TransientError": "errors",
     "TwoPhaseCommitSink": "connectors.two_phase",
 }

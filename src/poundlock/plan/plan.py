@@ -112,7 +112,7 @@ def make_plan(job: Job) -> Plan:
     Raises:
         DefinitionError: no sink, or a source or sink that is not one.
     """
-    sinks = [_with_bucket_expression(sink) for sink in job.graph()]
+    sinks = [_with_computed_columns(sink) for sink in job.graph()]
     order = list(walk(sinks))
     readers: dict[int, list[Node]] = {}
     for node in order:
@@ -209,15 +209,12 @@ def may_reject(source: Any) -> bool:
     return getattr(source, "format", "raw") not in ("raw", "text", "parquet")
 
 
-def _with_bucket_expression(sink: SinkNode) -> SinkNode:
-    """Put a computed column before a sink whose bucket is a Spark SQL expression."""
-    expression = getattr(sink.sink, "bucket_expression", None)
-    if expression is None:
-        return sink
-    from poundlock.connectors.files.buckets import BUCKET_COLUMN
-
-    column = SqlNode(f"{sink.id}.bucket", list(sink.inputs), "with_column", [BUCKET_COLUMN, expression])
-    return SinkNode(sink.id, [column], sink.sink)
+def _with_computed_columns(sink: SinkNode) -> SinkNode:
+    """Put columns before a sink that it wants computed by Spark SQL, such as a bucket or a topic."""
+    before = list(sink.inputs)
+    for column, expression in getattr(sink.sink, "computed_columns", {}).items():
+        before = [SqlNode(f"{sink.id}.{column.strip('_')}", before, "with_column", [column, expression])]
+    return sink if before == list(sink.inputs) else SinkNode(sink.id, before, sink.sink)
 
 
 def _branch(head: Node, readers: Mapping[int, Sequence[Node]], task_side: Mapping[int, bool]) -> Branch:

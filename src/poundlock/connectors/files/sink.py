@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -128,9 +128,9 @@ class FileSink:
         return self.bucket if isinstance(self.bucket, BucketAssigner) else PythonBucketAssigner(self.bucket)
 
     @property
-    def bucket_expression(self) -> str | None:
-        """The Spark SQL expression to add as column `BUCKET_COLUMN`, or None."""
-        return self.bucket.expression if isinstance(self.bucket, ExpressionBucketAssigner) else None
+    def computed_columns(self) -> Mapping[str, str]:
+        """The columns the plan has to add, name to Spark SQL expression."""
+        return {BUCKET_COLUMN: self.bucket.expression} if isinstance(self.bucket, ExpressionBucketAssigner) else {}
 
     @property
     def needs_only_value(self) -> bool:
