@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from poundlock.connectors.files.sink import FileSink as FileSink
     from poundlock.connectors.files.source import FileSource as FileSource
     from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
+    from poundlock.connectors.kafka.sink import KafkaSink as KafkaSink
+    from poundlock.connectors.kafka.sink import TopicExpression as TopicExpression
     from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
     from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
     from poundlock.connectors.spark_source import SparkFormatSource
+    from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
     from poundlock.errors import CommitUnknown as CommitUnknown
     from poundlock.errors import DefinitionError as DefinitionError
     from poundlock.errors import PoundlockError as PoundlockError
@@ -35,12 +38,20 @@ if TYPE_CHECKING:
     from poundlock.runtime.restart import NoRestart as NoRestart
     from poundlock.stream.stream import DataStream as DataStream
     from poundlock.stream.stream import Side as Side
+    from poundlock.stream.windows import EventTimeSessionWindows as EventTimeSessionWindows
+    from poundlock.stream.windows import SlidingEventTimeWindows as SlidingEventTimeWindows
+    from poundlock.stream.windows import TumblingEventTimeWindows as TumblingEventTimeWindows
+    from poundlock.stream.windows import WatermarkStrategy as WatermarkStrategy
 
     SparkSource = SparkFormatSource
 
 __version__ = "0.1.0"
 
 _NAMES = {
+    "WatermarkStrategy": "stream.windows",
+    "TumblingEventTimeWindows": "stream.windows",
+    "SlidingEventTimeWindows": "stream.windows",
+    "EventTimeSessionWindows": "stream.windows",
     "BasePathBucketAssigner": "connectors.files.buckets",
     "CommitUnknown": "errors",
     "DataStream": "stream.stream",
@@ -56,6 +67,7 @@ _NAMES = {
     "FixedDelayRestart": "runtime.restart",
     "Job": "job",
     "KafkaSecurity": "connectors.kafka.security",
+    "KafkaSink": "connectors.kafka.sink",
     "KafkaSource": "connectors.kafka.source",
     "NoRestart": "runtime.restart",
     "PoundlockError": "errors",
@@ -66,7 +78,9 @@ _NAMES = {
     "SparkSource": "connectors.spark_source:SparkFormatSource",
     "StartingOffsets": "connectors.kafka.start",
     "TerminalError": "errors",
+    "TopicExpression": "connectors.kafka.sink",
     "TransientError": "errors",
+    "TwoPhaseCommitSink": "connectors.two_phase",
 }
 
 __all__ = ["__version__", *sorted(_NAMES)]

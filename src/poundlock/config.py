@@ -71,6 +71,7 @@ class Settings(BaseSettings):
     parallelism: Annotated[int, Field(gt=0)] | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: Span | None = None
+    ledger_retention: Span | None = None
     on_error: Literal["dead_letter", "fail", "skip"] | None = None
     dead_letters: str | None = None
     state_dir: Folder = Field(default_factory=lambda: _home("XDG_STATE_HOME", ".local/state"))

@@ -37,6 +37,8 @@ class Job:
         dead_letters: folder of the dead-letter files; default: `_dead_letters` in the first file sink's folder.
         parallelism: number of tasks; default: the cores of the master.
         restart: restart strategy, one of the four kinds, such as `poundlock.FixedDelayRestart`; default: exponential delay, as Flink.
+        require: refuse to run unless every way from a source to a sink promises at least this: "exactly-once", "effectively-once"
+            or "at-least-once"; default: `explain` says what is promised, and nothing is refused.
         spark: further Spark settings, name to value.
     """
 
@@ -47,6 +49,7 @@ class Job:
     dead_letters: str | None = None
     parallelism: int | None = None
     restart: Any = None
+    require: Literal["exactly-once", "effectively-once", "at-least-once"] | None = None
     spark: dict[str, str] = field(default_factory=dict)
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
@@ -60,6 +63,11 @@ class Job:
         if self.on_error not in ("dead_letter", "fail", "skip"):
             raise DefinitionError(
                 f"on_error={self.on_error!r} is not known", next='use "dead_letter", "fail" or "skip"'
+            )
+        if self.require not in (None, "exactly-once", "effectively-once", "at-least-once"):
+            raise DefinitionError(
+                f"require={self.require!r} is not a guarantee",
+                next='use "exactly-once", "effectively-once" or "at-least-once"',
             )
         self.checkpoint_interval = duration(self.checkpoint_interval)
 

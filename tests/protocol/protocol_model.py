@@ -126,6 +126,51 @@ class ModelSink:
         return found
 
 
+class TransactionSink(ModelSink):
+    """Each segment is a transaction: visible by one rename, and gone for ever when it times out, also after the decision."""
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        parts = [
+            {
+                "v": 1,
+                "sources": [path],
+                "target": path.replace(".seg-", "part-"),
+                "rows": self.storage.read(path).decode(),
+            }
+            for path in (item.payload["path"] for item in prepared)
+        ]
+        return Staged({"v": 1, "pending": []}, parts)
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        return None
+
+    def commit(self, committable: JSON) -> Committed | Aborted:
+        try:
+            return super().commit(committable)
+        except TerminalError as error:
+            return Aborted(error.what)
+
+    def match(
+        self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
+    ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
+        wanted = [part["rows"] for part in again]
+        visible = [part["rows"] for part in done]
+        keep, drop = [], []
+        for item in prepared:
+            rows = self.storage.read(item.payload["path"]).decode()
+            if rows in wanted:
+                wanted.remove(rows)
+                keep.append(item)
+            elif rows in visible:
+                visible.remove(rows)
+                drop.append(item)
+            else:
+                raise TerminalError(f"{rows!r} was not in the checkpoint before")
+        if wanted or visible:
+            raise TerminalError(f"{wanted or visible} was not produced again")
+        return keep, drop
+
+
 def visible_rows(storage: Storage, name: str) -> list[int]:
     """Return every row a reader of a sink sees, duplicates and all."""
     rows: list[int] = []

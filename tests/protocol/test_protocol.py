@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from memory_storage import Death, Disk, Fault, MortalStorage
-from protocol_model import ModelSink, decided_targets, ledger_files, visible_rows
+from protocol_model import ModelSink, TransactionSink, decided_targets, ledger_files, visible_rows
 
 from poundlock.checkpoint import commits, coordinator
 from poundlock.checkpoint.commits import Retry
@@ -84,7 +84,7 @@ class Driver:
         self.world, self.plan = world, plan
         self.storage = MortalStorage(world.disk, plan.fault)
         self.identity = open_identity(self.storage, name="job", clock=world.clock)
-        self.sinks = {name: ModelSink(self.storage, name, self._unknown) for name in SINKS}
+        self.sinks = {name: world.sink(self.storage, name, self._unknown) for name in SINKS}
         self.epoch = Epoch.claim(self.storage, clock=world.clock)
         self.coordinator = world.variant(
             identity=self.identity,
@@ -111,7 +111,7 @@ class Driver:
         prepared: list[Prepared] = []
         for task, (name, rows) in enumerate(batch.segments):
             counts[name].add(Counts(read=len(rows), written=len(rows)))
-            if directive["decided"]:
+            if directive["decided"] or name not in directive["sinks"]:
                 continue
             self.world.hit(Failpoint.SINK_WRITING)
             sink = self.sinks[name]
@@ -128,6 +128,7 @@ class ProtocolMachine(RuleBasedStateMachine):
     """Drivers come and go; what readers see is compared with what Spark delivered after every step."""
 
     variant: type[Coordinator] = Coordinator
+    sink: type[ModelSink] = ModelSink
     options: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self) -> None:
@@ -337,6 +338,58 @@ class DriverPlans(ProtocolMachine):
         self.committed = max(self.committed, index)
 
 
+class Transactions(ProtocolMachine):
+    """The sinks' data is held in transactions that time out, also after the decision, and is then produced again."""
+
+    sink = TransactionSink
+
+    @rule(which=st.integers(0, 3))
+    def time_out(self, which: int) -> None:
+        """One open transaction is aborted from outside."""
+        self._expire(which)
+
+    @rule(segments=SEGMENTS, which=st.integers(0, 3), dies=st.booleans())
+    def time_out_after_the_decision(self, segments: list[tuple[str, int]], which: int, dies: bool) -> None:
+        """A transaction is aborted between the decision and its commit, in the driver's life or while it is down."""
+        if not self._outstanding():
+            self.planned.append(self._new_batch(segments, 0, 1))
+        if dies:
+            self._act(Plan(failpoint=Failpoint.DECISION_RECORDED), lambda driver: self._deliver(driver))
+            self._expire(which)
+            return
+        self.expiring = which
+        try:
+            self._act(Plan(), lambda driver: self._deliver(driver))
+        finally:
+            self.expiring = None
+
+    expiring: int | None = None
+
+    def hit(self, point: Failpoint) -> None:
+        if point is Failpoint.DECISION_RECORDED and self.expiring is not None:
+            which, self.expiring = self.expiring, None
+            self._expire(which)
+        super().hit(point)
+
+    def _expire(self, which: int) -> None:
+        pending = sorted(path for path in self.disk.files if "/.seg-" in path)
+        if pending:
+            path = pending[which % len(pending)]
+            self.disk.files.pop(path)
+
+
+class Forgets(Coordinator):
+    """Broken on purpose: what was aborted after the decision is not produced again, as Flink's Kafka sink does."""
+
+    def _produce_again(self, n: int, sources: Any, run: Any) -> Any:
+        self._redo = {}
+        return self._resume(n, sources, run)
+
+
+class ForgetsMachine(Transactions):
+    variant = Forgets
+
+
 class DriverPlansBelieving(DriverPlans):
     options: Mapping[str, Any] = MappingProxyType({"ignore_ledger": True})
 
@@ -366,7 +419,7 @@ class SweepsFirst(Coordinator):
         before = self._ledger.newest()
         if before is None:
             return super()._take_over()
-        committed = sum(len(done) for done in self._carry_out(before).values())
+        committed = sum(len(done) for done in self._carry_out(before).done.values())
         self._newest, self._settled, self._sources = before, True, before.sources
         return before, committed
 
@@ -400,12 +453,14 @@ _SETTINGS = settings(
 _HUNT = settings(_SETTINGS, max_examples=1000, database=None, derandomize=True, phases=[Phase.generate])
 
 
-@pytest.mark.parametrize("machine", [ProtocolMachine, DriverPlans])
+@pytest.mark.parametrize("machine", [ProtocolMachine, DriverPlans, Transactions])
 def test_protocol_keeps_its_invariants_through_every_fault(machine: type[ProtocolMachine]) -> None:
     run_state_machine_as_test(machine, settings=_SETTINGS)
 
 
-@pytest.mark.parametrize("broken", [Believing, DriverPlansBelieving, CommitsFirstMachine, AbortsDecidedMachine])
+@pytest.mark.parametrize(
+    "broken", [Believing, DriverPlansBelieving, ForgetsMachine, CommitsFirstMachine, AbortsDecidedMachine]
+)
 def test_a_broken_protocol_is_found(broken: type[ProtocolMachine]) -> None:
     with pytest.raises((AssertionError, TerminalError)):
         run_state_machine_as_test(broken, settings=_HUNT)

@@ -5,7 +5,7 @@ A failure of one never keeps another from becoming visible, and nothing here eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,22 @@ from poundlock.checkpoint.trouble import storage_trouble
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 
-__all__ = ["Retry", "TimeoutWarning", "carry_out", "timeout_warning"]
+__all__ = ["Carried", "Retry", "TimeoutWarning", "carry_out", "timeout_warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What carrying a decision out came to, once every outcome is known.
+
+    Args:
+        done: per sink, the details of what is visible now.
+        committed: per sink, the committables that are visible.
+        aborted: per sink, the committables that are proven never to become visible; sinks without any are left out.
+    """
+
+    done: Mapping[str, Sequence[Mapping[str, Any]]]
+    committed: Mapping[str, Sequence[JSON]]
+    aborted: Mapping[str, Sequence[JSON]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +56,8 @@ def carry_out(
     retry: Retry,
     sleep: Callable[[float], None],
     log: Log,
-) -> Mapping[str, list[Mapping[str, Any]]]:
-    """Commit all that a decision names and return the details per sink.
+) -> Carried:
+    """Commit all that a decision names and return what became of it.
 
     Everything is tried before the worst failure is raised.
 
@@ -51,6 +66,8 @@ def carry_out(
         TransientError: an outcome stayed unknown, or storage failed; the next start repeats it.
     """
     done: dict[str, list[Mapping[str, Any]]] = {}
+    committed: dict[str, list[JSON]] = {}
+    aborted: dict[str, list[JSON]] = {}
     failures: list[PoundlockError] = []
     for name, sink in decision.sinks.items():
         if not sink.committables:
@@ -65,7 +82,7 @@ def carry_out(
         for committable in sink.committables:
             hit(Failpoint.SINK_COMMITTING)
             try:
-                details.append(_commit(participants[name], committable, pauses, name, decision, log))
+                result = _commit(participants[name], committable, pauses, name, decision, log)
             except OSError as error:
                 failures.append(
                     storage_trouble(error, doing=f"committing checkpoint {decision.checkpoint} to {name!r}")
@@ -73,20 +90,26 @@ def carry_out(
             except PoundlockError as error:
                 failures.append(error)
             else:
+                if isinstance(result, Aborted):
+                    log.warning("aborted", sink=name, checkpoint=decision.checkpoint, why=result.reason)
+                    aborted.setdefault(name, []).append(committable)
+                    continue
+                details.append(result.detail)
+                committed.setdefault(name, []).append(committable)
                 hit(Failpoint.SINK_COMMITTED)
     if failures:
         worst = next((error for error in failures if isinstance(error, TerminalError)), failures[0])
         worst.checkpoint = decision.checkpoint if worst.checkpoint is None else worst.checkpoint
         raise worst
-    return done
+    return Carried(done, committed, aborted)
 
 
 def _commit(
     participant: Participant, committable: JSON, pauses: _Pauses, name: str, decision: Decision, log: Log
-) -> Mapping[str, Any]:
+) -> Committed | Aborted:
     while True:
         try:
-            result = participant.commit(committable)
+            return participant.commit(committable)
         except CommitUnknown as error:
             if not pauses.again():
                 raise TransientError(
@@ -98,23 +121,6 @@ def _commit(
                 "commit outcome unknown, asking again", sink=name, checkpoint=decision.checkpoint, why=error.what
             )
             continue
-        if isinstance(result, Committed):
-            return result.detail
-        raise _must_be_produced_again(result, name, decision)
-
-
-def _must_be_produced_again(result: Aborted, name: str, decision: Decision) -> TransientError:
-    """Return what to raise for a committable that is proven aborted.
-
-    The seam for sinks whose prepared data can be aborted from outside, such as by a broker's transaction timeout: the
-    batch is delivered again, the tasks produce only the aborted parts (keyed by source range), and a further record
-    with the same checkpoint number names those. Files never abort, so for them this is only ever a bug made visible.
-    """
-    return TransientError(
-        f"sink {name!r} aborted its part of checkpoint {decision.checkpoint}: {result.reason}",
-        next="start the job again; the part is produced again from the source",
-        participant=name,
-    )
 
 
 class _Pauses:

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from poundlock.checkpoint.checks import (
     check_continues,
@@ -18,14 +17,14 @@ from poundlock.checkpoint.checks import (
     check_removed_sinks,
     check_same_ranges,
 )
-from poundlock.checkpoint.commits import Retry, carry_out
-from poundlock.checkpoint.decision import Decision, SourceRange
+from poundlock.checkpoint.commits import Carried, Retry, carry_out
+from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, StandardLog, TaskResults
-from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Staged
-from poundlock.checkpoint.records import find_checkpoint, next_record, resting, start_record, state_of
+from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Repeatable, Staged
+from poundlock.checkpoint.records import find_checkpoint, next_record, resting, start_record, state_of, to_redo
 from poundlock.checkpoint.trouble import explained
 from poundlock.errors import CommitUnknown, FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
@@ -34,6 +33,7 @@ from poundlock.values import Clock
 __all__ = ["Coordinator"]
 
 _END_ROUNDS = 100
+_REDO_ROUNDS = 5
 
 
 class Coordinator:
@@ -78,6 +78,7 @@ class Coordinator:
         self._newest: Decision | None = None  # None until recovered, and again when a decision's fate is not known
         self._settled = False  # whether the newest decision is carried out
         self._sources: Mapping[str, SourceRange] = {}
+        self._redo: Mapping[str, Redo] = {}  # what of the newest checkpoint was aborted from outside
         self._last_ms: dict[str, int] = {}
 
     @property
@@ -131,6 +132,10 @@ class Coordinator:
         )
         return recovery
 
+    def is_produced_again(self, checkpoint: int) -> bool:
+        """Return whether a decided checkpoint has parts that were aborted and must be produced once more."""
+        return bool(self._redo) and checkpoint == self.newest.checkpoint
+
     def decided(self, checkpoint: int) -> Mapping[str, SourceRange] | None:
         """Return what a checkpoint was decided to read, None if it is not decided.
 
@@ -144,16 +149,15 @@ class Coordinator:
 
     def begin(self, checkpoint: int) -> Directive:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
-        newest = self.newest
-        decided = self._is_decided(checkpoint)
+        again = self.is_produced_again(checkpoint)
+        decided = self._is_decided(checkpoint) and not again
+        names = [] if decided else list(self._redo) if again else list(self._participants)
         return {
             "checkpoint": checkpoint,
             "epoch": self._epoch.number,
             "started_ms": self._clock.now_ms(),
             "decided": decided,
-            "sinks": {}
-            if decided
-            else {name: item.directive(state_of(newest, name)) for name, item in self._participants.items()},
+            "sinks": {name: self._participants[name].directive(state_of(self.newest, name)) for name in names},
         }
 
     def checkpoint(
@@ -175,7 +179,15 @@ class Coordinator:
             hit(Failpoint.BATCH_PLANNED)
             hit(Failpoint.CHECKPOINT_ENTERED)
             self._ready()
-            outcome = self._resume(n, sources, run) if self._is_decided(n) else self._take(n, sources, run)
+            if self.is_produced_again(n):
+                outcome = self._produce_again(n, sources, run)
+            else:
+                outcome = self._resume(n, sources, run) if self._is_decided(n) else self._take(n, sources, run)
+            for _ in range(_REDO_ROUNDS):
+                if not self.is_produced_again(n):
+                    break
+                outcome = self._produce_again(n, sources, run)
+            self._check_done(n)
             hit(Failpoint.CHECKPOINT_DONE)
             return outcome
 
@@ -225,12 +237,15 @@ class Coordinator:
         while True:
             self._epoch.check()
             before, committed = self._ledger.newest(), 0
+            redo: Mapping[str, Redo] = {}
             check_owner(before, self._identity)
             check_removed_sinks(before, self._participants, self._identity.name)
             if before is not None and not self._ignore_ledger:
                 self._ledger.settle(before.number)
                 if not self._ledger.is_carried_out(before.number):
-                    committed = sum(len(done) for done in self._carry_out(before).values())
+                    carried = self._carry_out(before)
+                    committed = sum(len(done) for done in carried.done.values())
+                    redo = to_redo(before, carried)
             start = start_record(
                 before,
                 ledger=self._ledger,
@@ -238,6 +253,7 @@ class Coordinator:
                 epoch=self._epoch.number,
                 now_ms=self._clock.now_ms(),
                 sinks=self._participants,
+                redo=redo,
             )
             try:
                 self._ledger.append(start)
@@ -245,22 +261,75 @@ class Coordinator:
                 # An older driver was about to decide and was first: its decision stands and is carried out as well.
                 continue
             self._ledger.mark_carried_out(start.number)
-            self._newest, self._settled, self._sources = start, True, start.sources
+            self._newest, self._settled, self._sources, self._redo = start, True, start.sources, start.redo
             return before, committed
 
     def _ready(self) -> None:
         newest = self.newest
         self._epoch.check()
         if not self._settled:  # an earlier call failed after its decision
-            self._carry_out(newest)
+            self._redo = to_redo(newest, self._carry_out(newest)) or self._redo
             self._settled = True
 
     def _is_decided(self, n: int) -> bool:
         return not self._ignore_ledger and n <= self.newest.checkpoint
 
+    def _check_done(self, n: int) -> None:
+        if self.is_produced_again(n):
+            raise TransientError(
+                f"checkpoint {self.newest.checkpoint} was aborted from outside in {', '.join(self._redo)} each time it was produced",
+                next="look at the other system's limits, such as the transaction timeout; the job goes on by itself",
+            )
+
+    def _produce_again(
+        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
+    ) -> Outcome:
+        """Produce and decide what of a decided checkpoint was aborted from outside; the rest of it stays as it is."""
+        decided = find_checkpoint(self._ledger, self.newest, n)
+        check_same_ranges(decided, sources)
+        begun = self._clock.now_ms()
+        results = run(self.begin(n))
+        ran = self._clock.now_ms()
+        staged: dict[str, Staged] = {}
+        try:
+            for name, redo in self._redo.items():
+                participant = self._participants[name]
+                assert isinstance(participant, Repeatable)
+                mine = [item for item in results.prepared if item.sink == name]
+                keep, drop = participant.match(redo.again, redo.done, mine)
+                self._abort(drop)
+                participant.verify(keep)
+                staged[name] = participant.stage(state_of(self.newest, name), keep, Occasion.CHECKPOINT, ran)
+            durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
+            decision = next_record(
+                self.newest,
+                occasion=Occasion.CHECKPOINT.value,
+                staged=staged,
+                epoch=self._epoch.number,
+                now_ms=self._clock.now_ms(),
+                checkpoint=n,
+                sources={name: replace(span, rows=None) for name, span in decided.sources.items()},
+                durations_ms={**durations, **self._last_ms},
+                redo={name: Redo((), redo.done) for name, redo in self._redo.items()},
+            )
+            self._append(decision)
+        except CommitUnknown:
+            raise
+        except Exception:
+            self._abort(results.prepared)
+            raise
+        self._redo = {}
+        self._log.info("produced again", checkpoint=n, sinks=list(staged))
+        return self._finish(decision, durations)
+
     def _take(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
         if not self._ignore_ledger:
             check_continues(self._sources, n, sources)
+        if self._redo:
+            raise TerminalError(
+                f"part of checkpoint {self.newest.checkpoint} has to be produced again, but Spark goes on with {n}",
+                next="restore Spark's checkpoint and the ledger from the same moment",
+            )
         begun = self._clock.now_ms()
         results = run(self.begin(n))
         ran = self._clock.now_ms()
@@ -349,16 +418,27 @@ class Coordinator:
     def _finish(self, decision: Decision, durations: Mapping[str, int]) -> Outcome:
         """Carry out what was just recorded. From here on nothing is ever aborted."""
         hit(Failpoint.DECISION_RECORDED)
+        # A driver that slept so long that the number it took was archived since must not carry anything out.
+        self._epoch.check()
         begun = self._clock.now_ms()
-        committed = self._carry_out(decision)
+        carried = self._carry_out(decision)
+        self._redo = to_redo(decision, carried) or to_redo(decision)
         self._settled = True
         self._last_ms["commit"] = max(0, self._clock.now_ms() - begun)
-        return Outcome(decision=decision, committed=committed, durations_ms={**durations, **self._last_ms})
+        return Outcome(decision=decision, committed=carried.done, durations_ms={**durations, **self._last_ms})
 
-    def _carry_out(self, decision: Decision) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        done = carry_out(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self._log)
-        self._ledger.mark_carried_out(decision.number)
-        return done
+    def _carry_out(self, decision: Decision) -> Carried:
+        carried = carry_out(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self._log)
+        for name in carried.aborted:
+            if not isinstance(self._participants[name], Repeatable):
+                raise TerminalError(
+                    f"sink {name!r} aborted its part of checkpoint {decision.checkpoint}, which was decided",
+                    next="look into its log; a sink whose data can be aborted from outside needs a method match()",
+                    participant=name,
+                )
+        if not carried.aborted:
+            self._ledger.mark_carried_out(decision.number)
+        return carried
 
     def _abort(self, prepared: Sequence[Prepared]) -> None:
         for item in prepared:

@@ -12,7 +12,7 @@ from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Counts
 
-__all__ = ["Decision", "SinkDecision", "SourceRange"]
+__all__ = ["Decision", "Redo", "SinkDecision", "SourceRange"]
 
 FORMAT = 1
 
@@ -44,6 +44,19 @@ class SinkDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class Redo:
+    """What of a sink's part in a decided checkpoint was aborted from outside and must be produced again.
+
+    Args:
+        again: the committables that were aborted; empty in a record that names what replaces them.
+        done: those that are visible, so that what is produced again can be told apart.
+    """
+
+    again: Sequence[JSON]
+    done: Sequence[JSON]
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """One ledger record.
 
@@ -57,6 +70,7 @@ class Decision:
         time_ms: when it was written, ms since the epoch.
         sources: per source name, what the checkpoint read. Empty for rolls and ends; a start repeats the newest ones.
         sinks: per sink name, what is committed and carried on. Every sink the job ever had is in every record.
+        redo: per sink, what of the newest decided checkpoint has to be produced again before anything else is decided.
         durations_ms: how long "run" and "verify" took, and "decide" and "commit" of the record before.
     """
 
@@ -69,9 +83,11 @@ class Decision:
     sources: Mapping[str, SourceRange]
     sinks: Mapping[str, SinkDecision]
     durations_ms: Mapping[str, int] = field(default_factory=dict)
+    redo: Mapping[str, Redo] = field(default_factory=dict)
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
+        redo = {name: {"again": list(r.again), "done": list(r.done)} for name, r in self.redo.items()}
         return {
             "v": FORMAT,
             "number": self.number,
@@ -89,6 +105,7 @@ class Decision:
                 for name, s in self.sinks.items()
             },
             "durations_ms": dict(self.durations_ms),
+            **({"redo": redo} if redo else {}),
         }
 
     @classmethod
@@ -111,4 +128,5 @@ class Decision:
                 for n, s in value["sinks"].items()
             },
             durations_ms=value.get("durations_ms", {}),
+            redo={name: Redo(r["again"], r["done"]) for name, r in value.get("redo", {}).items()},
         )

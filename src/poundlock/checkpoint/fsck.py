@@ -24,7 +24,7 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.storage.base import Storage
 from poundlock.values import Clock
 
-__all__ = ["FsckReport", "fsck"]
+__all__ = ["FsckReport", "fsck", "rebuilt_sinks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def fsck(
         with _alone(storage, clock, required=fix) as driver:
             ledger = Ledger(storage)
             newest = ledger.newest()
-            rebuilt = _rebuilt(storage, identity, newest, rebuild)
+            rebuilt = rebuilt_sinks(storage, identity, newest, rebuild)
             sinks = {name: sink for name, sink in rebuilt.items() if sink is not None}
             refused = _carry_out(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
             # What a living driver carries on may be finished before it is looked at.
@@ -154,7 +154,7 @@ def _alone(storage: Storage, clock: Clock, *, required: bool) -> Iterator[str | 
         lock.release()
 
 
-def _rebuilt(
+def rebuilt_sinks(
     storage: Storage,
     identity: Identity,
     newest: Decision | None,

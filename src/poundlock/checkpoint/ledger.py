@@ -1,4 +1,4 @@
-"""The ledger: one file per decision, numbered from 0 without gaps, each written once and never changed.
+"""The ledger: one file per decision, numbered from 0 without gaps, each written once and never changed; old ones are archived.
 
 Whoever creates record L+1 has read record L and finished committing it; a second writer of the same number loses.
 """
@@ -9,7 +9,9 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
+from poundlock.checkpoint.archive import PER_FILE, Archive
 from poundlock.checkpoint.decision import Decision
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
 from poundlock.storage.base import Storage
@@ -25,10 +27,16 @@ class Ledger:
 
     Args:
         storage: the job's checkpoint folder.
+        retention_ms: how long archived records are kept; None = for ever.
+        per_file: records to an archive file, and how many stay outside at least.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, *, retention_ms: int | None = None, per_file: int = PER_FILE) -> None:
         self._storage = storage
+        self._archive = Archive(storage)
+        self._retention_ms = retention_ms
+        self._per_file = per_file
+        self._archived = self._archive.last()  # as far as this process knows
 
     def newest(self) -> Decision | None:
         """Return the newest decision, or None if there is none. Names are listed; one record is read.
@@ -47,7 +55,7 @@ class Ledger:
         """
         path = record_path(number)
         try:
-            decision = Decision.from_json(json.loads(self._storage.read(path)))
+            decision = Decision.from_json(self._value(number))
         except FileNotFoundError:
             raise TerminalError(f"{self._where(path)} is missing from the ledger", next=_RESTORE) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -57,6 +65,18 @@ class Ledger:
             raise TerminalError(f"{self._where(path)} holds record {decision.number}", next=_RESTORE)
         return decision
 
+    def _value(self, number: int) -> Any:
+        # What the archive has is the truth: a driver that slept for very long may have made a file of that number since.
+        if number > self._archived:
+            try:
+                return json.loads(self._storage.read(record_path(number)))
+            except FileNotFoundError:
+                self._archived = self._archive.last()
+        archived = self._archive.read(number)
+        if archived is None:
+            raise FileNotFoundError(record_path(number))
+        return archived
+
     def append(self, decision: Decision) -> None:
         """Record a decision durably. When this returns it is decided; on any error but CommitUnknown it is not.
 
@@ -65,6 +85,29 @@ class Ledger:
             CommitUnknown: the storage failed and leaves open whether the decision stands; nothing may be aborted.
             OSError: the storage failed, and the decision was not recorded.
         """
+        self._write(decision)
+        if decision.number % self._per_file == 0:
+            with suppress(OSError):  # it is tried again later; the decision stands
+                self._compact(decision)
+
+    def _compact(self, newest: Decision) -> None:
+        """Archive what is older than the newest `per_file` records, in whole files, and forget what is older than the retention."""
+        numbers = sorted(self._numbers())
+        archived = self._archive.last()
+        old = [number for number in numbers if number <= newest.number - self._per_file]
+        todo = [number for number in old if number > archived]
+        while len(todo) >= self._per_file:
+            part, todo = todo[: self._per_file], todo[self._per_file :]
+            self._archive.add({number: self._storage.read(record_path(number)) for number in part})
+            archived = part[-1]
+        self._archived = archived
+        for number in old:
+            if number <= archived:
+                self._storage.delete(record_path(number))
+        if self._retention_ms is not None:
+            self._archive.forget(newest.time_ms - self._retention_ms)
+
+    def _write(self, decision: Decision) -> None:
         path = record_path(decision.number)
         data = json.dumps(decision.to_json(), separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
         try:
@@ -96,24 +139,37 @@ class Ledger:
         self._storage.settle(record_path(number))
 
     def __iter__(self) -> Iterator[Decision]:
-        """Yield every decision, oldest first, reading them one by one."""
-        for number in range(self._count()):
+        """Yield every decision that is kept, oldest first, reading them one by one."""
+        for number in range(self.first(), self._count()):
             yield self.read(number)
+
+    def first(self) -> int:
+        """Return the number of the oldest decision that is kept: 0, unless the archive has forgotten some."""
+        archived = [first for first, _ in self._archive.files()]
+        return min(archived or self._numbers(), default=0)
 
     def back(self, newest: Decision) -> Iterator[Decision]:
         """Yield a decision and those before it, newest first, reading them one by one."""
         yield newest
-        for number in range(newest.number - 1, -1, -1):
+        first = self.first()
+        for number in range(newest.number - 1, first - 1, -1):
             yield self.read(number)
 
     def _count(self) -> int:
         # Leftovers of interrupted writes have other names.
-        names = {name for name in self._storage.names(FOLDER) if _NAME.fullmatch(name)}
-        count = len(names)
-        if names and int(max(names)[:20]) != count - 1:
-            gap = next(number for number in range(count + 1) if record_path(number).rpartition("/")[2] not in names)
+        archived = self._archive.files()
+        # What the archive has forgotten is missing at the front only.
+        start = archived[0][0] if archived else 0
+        numbers = {number for first, last in archived for number in range(first, last + 1)}
+        numbers.update(number for number in self._numbers() if number >= start)
+        count = max(numbers, default=-1) + 1
+        gap = next((number for number in range(start, count) if number not in numbers), None)
+        if gap is not None:
             raise TerminalError(f"{self._where(record_path(gap))} is missing from the ledger", next=_RESTORE)
         return count
+
+    def _numbers(self) -> list[int]:
+        return [int(name[:20]) for name in self._storage.names(FOLDER) if _NAME.fullmatch(name)]
 
     def _stands(self, path: str, data: bytes, cause: OSError | None) -> bool:
         """Return whether our own record is there after all, durably; epoch and time make its bytes ours alone."""

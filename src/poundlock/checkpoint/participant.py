@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aborted",
+    "Auditable",
     "Bindable",
     "Committed",
     "Counts",
+    "Disagreement",
     "Finding",
     "Inspectable",
     "Kind",
@@ -29,6 +31,7 @@ __all__ = [
     "Participant",
     "Prepared",
     "Reject",
+    "Repeatable",
     "Staged",
     "Writer",
     "WriterContext",
@@ -45,6 +48,7 @@ class Kind(Enum):
     TRANSACTIONAL = "transactional"  # exactly-once
     IDEMPOTENT = "idempotent"  # effectively once, by key
     APPEND = "append"  # at-least-once
+    FORGETFUL = "forgetful"  # no promise: nobody waits for an answer
 
 
 class Occasion(Enum):
@@ -290,6 +294,61 @@ class Inspectable(Protocol):
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         """Compare what the state carries on, and what is still to become visible, with what is there; touch nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Where a sink holds something else than a decision says.
+
+    Args:
+        checkpoint: the checkpoint whose rows they are; None if it cannot be told.
+        path: where, in words a person can use.
+        what: what differs.
+    """
+
+    checkpoint: int | None
+    path: str
+    what: str
+
+
+@runtime_checkable
+class Auditable(Protocol):
+    """A participant whose visible output can be read back and compared with what was decided."""
+
+    def audit(self, committable: JSON) -> Sequence[Disagreement]:
+        """Read what a committable made visible, whole, and compare counts and digests. Touches nothing."""
+        ...
+
+    def rows_of(self, committable: JSON) -> int:
+        """Return how many rows a committable makes visible."""
+        ...
+
+    def rows_pending(self, state: JSON) -> int:
+        """Return how many rows are prepared and decided to become visible later."""
+        ...
+
+
+@runtime_checkable
+class Repeatable(Protocol):
+    """A participant whose prepared data can be aborted from outside after the decision, such as by a broker's timeout."""
+
+    def match(
+        self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
+    ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
+        """Tell, of what a checkpoint's tasks prepared once more, what replaces aborted data and what is visible already.
+
+        Args:
+            again: the committables that were aborted.
+            done: the committables of the same checkpoint that are visible.
+            prepared: what the tasks prepared now; all of the sink's part of the checkpoint.
+
+        Returns:
+            What the next decision names, and what is to be aborted.
+
+        Raises:
+            TerminalError: the tasks did not produce the same data again.
+        """
         ...
 
 

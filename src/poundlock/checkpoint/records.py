@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
+from poundlock.checkpoint.commits import Carried
+from poundlock.checkpoint.decision import Decision, Redo, SinkDecision, SourceRange
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
 from poundlock.errors import TerminalError
 
-__all__ = ["find_checkpoint", "next_record", "resting", "start_record", "state_of"]
+__all__ = ["find_checkpoint", "next_record", "resting", "start_record", "state_of", "to_redo"]
 
 START = "start"
 
@@ -26,9 +27,19 @@ def state_of(decision: Decision, sink: str) -> JSON:
 
 
 def start_record(
-    before: Decision | None, *, ledger: Ledger, identity: Identity, epoch: int, now_ms: int, sinks: Mapping[str, object]
+    before: Decision | None,
+    *,
+    ledger: Ledger,
+    identity: Identity,
+    epoch: int,
+    now_ms: int,
+    sinks: Mapping[str, object],
+    redo: Mapping[str, Redo],
 ) -> Decision:
-    """Return the record with which a driver takes over: nothing is committed, all states go on."""
+    """Return the record with which a driver takes over: nothing is committed, all states go on.
+
+    `redo` is what carrying out the record before showed to be aborted; what that record left to be redone stays so.
+    """
     states: dict[str, JSON] = {name: {} for name in sinks}
     sources: Mapping[str, SourceRange] = {}
     if before is not None:
@@ -46,6 +57,7 @@ def start_record(
         time_ms=now_ms,
         sources=sources,
         sinks={name: SinkDecision([], state) for name, state in states.items()},
+        redo=redo or to_redo(before),
     )
 
 
@@ -60,8 +72,9 @@ def next_record(
     sources: Mapping[str, SourceRange] | None = None,
     counts: Mapping[str, Counts] | None = None,
     durations_ms: Mapping[str, int] | None = None,
+    redo: Mapping[str, Redo] | None = None,
 ) -> Decision:
-    """Return the record after `newest`. A roll or an end keeps its checkpoint number and reads nothing."""
+    """Return the record after `newest`. A roll or an end keeps its checkpoint number, what is to be redone, and reads nothing."""
     sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}
     for name, part in staged.items():
         sinks[name] = SinkDecision(list(part.committables), part.state, (counts or {}).get(name, Counts()))
@@ -75,7 +88,27 @@ def next_record(
         sources=sources or {},
         sinks=sinks,
         durations_ms=durations_ms or {},
+        redo=(redo or {}) if checkpoint is not None else to_redo(newest),
     )
+
+
+def to_redo(decision: Decision | None, carried: Carried | None = None) -> dict[str, Redo]:
+    """Return what has to be produced again after a decision.
+
+    Args:
+        decision: the decision; None if there is none.
+        carried: what became of it; None = look only at what it says itself was left to do.
+    """
+    if decision is None:
+        return {}
+    if carried is None:
+        return {name: redo for name, redo in decision.redo.items() if redo.again}
+    return {
+        name: Redo(
+            again, [*(decision.redo[name].done if name in decision.redo else ()), *carried.committed.get(name, ())]
+        )
+        for name, again in carried.aborted.items()
+    }
 
 
 def resting(before: Mapping[str, SourceRange], now: Mapping[str, SourceRange]) -> dict[str, SourceRange]:

@@ -5,7 +5,7 @@ A user's file is run only where it is what was given; a folder or a name needs n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,10 +17,11 @@ from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.identity import Identity
+    from poundlock.checkpoint.participant import JSON, Participant
     from poundlock.job import Job
     from poundlock.storage import Storage
 
-__all__ = ["CheckpointArgument", "FoundCheckpoint", "find_checkpoint"]
+__all__ = ["CheckpointArgument", "FoundCheckpoint", "find_checkpoint", "rebuilder", "rebuilt_sinks"]
 
 CheckpointArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.")
@@ -69,6 +70,26 @@ def find_checkpoint(path: str, define: Sequence[str] = (), config: Path | None =
     if found is None:
         raise _none(path, _NEXT)
     return found
+
+
+def rebuilder(found: FoundCheckpoint) -> Callable[[str, JSON], Participant | None]:
+    """Return how sinks are made again: as the job's file says where it was given, else as they described themselves."""
+    from poundlock.connectors.rebuild import rebuild_sink
+
+    if found.job is None:
+        return lambda name, description: rebuild_sink(description)
+    from poundlock.plan.plan import make_plan
+
+    sinks = make_plan(found.job).sinks
+    return lambda name, description: sinks[name] if name in sinks else rebuild_sink(description)
+
+
+def rebuilt_sinks(found: FoundCheckpoint) -> Mapping[str, Participant | None]:
+    """Return the sinks the job has or had; None where one cannot be made without the job's own code."""
+    from poundlock.checkpoint.fsck import rebuilt_sinks as rebuilt
+    from poundlock.checkpoint.ledger import Ledger
+
+    return rebuilt(found.storage, found.identity, Ledger(found.storage).newest(), rebuilder(found))
 
 
 def _of_file(path: str, define: Sequence[str], config: Path | None) -> FoundCheckpoint:

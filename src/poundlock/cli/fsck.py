@@ -5,21 +5,21 @@ What is looked at and what may be touched is `checkpoint.fsck`'s matter; here it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.checkpoints import CheckpointArgument, FoundCheckpoint, find_checkpoint
+from poundlock.cli.checkpoints import CheckpointArgument, find_checkpoint, rebuilder
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
 from poundlock.values import SystemClock, format_bytes, format_duration
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.fsck import FsckReport
-    from poundlock.checkpoint.participant import JSON, Finding, Orphan, Participant
+    from poundlock.checkpoint.participant import Finding, Orphan
 
 __all__ = ["command"]
 
@@ -40,21 +40,9 @@ def command(
     from poundlock.checkpoint.fsck import fsck
 
     found = find_checkpoint(path, define or (), config)
-    report = fsck(found.storage, _rebuild(found), clock=SystemClock(), fix=fix)
+    report = fsck(found.storage, rebuilder(found), clock=SystemClock(), fix=fix)
     Output(json).show(_Shown(report))
     return 0 if report.clean else 1
-
-
-def _rebuild(found: FoundCheckpoint) -> Callable[[str, JSON], Participant | None]:
-    """Return how sinks are made again: as the job's file says where it was given, else as they described themselves."""
-    from poundlock.connectors.rebuild import rebuild_sink
-
-    if found.job is None:
-        return lambda name, description: rebuild_sink(description)
-    from poundlock.plan.plan import make_plan
-
-    sinks = make_plan(found.job).sinks
-    return lambda name, description: sinks[name] if name in sinks else rebuild_sink(description)
 
 
 @dataclass(frozen=True, slots=True)

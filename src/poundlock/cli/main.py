@@ -21,7 +21,7 @@ from pathlib import Path
 import typer
 from typer.exceptions import TyperException
 
-from poundlock.cli import demo, doctor, explain, files, fsck, kafka, ledger, new, run, version, warm
+from poundlock.cli import audit, demo, doctor, explain, files, fsck, kafka, ledger, new, run, version, warm
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -43,6 +43,7 @@ app.add_typer(kafka.app, name="kafka")
 app.command("doctor")(doctor.command)
 app.command("fsck")(fsck.command)
 app.command("ledger")(ledger.command)
+app.command("audit")(audit.command)
 app.command("files")(files.command)
 app.command("warm")(warm.command)
 app.command("version")(version.command)

@@ -31,4 +31,10 @@ def _files(description: JSON) -> Participant:
     return FileSink.from_json(description)
 
 
-_KINDS: Mapping[str, Callable[[JSON], Participant]] = {"files": _files}
+def _kafka(description: JSON) -> Participant:
+    from poundlock.connectors.kafka.sink import KafkaSink
+
+    return KafkaSink.from_json(description)
+
+
+_KINDS: Mapping[str, Callable[[JSON], Participant]] = {"files": _files, "kafka": _kafka}

@@ -19,6 +19,8 @@ __all__ = ["SparkFormatSource"]
 # Spark's own words for these would do the same with fewer guarantees, or do not survive a restart.
 _OURS = {"kafka": "KafkaSource", "poundlock": "FileSource or DatagenSource"}
 _FORGETFUL = ("socket",)
+# Files, tables and generators whose offsets always mean the same rows.
+_REPEATABLE = frozenset({"avro", "csv", "delta", "json", "orc", "parquet", "rate", "rate-micro-batch", "text"})
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class SparkFormatSource:
         for key, value in self.options.items():
             if not isinstance(key, str) or not isinstance(value, (str, int, float, bool)):
                 raise DefinitionError(f"option {key!r} is {value!r}", next="give text, a number, or True or False")
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same offsets are known to give the same rows again."""
+        return self.format.lower() in _REPEATABLE
 
     def preflight(self) -> None:
         """Do nothing: what the format needs is known to Spark alone, which says so when the job starts."""

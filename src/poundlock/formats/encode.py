@@ -6,6 +6,7 @@ What is encoded is one buffer plus the end of each row, so that rows can be rout
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
@@ -191,10 +192,13 @@ def values(column: pa.Array) -> list[Any]:
 
 
 class Output(Protocol):
-    """Where the bytes of one segment go. `size` is how many there are in the file so far."""
+    """Where the bytes of one segment go. `size` is how many there are in the file so far, `crc32` their checksum."""
 
     @property
     def size(self) -> int: ...
+
+    @property
+    def crc32(self) -> int: ...
 
     def write(self, data: memoryview | bytes) -> None:
         """Write some bytes."""
@@ -214,9 +218,11 @@ class PlainOutput:
         self._handle = handle
         self._held = bytearray()
         self.size = 0
+        self.crc32 = 0
 
     def write(self, data: memoryview | bytes) -> None:
         self.size += len(data)
+        self.crc32 = zlib.crc32(data, self.crc32)
         if len(self._held) + len(data) <= self._GATHER // 4:
             self._held += data
             return
@@ -240,6 +246,10 @@ class CompressedOutput:
     @property
     def size(self) -> int:
         return self._plain.size
+
+    @property
+    def crc32(self) -> int:
+        return self._plain.crc32
 
     def write(self, data: memoryview | bytes) -> None:
         self._stream.write(data)

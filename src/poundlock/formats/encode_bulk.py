@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
 
-__all__ = ["BulkFile", "BulkMerger", "open_bulk", "schema_digest"]
+__all__ = ["BulkFile", "BulkMerger", "count_rows", "open_bulk", "schema_digest"]
 
 _GROUP_BYTES = 16 << 20
 _MARKER = "poundlock.merge"
@@ -143,6 +143,15 @@ class BulkMerger:
                 return fastavro.reader(handle).metadata.get(_MARKER) == marker
         except (pa.ArrowInvalid, ValueError, EOFError):
             return False  # not a file of this format: not ours
+
+
+def count_rows(kind: str, handle: BinaryIO) -> int:
+    """Return how many rows an open Parquet or Avro file has."""
+    if kind.startswith("parquet"):
+        return int(pq.ParquetFile(pa.PythonFile(handle, mode="r")).metadata.num_rows)
+    import fastavro
+
+    return sum(block.num_records for block in fastavro.block_reader(handle))
 
 
 def _join_parquet(

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import SparkSource, SplitSource
+from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, make_plan
-from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode, SourceNode, SqlNode, UnionNode, walk
+from poundlock.stream.nodes import (
+    Node,
+    PythonNode,
+    SideOutputNode,
+    SinkNode,
+    SourceNode,
+    SqlNode,
+    UnionNode,
+    WatermarkNode,
+    WindowNode,
+    walk,
+)
 from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:
@@ -38,7 +51,9 @@ def explain(job: Job) -> str:
         lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
     else:
         lines += ["", f"bad records: {'the job fails' if job.on_error == 'fail' else 'skipped and counted'}"]
-    lines.append("decision: one ledger record per checkpoint for all sinks")
+    lines += ["decision: one ledger record per checkpoint for all sinks", "", "guarantees:"]
+    for path in guarantees(plan):
+        lines += [f"  {path.source} -> {path.sink}: {path.guarantee}", f"    {path.reason}"]
     return "\n".join(lines)
 
 
@@ -58,6 +73,7 @@ def explain_json(job: Job) -> dict[str, Any]:
             for branch in plan.branches
         ],
         "sinks": _sinks(plan),
+        "guarantees": [asdict(path) for path in guarantees(plan)],
     }
 
 
@@ -94,6 +110,12 @@ def _what(node: Node) -> str:
         return f"side output {node.tag}"
     if isinstance(node, UnionNode):
         return "union"
+    if isinstance(node, WatermarkNode):
+        delay = format_duration(node.strategy.delay)
+        return f"event time {node.strategy.timestamp} as {node.strategy.column}, at most {delay} late"
+    if isinstance(node, WindowNode):
+        keys = f"by {', '.join(node.keys)}, " if node.keys else ""
+        return f"{keys}{node.assigner.describe()}: {', '.join(node.aggregates)}"
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
     return f"DataFrame function {getattr(getattr(node, 'function', None), '__name__', '')}".strip()

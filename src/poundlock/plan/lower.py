@@ -27,6 +27,7 @@ from poundlock.plan.sql import KEEP, apply_sql, apply_sql_kept, quoted, visible
 from poundlock.plan.stage import Stage
 from poundlock.plan.steps import edge, only_value, operator_of, schema_after, wanted_form
 from poundlock.plan.tasks import RECORD, decode_task, fused_task, python_task, shared_task, sink_task, source_task
+from poundlock.plan.windows import windowed, with_event_time, with_watermark
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
@@ -36,6 +37,8 @@ from poundlock.stream.nodes import (
     SourceNode,
     SqlNode,
     UnionNode,
+    WatermarkNode,
+    WindowNode,
     walk,
 )
 
@@ -237,15 +240,18 @@ class Lowering:
             return apply_sql(inputs[0], node)
         if isinstance(node, UnionNode):
             return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), inputs)
-        if isinstance(node, ApplyNode):
+        if isinstance(node, WatermarkNode):
+            # Records that do not decode have no time: a watermark on them alone would hold back that of the job.
+            return with_watermark(inputs[0], node) if head is not None else with_event_time(inputs[0], node)
+        if isinstance(node, (ApplyNode, WindowNode)):
             frame = inputs[0]
             if BAD in frame.columns:
                 if head is not None and not self.plan.named:
                     again = self._spark_side(node.inputs[0], None)
                     self._bad_frames.append(again.where(f"{BAD} IS NOT NULL").select(BAD))
                 frame = frame.where(f"{BAD} IS NULL")
-            result: DataFrame = node.function(frame.drop(*HIDDEN))
-            return result
+            frame = frame.drop(*HIDDEN)
+            return windowed(frame, node) if isinstance(node, WindowNode) else node.function(frame)
         if isinstance(node, (PythonNode, SideOutputNode)):
             return _python_stage(inputs[0], node)
         raise TypeError(f"{type(node).__name__} has no Spark side")

@@ -21,6 +21,8 @@ from poundlock.stream.nodes import (
     SourceNode,
     SqlNode,
     UnionNode,
+    WatermarkNode,
+    WindowNode,
     walk,
 )
 
@@ -89,7 +91,9 @@ class Plan:
     @property
     def stateless(self) -> bool:
         """Return whether Spark can keep nothing between two checkpoints; what a DataFrame function does is not known."""
-        return not any(isinstance(node, ApplyNode) for branch in self.branches for node in walk([branch.head]))
+        return not any(
+            isinstance(node, (ApplyNode, WindowNode)) for branch in self.branches for node in walk([branch.head])
+        )
 
     @property
     def only_split(self) -> bool:
@@ -108,7 +112,7 @@ def make_plan(job: Job) -> Plan:
     Raises:
         DefinitionError: no sink, or a source or sink that is not one.
     """
-    sinks = [_with_bucket_expression(sink) for sink in job.graph()]
+    sinks = [_with_computed_columns(sink) for sink in job.graph()]
     order = list(walk(sinks))
     readers: dict[int, list[Node]] = {}
     for node in order:
@@ -195,7 +199,7 @@ def _reads_twice(branch: Branch) -> bool:
             paths[id(parent)] = paths.get(id(parent), 0) + paths[id(node)]
     if any(paths[id(source)] > 1 for source in branch.sources):
         return True
-    applied = any(isinstance(node, ApplyNode) for node in walk([branch.head]))
+    applied = any(isinstance(node, (ApplyNode, WindowNode)) for node in walk([branch.head]))
     # What a DataFrame function does with undecodable records is not ours to say: they take a second way to the stage.
     return applied and any(may_reject(source.source) for source in branch.sources)
 
@@ -205,15 +209,12 @@ def may_reject(source: Any) -> bool:
     return getattr(source, "format", "raw") not in ("raw", "text", "parquet")
 
 
-def _with_bucket_expression(sink: SinkNode) -> SinkNode:
-    """Put a computed column before a sink whose bucket is a Spark SQL expression."""
-    expression = getattr(sink.sink, "bucket_expression", None)
-    if expression is None:
-        return sink
-    from poundlock.connectors.files.buckets import BUCKET_COLUMN
-
-    column = SqlNode(f"{sink.id}.bucket", list(sink.inputs), "with_column", [BUCKET_COLUMN, expression])
-    return SinkNode(sink.id, [column], sink.sink)
+def _with_computed_columns(sink: SinkNode) -> SinkNode:
+    """Put columns before a sink that it wants computed by Spark SQL, such as a bucket or a topic."""
+    before = list(sink.inputs)
+    for column, expression in getattr(sink.sink, "computed_columns", {}).items():
+        before = [SqlNode(f"{sink.id}.{column.strip('_')}", before, "with_column", [column, expression])]
+    return sink if before == list(sink.inputs) else SinkNode(sink.id, before, sink.sink)
 
 
 def _branch(head: Node, readers: Mapping[int, Sequence[Node]], task_side: Mapping[int, bool]) -> Branch:
@@ -228,7 +229,7 @@ def _branch(head: Node, readers: Mapping[int, Sequence[Node]], task_side: Mappin
     nodes = [node for node in walk(last) if id(node) in inside]
     before = list(walk([head]))
     sources = [node for node in before if isinstance(node, SourceNode)]
-    row_wise = all(isinstance(node, (SourceNode, SqlNode, UnionNode)) for node in before)
+    row_wise = all(isinstance(node, (SourceNode, SqlNode, UnionNode, WatermarkNode)) for node in before)
     placement, reason = _place(head, before)
     return Branch(head, placement, reason, nodes, sources, row_wise)
 
@@ -250,6 +251,10 @@ def _kind(node: Node) -> str:
         return f"Spark SQL {node.kind}"
     if isinstance(node, ApplyNode):
         return "a DataFrame function"
+    if isinstance(node, WatermarkNode):
+        return "event time"
+    if isinstance(node, WindowNode):
+        return node.assigner.describe()
     if isinstance(node, PythonNode):
         return f"Python {node.kind} before a Spark operator"
     return "union before a Spark operator" if isinstance(node, UnionNode) else "side output before a Spark operator"

@@ -59,12 +59,16 @@ class _RunningSink:
 
     participant: Participant
     context: WriterContext
+    idle: bool = False  # its part of this checkpoint is visible already
     schema: Any = None
     writer: Writer | None = None
     written: int = 0
     rejected: int = 0
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
+        if self.idle:
+            self.written += len(chunk)
+            return
         if self.writer is None:
             self.writer = self.participant.open_writer(self.context)
         if isinstance(chunk, Records) and self.schema is not None and getattr(self.participant, "bulk", False):
@@ -189,6 +193,7 @@ class StageRun:
                 reject=reject,
                 started_ms=self.directive["started_ms"],
             ),
+            idle=name not in self.directive["sinks"],
         )
 
     def push(self, chunk: Chunk, rows: int) -> None:

@@ -22,6 +22,7 @@ from poundlock.config import Settings, load_settings
 from poundlock.connectors.base import BindableSource, SourceReading, SplitSource
 from poundlock.errors import PoundlockError
 from poundlock.job import Job
+from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
 from poundlock.runtime import cds
 from poundlock.runtime import session as sessions
@@ -70,6 +71,7 @@ def run(
     settings = settings or load_settings()
     job = with_settings(job, settings)
     plan = make_plan(job)
+    check_required(plan)
     preflight(plan)
     driver = Driver(job, plan, settings, Tracker(on_progress), stop or StopRequest())
     return driver.run()
@@ -153,7 +155,8 @@ class Driver:
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
-        ledger = Ledger(storage)
+        kept = self.settings.ledger_retention
+        ledger = Ledger(storage, retention_ms=None if kept is None else int(kept.total_seconds() * 1000))
         SparkLog(open_storage(f"{checkpoint_dir(self.job, self.settings)}/spark")).check_within(ledger.newest())
         coordinator = Coordinator(
             identity=identity,

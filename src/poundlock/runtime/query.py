@@ -178,9 +178,11 @@ class Query:
     def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
         began = time.monotonic()
         delivery.identify(self.sources, self.coordinator.sources)
-        found = Gathered()
+        gathered: list[Gathered] = []
 
         def run(directive: Directive) -> TaskResults:
+            found = Gathered()
+            gathered.append(found)
             # Where Spark keeps state, every batch must run: the next one begins with what this one leaves.
             if not self.plan.stateless or not (directive["decided"] or delivery.idle):
                 self._collect(frame, directive, delivery, found)
@@ -192,7 +194,7 @@ class Query:
         self._began = None if outcome.replayed else began
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
-        self.tracker.checkpoint(batch, sum(found.read.values()), counts, files_made(outcome), took)
+        self.tracker.checkpoint(batch, sum(gathered[0].read.values()), counts, files_made(outcome), took)
         for name, span in delivery.spark.items():
             self.sources[name].committed(span.end)
         self.planner.committed()

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from poundlock.stream.windows import WatermarkStrategy, WindowAssigner
 
 __all__ = [
     "ApplyNode",
@@ -18,6 +21,8 @@ __all__ = [
     "SourceNode",
     "SqlNode",
     "UnionNode",
+    "WatermarkNode",
+    "WindowNode",
     "walk",
 ]
 
@@ -83,6 +88,23 @@ class SinkNode(Node):
     """Rows go out. `sink` is a Participant."""
 
     sink: Any
+
+
+@dataclass(frozen=True, eq=False)
+class WatermarkNode(Node):
+    """Rows get their event time, and Spark learns how late they may be."""
+
+    strategy: WatermarkStrategy
+
+
+@dataclass(frozen=True, eq=False)
+class WindowNode(Node):
+    """SQL aggregates by key and event-time window. `column` holds the event time."""
+
+    keys: Sequence[str]
+    assigner: WindowAssigner
+    column: str
+    aggregates: Sequence[str]
 
 
 def walk(roots: Sequence[Node]) -> Iterator[Node]:

@@ -10,7 +10,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import ApplyNode, Node, PythonNode, SideOutputNode, SinkNode, SqlNode, UnionNode
+from poundlock.stream.keyed import KeyedStream, WindowedStream
+from poundlock.stream.nodes import (
+    ApplyNode,
+    Node,
+    PythonNode,
+    SideOutputNode,
+    SinkNode,
+    SqlNode,
+    UnionNode,
+    WatermarkNode,
+)
+from poundlock.stream.windows import WatermarkStrategy, WindowAssigner
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,8 +135,42 @@ class DataStream:
             raise DefinitionError("union of streams of two jobs", next="make both streams from one Job")
         return self._next(UnionNode(self._id("union", name), [self._node, *(o._node for o in others)]))
 
+    def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy, *, name: str | None = None) -> DataStream:
+        """Give rows their event time; windows behind it go by that."""
+        if not isinstance(strategy, WatermarkStrategy):
+            raise DefinitionError(
+                f"{strategy!r} is no watermark strategy",
+                next='write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_seconds(ts)")',
+            )
+        return self.then(WatermarkNode(self.operator_id("watermark", name), [self._node], strategy))
+
+    def key_by(self, *keys: str) -> KeyedStream:
+        """Group rows by Spark SQL expressions, such as "user"; what follows happens for each key by itself."""
+        if not keys or not all(isinstance(key, str) and key.strip() for key in keys):
+            raise DefinitionError(f"key_by needs Spark SQL text, got {keys!r}", next='write key_by("user")')
+        return KeyedStream(self, list(keys))
+
+    def window_all(self, assigner: WindowAssigner) -> WindowedStream:
+        """Put all rows, whatever their key, into event-time windows."""
+        return KeyedStream(self, []).window(assigner)
+
+    @property
+    def node(self) -> Node:
+        """The step this stream comes out of."""
+        return self._node
+
+    def operator_id(self, kind: str, name: str | None) -> str:
+        """Return the stable id of a new operator of this stream's job; see `Job.operator_id`."""
+        return self._job.operator_id(kind, name)
+
+    def then(self, node: Node) -> DataStream:
+        """Return the stream that comes out of a further step."""
+        return self._next(node)
+
     def sink_to(self, sink: Any, *, name: str | None = None) -> DataStream:
         """Send the rows to a sink; may be called several times. Returns this stream."""
+        if hasattr(sink, "as_participant"):
+            sink = sink.as_participant()
         self._job.add_sink(SinkNode(self._id("sink", name), [self._node], sink))
         return self
 

@@ -356,10 +356,10 @@ def test_one_sinks_failure_does_not_keep_another_from_becoming_visible(bench: Be
     assert bench.sinks["second"].shown() == ["p2"]
 
 
-def test_an_aborted_part_asks_for_a_restart(bench: Bench) -> None:
+def test_an_aborted_part_that_cannot_be_produced_again_stops_the_job(bench: Bench) -> None:
     coordinator = bench.start()
     bench.sink.aborts = Aborted("timed out")
-    with pytest.raises(TransientError, match="aborted its part of checkpoint 0: timed out"):
+    with pytest.raises(TerminalError, match="aborted its part of checkpoint 0, which was decided"):
         bench.take(coordinator, 0)
 
 

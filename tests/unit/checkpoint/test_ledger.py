@@ -15,14 +15,14 @@ from poundlock.errors import CommitUnknown, FencedError, TerminalError
 from poundlock.storage import LocalStorage
 
 
-def decision(number: int, epoch: int = 1) -> Decision:
+def decision(number: int, epoch: int = 1, time_ms: int = 5) -> Decision:
     return Decision(
         number=number,
         occasion="checkpoint",
         checkpoint=number,
         job_id="0" * 32,
         epoch=epoch,
-        time_ms=5,
+        time_ms=time_ms,
         sources={"s": SourceRange({"t": {"0": number}}, {"t": {"0": number + 1}}, {"t": "id"}, 1)},
         sinks={"k": SinkDecision([{"v": 1, "path": "ä"}], {"v": 1}, Counts(read=1, written=1))},
         durations_ms={"run": 3},

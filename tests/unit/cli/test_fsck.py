@@ -445,12 +445,57 @@ def test_ledger_lists_decisions(project: Project, capsys: pytest.CaptureFixture[
     assert main(["ledger", "swept"]) == 0
     text = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in text] == ["number", "0", "1"]
-    assert text[2].split()[3:] == ["checkpoint", "0", "1", "2", "2"]
+    # read, written, filtered, dead-lettered, skipped, committed
+    assert text[2].split()[3:-1] == ["checkpoint", "0", "1", "0", "2", "0", "0", "0", "2"]
     assert main(["ledger", "swept", "--last", "1", "--json"]) == 0
     (newest,) = json.loads(capsys.readouterr().out)
     assert newest["number"] == 1
     assert main(["ledger", "swept", "--last", "9", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 2
+    assert main(["ledger", "swept", "--occasion", "start"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["ledger", "swept", "--from", "0", "--to", "0", "--json"]) == 0
+    assert [record["checkpoint"] for record in json.loads(capsys.readouterr().out)] == [0]
+    assert main(["ledger", "swept", "--occasion", "never"]) == 2
+    assert main(["ledger", "swept", "--sink", "nowhere"]) == 2
+    assert "use one of" in capsys.readouterr().err
+
+
+def test_ledger_follows(project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is decided while it looks is shown; the pause between two looks ends the test."""
+    from poundlock.cli import ledger
+
+    records = sum(1 for _ in Ledger(project.storage))
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            project.stop()
+            project.start()
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ledger.time, "sleep", pause)
+    assert main(["ledger", "swept", "--follow", "--json"]) == 130
+    shown = [json.loads(line)["number"] for line in capsys.readouterr().out.splitlines()]
+    assert shown == list(range(sum(1 for _ in Ledger(project.storage))))
+    assert len(shown) > records
+
+
+def test_audit_agrees_and_tells_what_does_not(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    project.stop()
+    assert main(["audit", "swept"]) == 0
+    assert "everything agrees" in capsys.readouterr().out
+    assert main(["audit", "swept", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["disagreements"] == []
+    (path,) = [path for path in project.out.iterdir() if path.is_file() and not path.name.startswith(".")][:1]
+    path.write_bytes(b"x" * path.stat().st_size)
+    assert main(["audit", "swept"]) == 1
+    out = capsys.readouterr().out
+    assert "DISAGREES  out, checkpoint 0: " in out
+    assert path.name in out
 
 
 def test_files_lists_what_decisions_made_visible(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

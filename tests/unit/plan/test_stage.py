@@ -23,7 +23,7 @@ def test_a_dead_letter_may_come_from_a_file_whose_name_is_not_utf8(tmp_path: Pat
         DEAD_LETTER: bound(FileSink(str(tmp_path / "dead"), row="value"), job_id=JOB, sink=DEAD_LETTER),
     }
     steps = [Step("in", Pass(), []), Step("out", SinkStep("out"), [Edge("in")])]
-    directive = {"decided": False, "checkpoint": 3, "epoch": 1, "started_ms": 0, "sinks": {}}
+    directive = {"decided": False, "checkpoint": 3, "epoch": 1, "started_ms": 0, "sinks": {"dead-letter": {}}}
 
     def read(reject: Callable[[Reject], None]) -> Iterator[Chunk]:
         reject(Reject("bad", "ü".encode(), {"file": "/in/a-\udcff", "offset": 7}))

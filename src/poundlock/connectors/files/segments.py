@@ -215,6 +215,7 @@ class Segments:
                 "new_part": segment.new_part,
                 "rows": segment.rows,
                 "bytes": segment.output.size,
+                "crc32": segment.output.crc32,
                 "min_ms": math.floor(segment.low + _ROUNDING_MS) if known else None,
                 "max_ms": math.floor(segment.high + _ROUNDING_MS) if known else None,
             }

@@ -8,13 +8,14 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.checkpoint.participant import (
     JSON,
     Committed,
+    Disagreement,
     Finding,
     Kind,
     Occasion,
@@ -127,9 +128,9 @@ class FileSink:
         return self.bucket if isinstance(self.bucket, BucketAssigner) else PythonBucketAssigner(self.bucket)
 
     @property
-    def bucket_expression(self) -> str | None:
-        """The Spark SQL expression to add as column `BUCKET_COLUMN`, or None."""
-        return self.bucket.expression if isinstance(self.bucket, ExpressionBucketAssigner) else None
+    def computed_columns(self) -> Mapping[str, str]:
+        """The columns the plan has to add, name to Spark SQL expression."""
+        return {BUCKET_COLUMN: self.bucket.expression} if isinstance(self.bucket, ExpressionBucketAssigner) else {}
 
     @property
     def needs_only_value(self) -> bool:
@@ -256,6 +257,21 @@ class FileSink:
         from poundlock.connectors.files.inspection import inspect_state
 
         return inspect_state(self._storage(state.get("root")), state)
+
+    # Auditable
+
+    def audit(self, committable: JSON) -> Sequence[Disagreement]:
+        from poundlock.connectors.files.auditing import audit
+
+        return audit(self._storage(committable["root"]), committable)
+
+    def rows_of(self, committable: JSON) -> int:
+        return int(committable["rows"])
+
+    def rows_pending(self, state: JSON) -> int:
+        from poundlock.connectors.files.staging import carried_segments
+
+        return sum(int(segment["rows"]) for segment in carried_segments(state))
 
     # Parts
 

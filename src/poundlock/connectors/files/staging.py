@@ -32,6 +32,8 @@ __all__ = [
 
 FORMAT = 1
 DIRECTIVE_BYTES = 32_000
+# What is kept of a segment: what it takes to join and delete it, and for the audit to tell which checkpoint's rows it has.
+_SEGMENT = ("path", "bytes", "rows", "crc32", "checkpoint")
 # A part of so many segments is finished whatever the policy says: every decision carries all of their names.
 MAX_SEGMENTS = 500
 
@@ -133,7 +135,7 @@ def _fold(
             "segments": [],
         }
     part["last_write_ms"] = max(part["last_write_ms"], payload["at_ms"])
-    part["segments"].append({"path": payload["path"], "bytes": payload["bytes"]})
+    part["segments"].append({name: payload[name] for name in _SEGMENT})
     _widen(part, payload)
 
 

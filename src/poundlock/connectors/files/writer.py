@@ -95,6 +95,7 @@ class FileWriter:
         with self._failing("finishing a segment in"):
             found = self._segments.finish()
         common = {"v": 1, "tag": self._tag, "at_ms": self._context.started_ms, "floor": self._floor}
+        common["checkpoint"] = self._context.checkpoint
         return [{**common, **payload} for payload in found]
 
     def abandon(self) -> None:

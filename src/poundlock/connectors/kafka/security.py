@@ -219,6 +219,33 @@ class KafkaSecurity:
             settings["ssl.key.password"] = self._secret("key_password")
         return Redacted(settings)
 
+    def kafka_python(self) -> dict[str, object]:
+        """Return the settings for kafka-python.
+
+        Raises:
+            DefinitionError: a secret or file cannot be read, or the mechanism is one this client lacks.
+        """
+        settings: dict[str, object] = {"security_protocol": self.protocol}
+        if self._sasl:
+            settings["sasl_mechanism"] = str(self.mechanism)
+        if self.mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            settings |= {"sasl_plain_username": str(self.username), "sasl_plain_password": self._secret("password")}
+        if self.mechanism == "OAUTHBEARER":
+            from poundlock.connectors.kafka.oauth import token_provider
+
+            settings["sasl_oauth_token_provider"] = token_provider(
+                str(self.token_url), str(self.client_id), self._secret("client_secret"), self.scope
+            )
+        if self.mechanism == "GSSAPI":
+            settings["sasl_kerberos_service_name"] = self.service_name
+        if self._tls:
+            settings["ssl_check_hostname"] = self.check_hostname
+            paths = {"ssl_cafile": self.ca, "ssl_certfile": self.certificate, "ssl_keyfile": self.key}
+            settings |= {name: path for name, path in paths.items() if path is not None}
+        if self.key_password is not None:
+            settings["ssl_password"] = self._secret("key_password")
+        return settings
+
 
 def _login(module: str, options: Mapping[str, str]) -> str:
     """Return a JAAS line. Within its quotes, backslash and quote are the only characters with a meaning."""

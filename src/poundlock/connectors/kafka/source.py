@@ -196,6 +196,11 @@ class KafkaSource:
 
         return KafkaReading(self)
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same offsets give the same rows again; Kafka's do, or the job stops."""
+        return True
+
     def preflight(self) -> None:
         """Check within 5 s that the servers answer and the topics are there.
 

@@ -227,7 +227,7 @@ def test_another_format_goes_into_another_part(tmp_path: Path) -> None:
 def test_a_part_of_very_many_segments_is_finished(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), row="value", rolling=RollingPolicy(every=None, size=None, inactivity=None))
     common = {"v": 1, "tag": "t", "at_ms": 0, "floor": 0, "bucket": "", "kind": "raw", "new_part": False, "k": 0}
-    piece = {**common, "rows": 1, "bytes": 1, "min_ms": None, "max_ms": None}
+    piece = {**common, "rows": 1, "bytes": 1, "min_ms": None, "max_ms": None, "crc32": 0, "checkpoint": 0}
     state: dict[str, Any] = {}
     for i in range(MAX_SEGMENTS):
         staged = sink.stage(state, [Prepared("out", 0, {**piece, "path": f".{i}"})], Occasion.CHECKPOINT, 0)

@@ -1,0 +1,93 @@
+"""Transactional ids: made of the user's prefix, the job, the sink, the host and a slot that one process owns at a time.
+
+An id carries tags of its job and sink, so that a sweep never meets another's transactions, whatever prefixes are chosen.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PREFIX", "TO_TOPIC", "Slot", "TransactionNames", "slots", "tags"]
+
+TO_TOPIC = "__to_topic"  # the column in which the plan puts a computed topic
+PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def tags(job_id: str, sink: str) -> tuple[str, str]:
+    """Return 8 hex digits that stand for a job, and 8 for one of its sinks."""
+    return job_id[:8], hashlib.sha256(sink.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionNames:
+    """The transactional ids of one sink of one job: `<prefix>.<job>-<sink>.<host>.<slot>`.
+
+    An id is also the name of the consumer group that holds the marker of its newest committed transaction.
+
+    Args:
+        prefix: the user's.
+        job: tag of the job.
+        sink: tag of the sink.
+    """
+
+    prefix: str
+    job: str
+    sink: str
+
+    def at(self, host: str, slot: int) -> str:
+        """Return the id of a slot."""
+        return f"{self.prefix}.{self.job}-{self.sink}.{host}.{slot}"
+
+    def ours(self, tid: str) -> bool:
+        """Return whether an id is this sink's."""
+        return self._of(tid) == (self.job, self.sink)
+
+    def foreign(self, tid: str) -> bool:
+        """Return whether an id has this prefix and another job's tag."""
+        found = self._of(tid)
+        return found is not None and found[0] != self.job
+
+    def _of(self, tid: str) -> tuple[str, str] | None:
+        # A host has no dot in it, so the prefix "a" does not match what the prefix "a.b" makes.
+        match = re.fullmatch(rf"{re.escape(self.prefix)}\.([0-9a-f]{{8}})-([0-9a-f]{{8}})\.[A-Za-z0-9-]+\.[0-9]+", tid)
+        return (match[1], match[2]) if match else None
+
+
+@dataclass(slots=True)
+class Slot:
+    """A transactional id that this process may use until `release`, or until it ends, however it ends."""
+
+    tid: str
+    _handle: int
+
+    def release(self) -> None:
+        """Let others have it. What was prepared under it is still protected: the broker says that it is ongoing."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def slots(names: TransactionNames) -> Iterator[Slot]:
+    """Yield the slots of this host that no other process holds, lowest first and without end; the caller releases each."""
+    folder = Path(tempfile.gettempdir()) / f"poundlock-{os.getuid()}" / "transactional-ids"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname())[:60] or "host"
+    number = 0
+    while True:
+        tid = names.at(host, number)
+        handle = os.open(folder / f"{tid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+        else:
+            yield Slot(tid, handle)
+        number += 1

@@ -1,0 +1,268 @@
+"""A task's way to the broker: one open transaction, with a marker that shares its fate, or messages without one.
+
+A transaction has an initialisation of its own, so (id, pid, epoch) names it and nothing else; the producer of a prepared
+one is dropped and never closed, for closing aborts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.connectors.kafka.cluster import confluent
+from poundlock.connectors.kafka.names import Slot, TransactionNames, slots
+from poundlock.connectors.kafka.rows import Digest
+from poundlock.connectors.kafka.transactions import Described, Transactions, marker_text
+from poundlock.errors import TransientError
+
+__all__ = ["PlainSender", "Sender", "TransactionSender", "group_metadata", "transaction_name"]
+
+_POLL_EVERY = 1000
+_ANSWER_S = 30.0
+_TOPIC_S = 5.0
+
+
+def transaction_name(tid: str, pid: int, epoch: int) -> str:
+    """Return the name of one transaction: what decisions say, and what a sweep finds."""
+    return f"{tid}@{pid}:{epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """What the client reported: apart from the sender, so that the producer is in no cycle and goes when it is dropped."""
+
+    deliveries: list[Any]
+
+    def note(self, error: Any, message: Any) -> None:
+        if error is not None and len(self.deliveries) < 10:
+            self.deliveries.append(error)
+
+
+class Sender:
+    """A producer of one task attempt.
+
+    Args:
+        servers: host:port, comma-separated.
+        settings: of confluent-kafka.
+    """
+
+    def __init__(self, servers: str, settings: Mapping[str, Any]) -> None:
+        self.servers = servers
+        self._conf = {
+            "bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 1000,
+            "linger.ms": 5, "partitioner": "murmur2_random", "queue.buffering.max.messages": 500_000,
+            "delivery.report.only.error": True, **settings,
+        }  # fmt: skip
+        self._failures = _Failures([])
+        self._producer: Any = None
+        self._produce: Callable[..., None] = _closed
+        self._sent = 0
+        self._partitions: dict[str, int] = {}
+
+    def _open(self, topic: str | None, **more: Any) -> Any:
+        self._producer = confluent().Producer({**self._conf, **more, "on_delivery": self._failures.note})
+        self._produce = self._producer.produce
+        if topic is not None and (fault := self.place_fault(topic, None)) is not None:
+            raise TransientError(
+                f"Kafka at {self.servers}: {fault}", next=f"kafka-topics.sh --create --topic {topic}; the job goes on"
+            )
+        return self._producer
+
+    def begin(self, topic: str | None) -> None:
+        """Be ready to send; `topic` is the only one there will be, if it is known."""
+        if self._producer is None:
+            self._open(topic)
+
+    def send(self, topic: str, value: bytes | None, key: bytes | None = None, **more: Any) -> str | None:
+        """Send a message; return why it can never be sent, if it cannot."""
+        while True:
+            try:
+                self._produce(topic, value, key, **more)
+            except BufferError:
+                self._producer.poll(0.05)
+                self._check()
+                continue
+            except confluent().KafkaException as error:
+                if error.args[0].code() == confluent().KafkaError.MSG_SIZE_TOO_LARGE:
+                    return f"larger than a message may be: {len(value or b'')} bytes"
+                raise
+            self._sent += 1
+            if not self._sent % _POLL_EVERY:
+                self.poll()
+            return None
+
+    def place_fault(self, topic: str, partition: int | None) -> str | None:
+        """Return why a message cannot go to a place, None if it can."""
+        if topic not in self._partitions:
+            self._partitions[topic] = self._look_up(topic)
+        count = self._partitions[topic]
+        if not count:
+            return f"topic {topic} does not exist"
+        if partition is not None and partition >= count:
+            return f"topic {topic} has no partition {partition}"
+        return None
+
+    def _look_up(self, topic: str) -> int:
+        end = time.monotonic() + _TOPIC_S
+        while True:
+            told = self._producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+            if told.error is None:
+                return len(told.partitions)
+            if told.error.code() == confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise confluent().KafkaException(told.error)
+            if time.monotonic() > end:
+                return 0
+            time.sleep(0.1)  # a topic that the broker makes on demand is there in a moment
+
+    def poll(self) -> None:
+        """Look whether anything failed. Raises TransientError."""
+        if self._producer is not None:
+            self._producer.poll(0)
+        self._check()
+
+    def _check(self) -> None:
+        if self._failures.deliveries:
+            raise TransientError(
+                f"messages were not taken by Kafka at {self.servers}: {self._failures.deliveries[0].str()}",
+                next="look into the broker's log; the checkpoint is repeated",
+            )
+
+    def _flush(self, seconds: float) -> None:
+        left = self._producer.flush(seconds)
+        self._check()
+        if left:
+            raise TransientError(
+                f"{left} messages were not taken by Kafka at {self.servers} in {seconds:.0f} s",
+                next="look into the broker's log; the checkpoint is repeated",
+            )
+
+    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+        """Wait until all is sent and return what the decision has to say of it."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Drop the producer; must not raise."""
+        self._producer, self._produce = None, _closed
+
+
+def _closed(*arguments: Any, **more: Any) -> None:
+    raise RuntimeError("the producer was not begun")
+
+
+class PlainSender(Sender):
+    """Messages without a transaction: visible at once, and once more when a task is repeated.
+
+    Args:
+        servers, settings: see Sender.
+        wait: whether `prepare` waits until the broker has all of them.
+    """
+
+    def __init__(self, servers: str, settings: Mapping[str, Any], *, wait: bool) -> None:
+        super().__init__(servers, settings)
+        self._wait = wait
+
+    def _check(self) -> None:
+        if self._wait:
+            super()._check()
+
+    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+        if self._wait:
+            self._flush(_ANSWER_S * 4)
+        else:
+            self._producer.flush(1)
+        self.abandon()
+        return {}
+
+
+class TransactionSender(Sender):
+    """Messages in one transaction, left open.
+
+    Args:
+        servers, settings: see Sender.
+        names: the sink's transactional ids.
+        asked: for questions about them.
+        marker_topic: the topic whose partition 0 the markers' offsets are for.
+        timeout_ms: when the broker aborts the transaction.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        settings: Mapping[str, Any],
+        *,
+        names: TransactionNames,
+        asked: Transactions,
+        marker_topic: str,
+        timeout_ms: int,
+    ) -> None:
+        super().__init__(servers, settings)
+        self._names, self._asked, self._marker_topic, self._timeout_ms = names, asked, marker_topic, timeout_ms
+        self._slot: Slot | None = None
+        self._described: Described | None = None
+
+    def begin(self, topic: str | None) -> None:
+        if self._producer is not None:
+            return
+        self._slot = self._free_slot()
+        own = {"transactional.id": self._slot.tid, "transaction.timeout.ms": self._timeout_ms}
+        producer = self._open(topic, **own)
+        for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
+            producer.list_topics(self._marker_topic, timeout=_ANSWER_S)
+        producer.init_transactions(_ANSWER_S)
+        # Who the producer is, asked of the coordinator. Should another have initialised the id in between, this names that
+        # one, and the marker below is refused: both cannot be the newest.
+        self._described = self._asked.describe(self._slot.tid)
+        producer.begin_transaction()
+
+    def _free_slot(self) -> Slot:
+        for slot in slots(self._names):
+            told = self._asked.describe(slot.tid)
+            if told is None or told.resolved:
+                return slot
+            slot.release()
+        raise AssertionError("slots do not end")
+
+    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+        assert self._slot is not None
+        tid, before, kafka = self._slot.tid, self._described, confluent()
+        if before is None:
+            raise TransientError(f"Kafka at {self.servers} does not know transactional id {tid} just initialised")
+        self._flush(self._timeout_ms / 1000)
+        text = marker_text(tid, before.pid, before.epoch, digest.rows, digest.text)
+        marker = kafka.TopicPartition(self._marker_topic, 0, checkpoint + 1, metadata=text)
+        self._producer.send_offsets_to_transaction([marker], group_metadata(tid), _ANSWER_S)
+        self._flush(self._timeout_ms / 1000)
+        told = self._asked.describe(tid)
+        if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", before.pid, before.epoch):
+            raise TransientError(f"transaction {tid} did not stay open: {told}", next="the checkpoint is repeated")
+        # Dropped, not closed: an open transaction of a producer that is closed would be aborted.
+        super().abandon()
+        self._slot.release()
+        return {
+            "tid": tid, "pid": told.pid, "epoch": told.epoch, "group": tid, "marker_topic": self._marker_topic,
+            "transaction": transaction_name(tid, told.pid, told.epoch),
+            "begun_ms": told.started_ms, "deadline_ms": told.started_ms + told.timeout_ms,
+        }  # fmt: skip
+
+    def abandon(self) -> None:
+        producer, slot, self._slot = self._producer, self._slot, None
+        super().abandon()
+        with contextlib.suppress(Exception):
+            if producer is not None:
+                producer.purge()
+                producer.abort_transaction(5)
+        if slot is not None:
+            slot.release()
+
+
+def group_metadata(group: str) -> Any:
+    """Return the metadata of a group nobody is a member of; the client makes it of a consumer only, which reaches no broker."""
+    consumer = confluent().Consumer({"group.id": group, "log_level": 0})
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()

@@ -1,0 +1,272 @@
+"""Asking a Kafka cluster about transactions and ending them, from any process, whoever began them.
+
+The only module that knows kafka-python, whose parts with a leading underscore it needs; a test holds its version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.errors import CommitUnknown, DefinitionError, TransientError
+
+__all__ = ["KAFKA_PYTHON", "UNSTABLE", "Described", "Marker", "Transactions", "marker_text", "transactions"]
+
+KAFKA_PYTHON = "3.0.12"
+UNSTABLE = "UNSTABLE"  # a transaction of the marker's group is open
+_T = TypeVar("_T")
+# Answers that say: ask again, the coordinator is busy with this id or has just moved.
+_AGAIN = frozenset(
+    (
+        "ConcurrentTransactionsError",
+        "NotCoordinatorError",
+        "CoordinatorNotAvailableError",
+        "CoordinatorLoadInProgressError",
+    )
+)
+_STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A transactional id as its coordinator sees it.
+
+    Args:
+        state: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead" …
+        pid, epoch: of the producer that initialised it last.
+        started_ms: when its transaction began, the broker's clock, ms since the epoch; -1 if there is none.
+        timeout_ms: how long a transaction of it may be open.
+    """
+
+    state: str
+    pid: int
+    epoch: int
+    started_ms: int
+    timeout_ms: int
+
+    @property
+    def resolved(self) -> bool:
+        """Whether no transaction of this id is open or being ended."""
+        return self.state in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The newest committed transaction of a transactional id, as it said itself."""
+
+    tid: str
+    pid: int
+    epoch: int
+
+
+def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str) -> str:
+    """Return the metadata of a marker offset."""
+    value = {"v": 1, "tid": tid, "pid": pid, "epoch": epoch, "rows": rows, "digest": digest}
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _kafka(module: str = "") -> Any:
+    try:
+        return importlib.import_module(f"kafka.{module}" if module else "kafka")
+    except ImportError as error:
+        raise DefinitionError(
+            "KafkaSink needs the package kafka-python", next="pip install 'poundlock[kafka]'"
+        ) from error
+
+
+@lru_cache(maxsize=16)
+def _cached(process: int, servers: str, security: KafkaSecurity) -> Transactions:
+    return Transactions(servers, security.kafka_python)
+
+
+def transactions(servers: str, security: KafkaSecurity) -> Transactions:
+    """Return this process's connection for questions about transactions; a new connection costs 0.2 s.
+
+    Args:
+        servers: host:port, comma-separated.
+        security: how to log in.
+    """
+    return _cached(os.getpid(), servers, security)
+
+
+class Transactions:
+    """A connection, made when first asked and again after it broke. Threads may share it.
+
+    Args:
+        servers: host:port, comma-separated.
+        settings: returns further settings of kafka-python, such as those for security.
+        timeout: most seconds for one question.
+    """
+
+    def __init__(self, servers: str, settings: Callable[[], Mapping[str, Any]], *, timeout: float = 10) -> None:
+        self.servers = servers
+        self._settings = settings
+        self._timeout = timeout
+        self._client: Any = None
+        self._fresh = True  # whether the connection is new: the cluster may just be starting
+
+    def close(self) -> None:
+        """Let go of the connection; a question asked later makes a new one."""
+        client, self._client, self._fresh = self._client, None, True
+        if client is not None:
+            with contextlib.suppress(Exception):
+                client.close()
+
+    def broker_version(self) -> tuple[int, ...]:
+        """Return the version of the protocol the cluster speaks, such as (4, 1)."""
+        return tuple(self._ask(lambda admin: admin._manager.broker_version))
+
+    def describe(self, tid: str) -> Described | None:
+        """Return a transactional id's state, None if its coordinator does not know it."""
+        unknown = _kafka("errors").TransactionalIdNotFoundError
+
+        def ask(admin: Any) -> Described | None:
+            try:
+                told = admin.describe_transactions([tid])[tid]
+            except unknown:
+                return None
+            started, timeout = int(told.transaction_start_time_ms), int(told.transaction_timeout_ms)
+            return Described(told.state.value, int(told.producer_id), int(told.producer_epoch), started, timeout)
+
+        return self._ask(ask)
+
+    def ongoing(self) -> list[str]:
+        """Return the transactional ids with an open transaction, of everybody."""
+        found = self._ask(lambda admin: admin.list_transactions(state_filters=["Ongoing"]))
+        return sorted(row.transactional_id for rows in found.values() for row in rows)
+
+    def end(self, tid: str, pid: int, epoch: int, *, commit: bool) -> str:
+        """Commit or abort a transaction; return "NoError", or the name of the error the coordinator answers.
+
+        Sent as version 4 of the request at most: version 5 changes the epoch, so that a repetition would not be known
+        for one, and wedges the transaction on a cluster that was upgraded from an old one.
+        """
+        request = _kafka("protocol.producer.transaction").EndTxnRequest(
+            transactional_id=tid, producer_id=pid, producer_epoch=epoch, committed=commit, max_version=4
+        )
+        kind = _kafka("protocol.metadata").CoordinatorType.TRANSACTION
+
+        async def send(admin: Any) -> Any:
+            node = (await admin._find_coordinator_ids([tid], key_type=kind))[tid]
+            return await admin._manager.send(request, node_id=node)
+
+        def ask(admin: Any) -> str:
+            if self._fresh:
+                self._await_leaders(admin, tid)
+            return str(_kafka("errors").for_code(admin._manager.run(send, admin).error_code).__name__)
+
+        end = time.monotonic() + self._timeout
+        while True:
+            answer = self._ask(ask)
+            if answer not in _AGAIN or time.monotonic() > end:
+                return answer
+            if answer in _STALE:
+                self.close()
+            time.sleep(0.02)
+
+    def _await_leaders(self, admin: Any, tid: str) -> None:
+        """Wait until each partition of a transaction has a leader.
+
+        A coordinator that comes up before them would end the transaction and take partitions without a leader for
+        deleted ones: what was committed to them would never be seen, and what was aborted would hold readers up.
+        """
+        try:
+            partitions = admin.describe_transactions([tid])[tid].topic_partitions
+        except _kafka("errors").TransactionalIdNotFoundError:
+            partitions = set()
+        led = {
+            (topic["name"], partition["partition_index"])
+            for topic in (admin.describe_topics(sorted({p.topic for p in partitions})) if partitions else ())
+            for partition in topic["partitions"]
+            if partition["leader_id"] >= 0
+        }
+        if any((p.topic, p.partition) not in led for p in partitions):
+            raise _kafka("errors").LeaderNotAvailableError(f"partitions of {tid} have no leader")
+        self._fresh = False
+
+    def marker(self, group: str, topic: str, *, stable: bool) -> Marker | str | None:
+        """Return the marker a group holds, None if it holds none.
+
+        Args:
+            group: name of the group.
+            topic: the marker topic.
+            stable: answer UNSTABLE while a transaction of the group is open, not what was committed before it.
+        """
+        fetch = _kafka("protocol.consumer").OffsetFetchRequest
+        group_of, errors = fetch.OffsetFetchRequestGroup, _kafka("errors")
+        topics = [group_of.OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+        request = fetch(
+            groups=[group_of(group_id=group, topics=topics)], require_stable=stable, min_version=8, max_version=8
+        )
+
+        async def send(admin: Any) -> Any:
+            node = (await admin._find_coordinator_ids([group]))[group]
+            return await admin._manager.send(request, node_id=node)
+
+        def ask(admin: Any) -> Marker | str | None:
+            found = admin._manager.run(send, admin).groups[0]
+            told = found.topics[0].partitions[0] if found.topics else None
+            code = found.error_code or (told.error_code if told is not None else 0)
+            if code == errors.UnstableOffsetCommitError.errno:
+                return UNSTABLE
+            if code:
+                raise errors.for_code(code)(f"the offsets of group {group} cannot be read")
+            if told is None or told.committed_offset < 0:
+                return None
+            # librdkafka counts the end of its text as a part of it.
+            value = json.loads(told.metadata.rstrip("\0"))
+            return Marker(value["tid"], value["pid"], value["epoch"])
+
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                return self._ask(ask, keep=True)
+            except errors.BrokerResponseError as error:
+                if type(error).__name__ not in _AGAIN or time.monotonic() > end:
+                    raise CommitUnknown(f"Kafka at {self.servers}: {error}") from error
+                self.close()
+                time.sleep(0.05)
+
+    def _ask(self, question: Callable[[Any], _T], *, keep: bool = False) -> _T:
+        errors = _kafka("errors")
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                return question(self._admin())
+            except errors.AuthorizationError as error:
+                raise TransientError(
+                    f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}",
+                    next="allow it WRITE and DESCRIBE on the transactional ids of the prefix, READ on its groups and the marker topic",
+                ) from error
+            except (errors.KafkaError, OSError) as error:
+                if keep and isinstance(error, errors.BrokerResponseError):
+                    raise
+                # A connection that broke stays broken, and a coordinator that moved is remembered: ask by a new one.
+                self.close()
+                if time.monotonic() > end:
+                    raise CommitUnknown(
+                        f"no answer from Kafka at {self.servers}: {error or type(error).__name__}",
+                        next="see that the brokers run; the job goes on by itself",
+                    ) from error
+                time.sleep(0.1)
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            logging.getLogger("kafka").addHandler(logging.NullHandler())
+            self._client = _kafka().KafkaAdminClient(
+                bootstrap_servers=self.servers.split(","),
+                request_timeout_ms=int(self._timeout * 1000),
+                bootstrap_timeout_ms=int(self._timeout * 1000),
+                reconnect_backoff_max_ms=500,
+                **self._settings(),
+            )
+        return self._client

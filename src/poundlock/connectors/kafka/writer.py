@@ -1,0 +1,117 @@
+"""The task's half of the Kafka sink: chunks in, messages out, every row either sent and counted or rejected with a reason.
+
+The digest covers what a replay must produce again, and nothing that depends on when it was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.connectors.kafka.cluster import confluent
+from poundlock.connectors.kafka.producer import Sender
+from poundlock.connectors.kafka.rows import Digest, MessageMaker, Messages, RowSpec
+from poundlock.errors import PoundlockError, TransientError
+from poundlock.failpoints import Failpoint, hit
+from poundlock.formats.chunk import Chunk
+
+__all__ = ["KafkaWriter"]
+
+
+class KafkaWriter:
+    """Writes the rows of one task attempt.
+
+    Args:
+        context: the task.
+        spec: what of a row is what of a message.
+        sender: takes messages to the broker.
+    """
+
+    def __init__(self, context: WriterContext, *, spec: RowSpec, sender: Sender) -> None:
+        self._context = context
+        self._maker = MessageMaker(spec, context.reject)
+        self._sender = sender
+        self._digest = Digest()
+        self._fixed = isinstance(spec.topic, str)
+
+    def write(self, chunk: Chunk) -> int:
+        """Send the rows of a chunk; return how many were taken. Raises TransientError when Kafka fails."""
+        if not len(chunk):
+            return 0
+        with _explained(self._context, self._sender.servers):
+            messages = self._maker.messages(chunk)
+            if messages.values and not self._digest.rows:
+                self._sender.begin(messages.topics if isinstance(messages.topics, str) else None)
+            before = self._digest.rows
+            if self._fixed and messages.keys is messages.headers is messages.partitions is messages.timestamps is None:
+                self._send_values(chunk, messages)
+            else:
+                self._send_all(chunk, messages)
+            self._sender.poll()
+        if not before and self._digest.rows:
+            hit(Failpoint.SINK_WRITING)
+        return self._digest.rows - before
+
+    def _send_values(self, chunk: Chunk, messages: Messages) -> None:
+        send, add, topic = self._sender.send, self._digest.add, messages.topics
+        assert isinstance(topic, str)
+        for i, value in enumerate(messages.values):
+            refused = send(topic, value)
+            if refused is None:
+                add(value)
+            else:
+                self._maker.reject(chunk, messages.rows[i], refused)
+
+    def _send_all(self, chunk: Chunk, messages: Messages) -> None:
+        m = messages
+        for i, value in enumerate(m.values):
+            topic = m.topics if isinstance(m.topics, str) else m.topics[i]
+            key = m.keys[i] if m.keys is not None else None
+            headers = m.headers[i] if m.headers is not None else None
+            partition = m.partitions[i] if m.partitions is not None else None
+            timestamp = m.timestamps[i] if m.timestamps is not None else None
+            refused = self._sender.place_fault(topic, partition) or self._sender.send(
+                topic,
+                value,
+                key,
+                **({"headers": headers} if headers else {}),
+                **({"partition": partition} if partition is not None else {}),
+                **({"timestamp": timestamp} if timestamp is not None else {}),
+            )
+            if refused is None:
+                self._digest.add(value, None if self._fixed else topic, key, headers, partition, timestamp)
+            else:
+                self._maker.reject(chunk, m.rows[i], refused)
+
+    def prepare(self) -> Sequence[JSON]:
+        """Wait until the broker has it all, and return the one payload that names it; none if nothing was sent."""
+        if not self._digest.rows:
+            self._sender.abandon()
+            return []
+        with _explained(self._context, self._sender.servers):
+            told = self._sender.prepare(self._context.checkpoint, self._digest)
+        common = {"v": 1, "rows": self._digest.rows, "bytes": self._digest.bytes, "digest": self._digest.text}
+        return [{**common, **told}]
+
+    def abandon(self) -> None:
+        """Give up what was sent."""
+        self._sender.abandon()
+
+
+@contextlib.contextmanager
+def _explained(context: WriterContext, servers: str) -> Iterator[None]:
+    """Let nothing of the client out but a PoundlockError."""
+    try:
+        yield
+    except PoundlockError as error:
+        error.checkpoint = context.checkpoint if error.checkpoint is None else error.checkpoint
+        error.participant = error.participant or context.sink
+        raise
+    except confluent().KafkaException as error:
+        raise TransientError(
+            f"writing to Kafka at {servers} failed: {error.args[0].str()}",
+            next="see that the brokers run and what they log; the checkpoint is repeated",
+            checkpoint=context.checkpoint,
+            participant=context.sink,
+        ) from error

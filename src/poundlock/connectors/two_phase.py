@@ -1,0 +1,205 @@
+"""A two-phase-commit sink of a user's own: four methods around a transaction, and the checkpoint protocol around them.
+
+The user's object never meets a decision: begin, invoke and pre_commit run in the tasks, commit and abort in the driver.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from poundlock.checkpoint.participant import (
+    JSON,
+    Aborted,
+    Committed,
+    Kind,
+    Occasion,
+    Orphan,
+    Prepared,
+    Staged,
+    WriterContext,
+    unchecked,
+)
+from poundlock.errors import DefinitionError, TerminalError
+
+if TYPE_CHECKING:
+    from poundlock.formats.chunk import Chunk
+
+__all__ = ["TwoPhaseCommitSink", "TwoPhaseParticipant"]
+
+FORMAT = 1
+
+
+class TwoPhaseCommitSink(ABC):
+    """Derive from it, write the four methods and `invoke`, and give an instance to `sink_to`.
+
+    A transaction is what `begin_transaction` returns: a JSON value (text, number, list, dict) that names the transaction to
+    any process. What else a task needs, such as an open file, it keeps on `self`: every task attempt works on a copy of
+    its own, made with `copy.copy` of the pickled object. In the driver only `commit`, `abort` and `lingering` are called.
+    """
+
+    @abstractmethod
+    def begin_transaction(self, id: str) -> Any:
+        """Task: begin a transaction for this task's rows of one checkpoint, and return its name.
+
+        Args:
+            id: a name that no other attempt of any task ever has; letters, digits, "-". Use it in whatever you create.
+        """
+
+    @abstractmethod
+    def invoke(self, transaction: Any, record: Mapping[str, Any]) -> None:
+        """Task: write one record, column name to value. Nothing of it may be visible to a reader yet."""
+
+    @abstractmethod
+    def pre_commit(self, transaction: Any) -> None:
+        """Task: make everything durable, so that `commit` can no longer fail for a reason of its own."""
+
+    @abstractmethod
+    def commit(self, transaction: Any) -> None:
+        """Driver, after the decision: make it visible. May be called again, from another process, and must then do nothing.
+
+        Raises:
+            CommitUnknown: it is not known whether it was committed; it will be called again.
+        """
+
+    @abstractmethod
+    def abort(self, transaction: Any) -> None:
+        """Driver or task: drop everything. May be called again, and for a transaction that never came to anything."""
+
+    def lingering(self, prefix: str) -> Iterable[Any]:
+        """Driver, on start: return the open transactions whose id begins with `prefix`, left by attempts that died.
+
+        They are aborted. The default knows of none, so what dead attempts left stays where it is.
+        """
+        return ()
+
+    def describe(self) -> str:
+        """Return one line for `explain`."""
+        return f"{type(self).__name__} (two-phase commit; exactly-once)"
+
+    def as_participant(self) -> TwoPhaseParticipant:
+        """Return what takes part in checkpoints for this sink."""
+        return TwoPhaseParticipant(self)
+
+
+@dataclass(frozen=True)
+class TwoPhaseParticipant:
+    """Takes part in checkpoints for a user's sink.
+
+    Args:
+        sink: the user's object.
+        prefix: how the ids of its transactions begin; "" until it is bound to a job.
+    """
+
+    sink: TwoPhaseCommitSink
+    prefix: str = ""
+
+    kind = Kind.TRANSACTIONAL
+
+    def bind(self, *, job_id: str, sink: str) -> TwoPhaseParticipant:
+        """Return the participant of one job."""
+        return replace(self, prefix=f"{job_id[:12]}-{_letters(sink)}-")
+
+    def preflight(self) -> None:
+        """Ask the user's sink, if it has a method `preflight`, whether it can work."""
+        check = getattr(self.sink, "preflight", None)
+        if callable(check):
+            check()
+
+    def describe(self) -> str:
+        """Return one line for `explain`."""
+        return self.sink.describe()
+
+    def open_writer(self, context: WriterContext) -> TwoPhaseWriter:
+        """Begin a transaction in a task."""
+        return TwoPhaseWriter(
+            copy.copy(self.sink), f"{self.prefix}{context.checkpoint}-{context.subtask}-{context.attempt}"
+        )
+
+    def directive(self, state: JSON) -> JSON:
+        """Return nothing: a transaction knows its own name."""
+        return {}
+
+    def verify(self, prepared: Sequence[Prepared]) -> None:
+        """Do nothing: `pre_commit` has promised."""
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        """Let every transaction become visible with this decision."""
+        return Staged({"v": FORMAT, "pending": []}, [dict(item.payload) for item in prepared])
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        """Return None: nothing ever waits."""
+        return None
+
+    def commit(self, committable: JSON) -> Committed | Aborted:
+        """Commit one transaction."""
+        self.sink.commit(committable["transaction"])
+        return Committed({"transaction": committable["transaction"]})
+
+    def abort(self, prepared: Prepared) -> None:
+        """Abort one transaction that no decision names."""
+        self.sink.abort(prepared.payload["transaction"])
+
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
+        """Find, and abort if asked, the transactions that dead attempts left: all that were decided are committed by now."""
+        if not self.prefix:
+            return []
+        found = list(self.sink.lingering(self.prefix))
+        if remove and found:
+            check()
+            for transaction in found:
+                self.sink.abort(transaction)
+        return [Orphan(f"transaction {json.dumps(transaction)}", 0, 0) for transaction in found]
+
+
+class TwoPhaseWriter:
+    """One transaction in one task attempt."""
+
+    def __init__(self, sink: TwoPhaseCommitSink, id: str) -> None:
+        self._sink = sink
+        self._transaction = sink.begin_transaction(id)
+        self._rows = 0
+
+    def write(self, chunk: Chunk) -> int:
+        """Hand every record to the user's `invoke`."""
+        from poundlock.formats.convert import to_records
+
+        invoke, transaction = self._sink.invoke, self._transaction
+        for record in to_records(chunk).rows:
+            invoke(transaction, record)
+        self._rows += len(chunk)
+        return len(chunk)
+
+    def prepare(self) -> Sequence[JSON]:
+        """Pre-commit."""
+        self._sink.pre_commit(self._transaction)
+        try:
+            plain = json.loads(json.dumps(self._transaction))
+        except (TypeError, ValueError):
+            plain = None
+        if plain != self._transaction or plain is None:
+            self.abandon()
+            raise TerminalError(
+                f"{type(self._sink).__name__}.begin_transaction returned {self._transaction!r}, which is not plain JSON",
+                next="return text or a dict of texts and numbers, and keep open files and connections on self",
+            )
+        return [{"v": FORMAT, "transaction": plain, "rows": self._rows}]
+
+    def abandon(self) -> None:
+        """Abort; an error is left to the sweep of the next start."""
+        try:
+            self._sink.abort(self._transaction)
+        except Exception:
+            return
+
+
+def _letters(name: str) -> str:
+    """Return a sink's name in letters that are allowed anywhere, unlike for unlike names."""
+    plain = "".join(c if c.isalnum() and c.isascii() else f"_{ord(c):x}_" for c in name)
+    if not plain:
+        raise DefinitionError("a sink has an empty name", next='give it one: .sink_to(sink, name="out")')
+    return plain

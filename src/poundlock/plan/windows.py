@@ -1,0 +1,55 @@
+"""Watermarks and windows in Spark's own operators: `withWatermark`, `window`, `session_window` and `groupBy`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from poundlock.stream.nodes import WatermarkNode, WindowNode
+from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows
+from poundlock.values import duration
+
+__all__ = ["windowed", "with_event_time", "with_watermark"]
+
+_WINDOW, _ALL = "__window", "__all"
+
+
+def with_watermark(frame: DataFrame, node: WatermarkNode) -> DataFrame:
+    """Put the event time into its column, and tell Spark how late rows may be."""
+    return with_event_time(frame, node).withWatermark(node.strategy.column, _interval(node.strategy.delay))
+
+
+def with_event_time(frame: DataFrame, node: WatermarkNode) -> DataFrame:
+    """Put the event time into its column, and nothing else."""
+    return frame.withColumn(node.strategy.column, F.expr(node.strategy.timestamp))
+
+
+def windowed(frame: DataFrame, node: WindowNode) -> DataFrame:
+    """Return a row for each key and window that is over."""
+    assigner = node.assigner
+    column: Column
+    if isinstance(assigner, EventTimeSessionWindows):
+        column = F.session_window(node.column, _interval(duration(assigner.gap)))
+    else:
+        size = duration(assigner.size)
+        slide = duration(assigner.slide) if isinstance(assigner, SlidingEventTimeWindows) else size
+        assert isinstance(assigner.offset, timedelta)
+        column = F.window(node.column, _interval(size), _interval(slide), _interval(assigner.offset % slide))
+    keys = [F.expr(key) for key in node.keys]
+    if not keys and isinstance(assigner, EventTimeSessionWindows):
+        # Spark refuses sessions without a key. It would see through a literal; every value of this is 0.
+        keys = [F.expr(f"hash(`{node.column}`) % 1").alias(_ALL)]
+    aggregates = [F.expr(text) for text in node.aggregates]
+    grouped = frame.groupBy(*keys, column.alias(_WINDOW)).agg(*aggregates)
+    names = [name for name in grouped.columns if name not in (_WINDOW, _ALL)]
+    bounds = [f"{_WINDOW}.start as window_start", f"{_WINDOW}.end as window_end"]
+    count = len(node.keys)
+    quoted = [f"`{name}`" for name in names]
+    return grouped.selectExpr(*quoted[:count], *bounds, *quoted[count:])
+
+
+def _interval(span: timedelta) -> str:
+    """Return a time span as Spark reads it; microseconds, so that nothing is rounded."""
+    return f"{span // timedelta(microseconds=1)} microseconds"

@@ -1,0 +1,159 @@
+"""The two-phase commit to Kafka under dozens of deaths a minute: a driver without Spark against a real broker.
+
+The driver is killed at random steps; between two lives a broker is killed, transactions time out, zombies open transactions,
+and decided ones are committed a second time. The seed is printed; give it to run the plan again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from poundlock import KafkaSink
+from poundlock.checkpoint.identity import read_identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.participant import WriterContext
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.transactions import Transactions
+from poundlock.failpoints import ENVIRONMENT, Failpoint
+from poundlock.formats.chunk import Lines
+from poundlock.storage import LocalStorage
+from poundlock.testing.kafka import EmbeddedKafka
+
+pytestmark = pytest.mark.crash
+
+JOB = Path(__file__).parent / "jobs/kafka_lives.py"
+# A broker that starts drops the word of transactions that ran out of time while it was down (see docs/kafka-sink.md), so
+# only lives before which nobody kills it have a timeout that a test can wait for.
+SHORT, LONG = "3 s", "120 s"
+# The steps around the decision are where work can be lost or done twice: they are chosen more often.
+POINTS = [*Failpoint, Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTING, Failpoint.SINK_COMMITTED] * 2
+TROUBLES = ["none", "none", "none", "time out", "time out", "broker killed", "zombie", "committed twice"]
+
+
+class Lives:
+    """The driver's lives, and what is done to it in between."""
+
+    def __init__(self, root: Path, broker: EmbeddedKafka, name: str, seed: int) -> None:
+        self.root, self.broker, self.name, self.chance = root, broker, name, random.Random(seed)
+        self.asked = Transactions(broker.bootstrap_servers, KafkaSecurity().kafka_python)
+        self.storage = LocalStorage(str(root / "checkpoint"))
+        self.deaths: Counter[str] = Counter()
+        self.troubles: Counter[str] = Counter()
+        for topic in ("a", "b"):
+            broker.create_topic(f"{name}-{topic}", 2)
+        self.sink = KafkaSink(
+            broker.bootstrap_servers, f"{name}-a", transactional_id_prefix=name, transaction_timeout=LONG
+        )
+        self.sink.preflight()
+
+    def life(self, batches: int, failpoint: str | None, timeout: str = LONG) -> int:
+        environment = {**os.environ, **({ENVIRONMENT: failpoint} if failpoint else {})}
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", str(JOB), str(self.root), self.broker.bootstrap_servers, self.name,
+             str(batches), timeout],
+            env=environment, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode in (0, -9, 1), done.stderr
+        if done.returncode == 1:  # a checkpoint that ran out of time is repeated by the next life
+            last = done.stderr.strip().splitlines()[-2:]
+            assert "TransientError" in " ".join(last), done.stderr
+            self.deaths["transient"] += 1
+        return done.returncode
+
+    def run(self, kills: int) -> None:
+        """Kill the driver so many times, then let it come to an end."""
+        while self.deaths.total() < kills:
+            point, trouble = self.chance.choice(POINTS), self.chance.choice(TROUBLES)
+            failpoint, timeout = (
+                f"{point.value}:kill@{self.chance.randint(1, 6)}",
+                SHORT if trouble == "time out" else LONG,
+            )
+            if self.life(self.committed() + 1000, failpoint, timeout) == -9:
+                self.deaths[point.value] += 1
+            self.trouble(trouble)
+        batches = self.committed() + 4
+        while self.life(batches, None) != 0:
+            pass
+        self.assert_exact(batches)
+
+    def committed(self) -> int:
+        folder = self.root / "commits"
+        return max((int(p.name) for p in folder.iterdir()), default=-1) if folder.exists() else -1
+
+    def trouble(self, what: str) -> None:
+        self.troubles[what] += 1
+        if what in ("time out", "broker killed"):
+            while any(self.is_short(tid) for tid in self.open_transactions()):
+                time.sleep(0.1)
+        if what == "broker killed":
+            self.broker.restart()
+        elif what == "zombie":
+            self.zombie()
+        elif what == "committed twice":
+            newest = Ledger(self.storage).newest()
+            for sink in ("a", "b") if newest is not None else ():
+                for committable in newest.sinks[sink].committables:
+                    self.sink.commit(committable)
+
+    def zombie(self) -> None:
+        """Open a transaction as a task of an attempt would that nobody waits for any more."""
+        identity = read_identity(self.storage)
+        if identity is None:
+            return
+        context = WriterContext(
+            job_id=identity.job_id, sink=self.chance.choice("ab"), epoch=0, checkpoint=0, subtask=0, attempt="z",
+            directive={}, reject=lambda record: None, started_ms=0,
+        )  # fmt: skip
+        import numpy as np
+
+        writer = self.sink.open_writer(context)
+        writer.write(Lines(memoryview(b"zombie\n"), np.array([6], np.int64)))
+        writer.prepare()
+
+    def is_short(self, tid: str) -> bool:
+        told = self.asked.describe(tid)
+        return told is not None and told.state == "Ongoing" and told.timeout_ms < 60_000
+
+    def open_transactions(self) -> list[str]:
+        return [tid for tid in self.asked.ongoing() if tid.startswith(f"{self.name}.")]
+
+    def assert_exact(self, batches: int) -> None:
+        sys.path.insert(0, str(JOB.parent))
+        try:
+            from kafka_lives import TASKS, rows  # type: ignore[import-not-found]
+        finally:
+            sys.path.pop(0)
+        expected = Counter(value for n in range(batches) for task in range(TASKS) for value in rows(n, task))
+        found = {t: Counter(r.value for r in self.broker.read(f"{self.name}-{t}", timeout=120)) for t in ("a", "b")}
+        files = (p for p in (self.root / "files").iterdir() if not p.name.startswith((".", "_")))
+        found["files"] = Counter(line for path in files for line in path.read_bytes().splitlines())
+        for name, seen in found.items():
+            assert ((expected - seen).total(), (seen - expected).total()) == (0, 0), f"{name}: lost, duplicated"
+        assert self.open_transactions() == []
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Iterator[Lives]:
+    seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
+    with EmbeddedKafka() as broker:
+        made = Lives(tmp_path, broker, "lives", seed)
+        yield made
+        print(f"seed {seed}: {made.deaths.total()} deaths {dict(made.deaths)}, between them {dict(made.troubles)}")
+
+
+def test_three_sinks_agree_after_every_death(lives: Lives) -> None:
+    lives.run(30)
+
+
+@pytest.mark.torture
+def test_three_sinks_agree_after_hundreds_of_deaths(lives: Lives) -> None:
+    lives.run(int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "200")))

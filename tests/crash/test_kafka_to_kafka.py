@@ -1,0 +1,184 @@
+"""Kafka to Kafka under crashes: what an independent read_committed reader sees, against what was produced."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.transactions import Transactions
+from poundlock.failpoints import Failpoint
+from poundlock.storage import LocalStorage
+from poundlock.testing.job_process import JobProcess
+from poundlock.testing.kafka import EmbeddedKafka, Record
+from poundlock.testing.lives import Lives, failpoint_setting
+from poundlock.testing.torture import Torture, plan_kills
+
+pytestmark = pytest.mark.crash
+
+JOB = Path(__file__).parent / "jobs/kafka_to_kafka.py"
+PARTITIONS = 3
+
+
+class KafkaPair:
+    """The job, its topics, and what was produced for it."""
+
+    def __init__(self, root: Path, broker: EmbeddedKafka, name: str, *, sinks: int = 1, timeout: str = "60 s") -> None:
+        self.root, self.broker, self.name, self.sinks = root, broker, name, sinks
+        self.hit = root / "hit"
+        self.files = root / "files"
+        self.checkpoints = str(root / "checkpoints")
+        self.produced: list[bytes] = []
+        for topic in (f"{name}-in", f"{name}-a", f"{name}-b"):
+            broker.create_topic(topic, PARTITIONS)
+        environment = {
+            "CRASH_SERVERS": broker.bootstrap_servers,
+            "CRASH_IN": f"{name}-in",
+            "CRASH_OUT": name,
+            "CRASH_CHECKPOINTS": self.checkpoints,
+            "CRASH_FILES": str(self.files),
+            "CRASH_SINKS": str(sinks),
+            "CRASH_TIMEOUT": timeout,
+        }
+        self.lives = Lives(JOB, environment=environment, folder=root)
+        self.asked = Transactions(broker.bootstrap_servers, KafkaSecurity().kafka_python)
+
+    def produce(self, count: int) -> None:
+        """Append records, each with a key whose records are numbered."""
+        first = len(self.produced)
+        values = [b"%03d:%09d" % (i % 97, i) for i in range(first, first + count)]
+        records = [Record(v, key=v[:3], partition=int(v[:3]) % PARTITIONS) for v in values]
+        self.broker.produce(f"{self.name}-in", records, enable_idempotence=True)
+        self.produced += values
+
+    def open_transactions(self) -> list[str]:
+        return [tid for tid in self.asked.ongoing() if tid.startswith(f"{self.name}.")]
+
+    def caught_up(self) -> bool:
+        return sum(1 for _ in self.broker.read(f"{self.name}-a")) >= len(self.produced)
+
+    def run_until_caught_up(self, **environment: str) -> JobProcess:
+        """Give the job lives until it has consumed everything; return the one that goes on."""
+        return self.lives.run_until(
+            lambda value: value.get("lag") == 0 and value.get("last_ms") is not None, most=40, **environment
+        )
+
+    def assert_exact(self) -> None:
+        """Assert that every sink has every record once, in order within its key, and nothing is left open."""
+        assert self.lives.left_behind() == []
+        expected = Counter(self.produced)
+        for topic in [f"{self.name}-a", f"{self.name}-b"][: 2 if self.sinks == 3 else 1]:
+            records = self.broker.read(topic)
+            found = Counter(r.value for r in records)
+            lost, doubled = expected - found, found - expected
+            assert (lost.total(), doubled.total()) == (0, 0), topic
+            keys: dict[Any, list[Any]] = defaultdict(list)
+            for record in records:
+                keys[record.key].append((record.partition, record.value))
+            assert all(len({p for p, _ in seen}) == 1 for seen in keys.values())
+            assert all(seen == sorted(seen) for seen in keys.values()), f"{topic}: out of order within a key"
+        if self.sinks == 3:
+            lines = Counter(
+                line
+                for path in self.files.rglob("*")
+                if path.is_file() and not path.name.startswith((".", "_"))
+                for line in path.read_bytes().splitlines()
+            )
+            assert lines == expected, f"files: lost {(expected - lines).total()}, doubled {(lines - expected).total()}"
+        assert self.open_transactions() == []
+
+
+@pytest.fixture
+def pair(tmp_path: Path, crash_broker: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[KafkaPair]:
+    options = getattr(request, "param", {})
+    name = f"kk-{request.node.originalname}".replace("_", "-")[:60] + f"-{random.randrange(1 << 24):06x}"
+    made = KafkaPair(tmp_path, crash_broker, name, **options)
+    with made.lives:
+        yield made
+
+
+def not_hit(pair: KafkaPair) -> set[str]:
+    return {point.value for point in Failpoint} - {path.name for path in pair.hit.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pytest.param({"sinks": 1}, id="one topic", marks=pytest.mark.torture),
+        pytest.param({"sinks": 3}, id="two topics and files"),
+    ],
+    indirect=True,
+)
+def test_killed_at_every_failpoint(pair: KafkaPair) -> None:
+    pair.produce(40_000)
+    job = pair.run_until_caught_up(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", pair.hit, times=2))
+    assert not_hit(pair) == set()
+    assert pair.lives.stop(job) == 0
+    pair.assert_exact()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("pair", [{"sinks": 3, "timeout": "8 s"}], indirect=True)
+def test_down_for_longer_than_the_timeout_after_the_decision(pair: KafkaPair) -> None:
+    """Spark delivers the checkpoint again, and only what was aborted is produced again."""
+    pair.produce(9_000)
+    # nine committables a checkpoint: the twelfth commit is after, or in, what the life produces again first
+    deaths = ((Failpoint.DECISION_RECORDED, 2), (Failpoint.SINK_COMMITTED, 12), (Failpoint.SINK_COMMITTING, 12))
+    for number, (point, times) in enumerate(deaths):
+        setting = failpoint_setting("kill", pair.root / f"hit{number}", times=times, points=[point])
+        assert pair.lives.end(pair.lives.start(POUNDLOCK_FAILPOINTS=setting)) == -9
+        deadline = time.monotonic() + 60
+        while pair.open_transactions():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        pair.produce(3_000)
+    job = pair.run_until_caught_up()
+    assert pair.lives.stop(job) == 0
+    decided = Counter(d.checkpoint for d in Ledger(LocalStorage(pair.checkpoints)) if d.occasion == "checkpoint")
+    assert sum(times - 1 for times in decided.values()) >= 3
+    pair.assert_exact()
+
+
+def torture(pair: KafkaPair, kills: int) -> None:
+    done = threading.Event()
+
+    def feed() -> None:
+        while not done.is_set():
+            pair.produce(500)
+            done.wait(0.3)
+
+    seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
+    torturer = Torture(lambda _: pair.lives.start(), seed, plan_kills(seed, kills))
+    feeder = threading.Thread(target=feed, name="feeder", daemon=True)
+    feeder.start()
+    try:
+        report = torturer.run()
+    finally:
+        done.set()
+        feeder.join(60)
+    print(report)
+    assert torturer.job is not None
+    deadline = time.monotonic() + 2 * pair.lives.patience_s
+    job = torturer.job
+    while not pair.caught_up() or job.exit_code is not None:
+        if job.exit_code is not None:
+            job = pair.lives.start()
+        assert time.monotonic() < deadline, job.log_tail()
+        time.sleep(1)
+    assert pair.lives.stop(job) == 0
+    pair.assert_exact()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("pair", [{"sinks": 3, "timeout": "15 s"}], indirect=True)
+def test_many_random_kills_with_three_sinks(pair: KafkaPair) -> None:
+    torture(pair, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "50")))

@@ -1,0 +1,116 @@
+"""Event-time windows on Spark's own operators, against a model in a few lines of Python."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock import (
+    EventTimeSessionWindows,
+    FileSink,
+    FileSource,
+    Job,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
+)
+from poundlock.config import load_settings
+from poundlock.runtime.driver import run
+from poundlock.stream.keyed import WindowedStream
+
+pytestmark = pytest.mark.engine
+
+START = 1_545_184_220  # 2018-12-19T01:50:20Z, a multiple of 20 s
+# Out of order by up to 3 s; then one row long after, which lets the watermark pass all before it.
+TIMES = [(i * 7) % 50 for i in range(200)]
+ROWS = [
+    {"ts": START + second + (i % 10) / 10, "user": f"u{i % 3}", "n": i}
+    for i, second in enumerate(sorted(TIMES, key=lambda s: s // 4))
+]
+LAST = {"ts": START + 600, "user": "last", "n": -1}
+BAD = b"not json"
+
+
+def model(size: int, slide: int, offset: int = 0) -> Counter[tuple[Any, ...]]:
+    """Return (user, start, end) -> sum of n, for each window that is over when the last row has come."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in ROWS:
+        first = int((row["ts"] - offset) // slide) * slide + offset
+        for start in range(first, first - size, -slide):
+            found[row["user"], start, start + size] += row["n"]
+    return found
+
+
+def sessions(gap: float) -> list[tuple[float, float, int]]:
+    found: list[list[Any]] = []
+    for row in sorted(ROWS, key=lambda r: r["ts"]):
+        if found and row["ts"] < found[-1][1]:
+            found[-1][1:] = [row["ts"] + gap, found[-1][2] + 1]
+        else:
+            found.append([row["ts"], row["ts"] + gap, 1])
+    return [(round(a, 1), round(b, 1), n) for a, b, n in found]
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith(".")]
+    return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
+
+
+def test_windows_give_what_they_should(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    # Two files, so two checkpoints: state goes from one to the next; the last row comes in the second.
+    for number, part in enumerate((ROWS[:120], [*ROWS[120:], LAST])):
+        lines = [json.dumps(row).encode() for row in part] + [BAD] * number
+        (tmp_path / f"in/{number}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+    out, seconds = tmp_path / "out", "unix_millis({0}) / 1000 as {0}"
+    job = Job(
+        "windows",
+        checkpoint_interval="0 s",
+        dead_letters=str(tmp_path / "dead"),
+        spark={"spark.sql.shuffle.partitions": "2"},
+    )
+
+    def windows(name: str, assigner: Any, *keys: str) -> WindowedStream:
+        source = FileSource(
+            str(tmp_path / "in"), format="json", schema="ts double, user string, n bigint", max_files_per_checkpoint=1
+        )
+        stream = job.from_source(source, name=name).assign_timestamps_and_watermarks(
+            WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_millis(bigint(round(ts * 1000)))")
+        )
+        return stream.key_by(*keys).window(assigner) if keys else stream.window_all(assigner)
+
+    for name, windowed in {
+        "tumbling": windows("a", TumblingEventTimeWindows("20 s", offset="-5 s"), "user"),
+        "sliding": windows("b", SlidingEventTimeWindows("20 s", "10 s"), "upper(user) as user"),
+    }.items():
+        rows = windowed.aggregate("sum(n) as total", "count(*) as rows", name=f"{name}-window")
+        rows.select("user", seconds.format("window_start"), seconds.format("window_end"), "total").sink_to(
+            FileSink(f"{out}/{name}", format="json"), name=name
+        )
+    gaps = windows("c", EventTimeSessionWindows("900 ms")).aggregate("count(*) as n", name="sessions")
+    gaps.select(seconds.format("window_start"), seconds.format("window_end"), "n").sink_to(
+        FileSink(f"{out}/sessions", format="json"), name="sessions-out"
+    )
+    assert "by user, tumbling windows of 20 s, moved by -5 s: sum(n) as total, count(*) as rows" in job.explain()
+
+    options = [f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/checkpoint", "master=local[2]"]
+    progress = run(job, settings=load_settings(options))
+    assert progress.state == "FINISHED"
+    assert progress.dead_lettered == 3, "each branch reads the bad line"
+
+    def totals(name: str) -> Counter[tuple[Any, ...]]:
+        found: Counter[tuple[Any, ...]] = Counter()
+        for row in written(out / name):
+            key = (row["user"].lower(), int(row["window_start"]), int(row["window_end"]))
+            assert key not in found, "a window is written once"
+            found[key] = row["total"]
+        return found
+
+    assert totals("tumbling") == model(20, 20, offset=-5)
+    assert totals("sliding") == model(20, 10)
+    got = sorted((r["window_start"], r["window_end"], r["n"]) for r in written(out / "sessions"))
+    assert got == sessions(0.9)

@@ -1,0 +1,88 @@
+"""Every way from a source to a sink has a promise and a reason; a job may refuse to run with less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from poundlock import DatagenSource, DefinitionError, FileSink, FileSource, Job, KafkaSource, SparkSource
+from poundlock.checkpoint.participant import Kind
+from poundlock.plan.guarantees import SINKS, SOURCES, check_required, guarantees
+from poundlock.plan.plan import make_plan
+from poundlock.runtime.driver import run
+
+
+@dataclass(frozen=True)
+class OtherSink:
+    """Stands for sinks that promise less than files do; only its kind is looked at."""
+
+    kind: Kind
+
+
+def promises(job: Job) -> dict[tuple[str, str], str]:
+    return {(path.source, path.sink): path.guarantee for path in guarantees(make_plan(job))}
+
+
+def test_files_and_kafka_to_files_are_exactly_once() -> None:
+    job = Job("a")
+    kafka = job.from_source(KafkaSource(bootstrap_servers="localhost:9092", topics="t"), name="kafka")
+    files = job.from_source(FileSource("/in"), name="files")
+    kafka.select("value").union(files).sink_to(FileSink("/out", row="value"), name="both")
+    made = job.from_source(DatagenSource("n int"), name="made")
+    made.sink_to(FileSink("/made", format="json"), name="numbers")
+    assert promises(job) == {
+        ("kafka", "both"): "exactly-once",
+        ("files", "both"): "exactly-once",
+        ("made", "numbers"): "exactly-once",
+        ("kafka", "dead-letter"): "exactly-once",
+        ("files", "dead-letter"): "exactly-once",
+        ("made", "dead-letter"): "exactly-once",
+    }
+    job.require = "exactly-once"
+    check_required(make_plan(job))
+
+
+@pytest.mark.parametrize(("format", "promise"), [("delta", "exactly-once"), ("strange", "at-least-once")])
+def test_what_spark_reads_is_as_good_as_its_connector_is_known_to_be(format: str, promise: str) -> None:
+    job = Job("a", on_error="skip")
+    job.from_source(SparkSource(format), name="in").sink_to(FileSink("/out", format="json"), name="out")
+    assert promises(job) == {("in", "out"): promise}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_the_weaker_end_decides(kind: Kind) -> None:
+    job = Job("a", on_error="skip")
+    job.from_source(FileSource("/in"), name="in").sink_to(OtherSink(kind), name="out")
+    job.from_source(SparkSource("strange"), name="odd").sink_to(OtherSink(kind), name="other")
+    found = promises(job)
+    assert found["in", "out"] == SINKS[kind][0]
+    weaker = "none" if kind is Kind.FORGETFUL else "at-least-once"
+    assert found["odd", "other"] == weaker
+
+
+def test_a_job_that_requires_more_than_it_gets_is_refused_before_anything_is_touched() -> None:
+    job = Job("a", on_error="skip", require="exactly-once")
+    job.from_source(SparkSource("strange"), name="in").sink_to(FileSink("/nowhere/out", format="json"), name="out")
+    with pytest.raises(
+        DefinitionError, match="in -> out is at-least-once, and the job requires exactly-once: in: "
+    ) as e:
+        run(job)
+    assert 'require="at-least-once"' in str(e.value)
+
+
+def test_a_requirement_that_is_none_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="require='twice' is not a guarantee"):
+        Job("a", require="twice")  # type: ignore[arg-type]
+
+
+def test_every_kind_has_a_row() -> None:
+    assert set(SINKS) == set(Kind)
+    assert set(SOURCES) == {"planned", "repeatable", "unknown"}
+
+
+def test_the_docs_have_the_same_table() -> None:
+    page = (Path(__file__).parents[3] / "docs/guarantees.md").read_text()
+    for guarantee, why in [*SOURCES.values(), *SINKS.values()]:
+        assert f"| {guarantee} | {why} |" in page
