@@ -110,14 +110,8 @@ def not_hit(pair: KafkaPair) -> set[str]:
     return {point.value for point in Failpoint} - {path.name for path in pair.hit.iterdir()}
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        pytest.param({"sinks": 1}, id="one topic", marks=pytest.mark.torture),
-        pytest.param({"sinks": 3}, id="two topics and files"),
-    ],
-    indirect=True,
-)
+@pytest.mark.torture
+@pytest.mark.parametrize("pair", [{"sinks": 1}, {"sinks": 3}], indirect=True, ids=["one topic", "two topics and files"])
 def test_killed_at_every_failpoint(pair: KafkaPair) -> None:
     pair.produce(40_000)
     job = pair.run_until_caught_up(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", pair.hit, times=2))
