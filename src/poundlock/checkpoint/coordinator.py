@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from poundlock.checkpoint.checks import (
     check_continues,
@@ -168,7 +170,8 @@ class Coordinator:
         Args:
             n: the batch's number. Numbers rise, may have gaps, and come again after a crash.
             sources: per source name, what the batch reads.
-            run: runs the tasks with a directive and returns when all have ended; called exactly once.
+            run: runs the tasks with a directive and returns when all have ended; called once, and once more each time
+                that a part was aborted from outside after the decision.
 
         Raises:
             TransientError: tasks, storage or a sink failed; a restart goes on. What was not decided is aborted.
@@ -291,7 +294,7 @@ class Coordinator:
         results = run(self.begin(n))
         ran = self._clock.now_ms()
         staged: dict[str, Staged] = {}
-        try:
+        with self._aborting(results.prepared):
             for name, redo in self._redo.items():
                 participant = self._participants[name]
                 assert isinstance(participant, Repeatable)
@@ -301,23 +304,14 @@ class Coordinator:
                 participant.verify(keep)
                 staged[name] = participant.stage(state_of(self.newest, name), keep, Occasion.CHECKPOINT, ran)
             durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
-            decision = next_record(
-                self.newest,
-                occasion=Occasion.CHECKPOINT.value,
-                staged=staged,
-                epoch=self._epoch.number,
-                now_ms=self._clock.now_ms(),
+            decision = self._record(
+                Occasion.CHECKPOINT,
+                staged,
+                durations,
                 checkpoint=n,
                 sources={name: replace(span, rows=None) for name, span in decided.sources.items()},
-                durations_ms={**durations, **self._last_ms},
                 redo={name: Redo((), redo.done) for name, redo in self._redo.items()},
             )
-            self._append(decision)
-        except CommitUnknown:
-            raise
-        except Exception:
-            self._abort(results.prepared)
-            raise
         self._redo = {}
         self._log.info("produced again", checkpoint=n, sinks=list(staged))
         return self._finish(decision, durations)
@@ -333,31 +327,22 @@ class Coordinator:
         begun = self._clock.now_ms()
         results = run(self.begin(n))
         ran = self._clock.now_ms()
-        try:
+        with self._aborting(results.prepared):
             self._verify(results)
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(results.prepared, Occasion.CHECKPOINT)
             durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
-            decision = next_record(
-                self.newest,
-                occasion=Occasion.CHECKPOINT.value,
-                staged=staged,
-                epoch=self._epoch.number,
-                now_ms=self._clock.now_ms(),
+            decision = self._record(
+                Occasion.CHECKPOINT,
+                staged,
+                durations,
                 checkpoint=n,
                 sources={
                     **resting(self._sources, sources),
                     **{name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
                 },
                 counts=results.counts,
-                durations_ms={**durations, **self._last_ms},
             )
-            self._append(decision)
-        except CommitUnknown:
-            raise  # it may be decided: nothing is aborted, the next start finds out
-        except Exception:
-            self._abort(results.prepared)
-            raise
         self._sources = decision.sources
         return self._finish(decision, durations)
 
@@ -392,16 +377,34 @@ class Coordinator:
         return any(part.committables or part.state != state_of(self.newest, name) for name, part in staged.items())
 
     def _decide_roll(self, occasion: Occasion, staged: Mapping[str, Staged]) -> Outcome:
+        return self._finish(self._record(occasion, staged, {}), {})
+
+    def _record(
+        self, occasion: Occasion, staged: Mapping[str, Staged], durations: Mapping[str, int], **said: Any
+    ) -> Decision:
+        """Make the next record and append it; `said` is what only a checkpoint says, see `next_record`."""
         decision = next_record(
             self.newest,
             occasion=occasion.value,
             staged=staged,
             epoch=self._epoch.number,
             now_ms=self._clock.now_ms(),
-            durations_ms=self._last_ms,
+            durations_ms={**durations, **self._last_ms},
+            **said,
         )
         self._append(decision)
-        return self._finish(decision, {})
+        return decision
+
+    @contextmanager
+    def _aborting(self, prepared: Sequence[Prepared]) -> Iterator[None]:
+        """Abort what was prepared if it cannot be decided."""
+        try:
+            yield
+        except CommitUnknown:
+            raise  # it may be decided: nothing is aborted, the next start finds out
+        except Exception:
+            self._abort(prepared)
+            raise
 
     def _append(self, decision: Decision) -> None:
         self._epoch.check()
