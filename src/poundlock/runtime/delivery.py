@@ -17,7 +17,12 @@ from poundlock.plan.splits import pack
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "idle"]
+
+
+def idle(ranges: Mapping[str, SourceRange]) -> bool:
+    """Return whether there is nothing to read in any of the ranges."""
+    return all(span.start == span.end for span in ranges.values())
 
 
 @dataclass
@@ -60,7 +65,7 @@ class Delivery:
     @property
     def idle(self) -> bool:
         """Return whether there is nothing new in any source."""
-        return all(span.start == span.end for span in self.ranges.values())
+        return idle(self.ranges)
 
     @property
     def ranges(self) -> dict[str, SourceRange]:

@@ -22,7 +22,7 @@ from poundlock.connectors.base import SourceReading, SplitSource
 from poundlock.plan.lower import AGAIN, Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
-from poundlock.runtime.delivery import Delivery
+from poundlock.runtime.delivery import Delivery, idle
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import StopRequest
@@ -166,11 +166,10 @@ class Query:
             if self._stopping.is_set():
                 raise QueryStopped
             decided = self.coordinator.decided(batch)
-            delivery = Delivery.read(
-                batch, self.spark_log, self.sources, self.planner.ranges() if decided is None else decided
-            )
-            if self.plan.only_split and delivery.idle and decided is None and (self.plan.stateless or self._was_idle):
+            split = self.planner.ranges() if decided is None else decided
+            if decided is None and self.plan.only_split and idle(split) and (self.plan.stateless or self._was_idle):
                 return False
+            delivery = Delivery.read(batch, self.spark_log, self.sources, split)
             self._note_quiet(delivery)
             self._checkpoint(frame, batch, delivery)
             return True
@@ -260,7 +259,7 @@ class Query:
     def _note_quiet(self, delivery: Delivery) -> None:
         """Count the batches in a row in which no Spark source had anything; a ticker makes Spark deliver those too."""
         self._was_idle = delivery.idle
-        self._quiet = 0 if any(span.start != span.end for span in delivery.spark.values()) else self._quiet + 1
+        self._quiet = self._quiet + 1 if idle(delivery.spark) else 0
 
     def _idle(self) -> bool:
         """Return whether Spark has looked for data several times in a row and found none: all a source it knows can say."""

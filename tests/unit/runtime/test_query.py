@@ -87,3 +87,16 @@ def test_old_batches_go_by_without_waiting_and_a_wait_ends_with_a_stop(monkeypat
     assert coordinator.taken[-1] == 5
     (waited,) = waits
     assert 0 < waited <= HOUR.total_seconds()
+
+
+def test_a_source_that_spark_has_not_planned_yet_does_not_wait_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job was stopped while it waited, with a batch planned; then a source was added, and only that one has data."""
+    coordinator = Coordinator(decided=-1)
+    made = query(coordinator, monkeypatch)
+    ranges = {"made": SourceRange(0, 0), "new": SourceRange(0, 1)}
+    monkeypatch.setattr(made.planner, "ranges", lambda: ranges)
+    assert made._take(None, 0), "the next batch has a place for the new source"
+
+    monkeypatch.setattr(made.planner, "ranges", lambda: {name: SourceRange(0, 0) for name in ranges})
+    monkeypatch.setattr(made, "spark_log", None)
+    assert not made._take(None, 1), "there is nothing to read, and Spark's log need not be looked at to know it"
