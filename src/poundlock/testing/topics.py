@@ -5,7 +5,6 @@ Every method returns only when the broker has done what was asked, so that a tes
 
 from __future__ import annotations
 
-import importlib
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -14,7 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.connectors.kafka.clients import confluent
+from poundlock.errors import TransientError
 
 __all__ = ["Record", "Topics", "send"]
 
@@ -46,7 +46,7 @@ class Topics(ABC):
     def admin(self) -> Any:
         """A confluent_kafka AdminClient of this broker, kept until the broker goes away."""
         if self._admin is None:
-            self._admin = _confluent("admin").AdminClient(self._conf())
+            self._admin = confluent("admin").AdminClient(self._conf())
         return self._admin
 
     def _conf(self) -> dict[str, Any]:
@@ -55,13 +55,13 @@ class Topics(ABC):
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> None:
         """Create a topic whose records never expire (unless `config` says so) and wait until it can be used."""
         settings = {"retention.ms": "-1", **{k: str(v) for k, v in (config or {}).items()}}
-        topic = _confluent("admin").NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        topic = confluent("admin").NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         self.admin.create_topics([topic])[name].result(30)
         self._wait_for_partitions(name, partitions)
 
     def add_partitions(self, name: str, total: int) -> None:
         """Give a topic more partitions, `total` in all, and wait until they can be used."""
-        self.admin.create_partitions([_confluent("admin").NewPartitions(name, total)])[name].result(30)
+        self.admin.create_partitions([confluent("admin").NewPartitions(name, total)])[name].result(30)
         self._wait_for_partitions(name, total)
 
     def delete_topic(self, name: str) -> None:
@@ -72,14 +72,14 @@ class Topics(ABC):
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
         """Delete the records of each partition before an offset, as retention does."""
-        kafka = _confluent()
+        kafka = confluent()
         wanted = [kafka.TopicPartition(name, p, offset) for p, offset in before.items()]
         for future in self.admin.delete_records(wanted).values():
             future.result(30)
 
     def topic_id(self, name: str) -> str:
         """Return the id the broker gave this very topic."""
-        told = self.admin.describe_topics(_confluent().TopicCollection([name]))[name].result(30)
+        told = self.admin.describe_topics(confluent().TopicCollection([name]))[name].result(30)
         return str(told.topic_id)
 
     def begin_offsets(self, name: str) -> dict[int, int]:
@@ -91,7 +91,7 @@ class Topics(ABC):
         return self._offsets(name, "latest")
 
     def _offsets(self, name: str, where: str) -> dict[int, int]:
-        kafka, spec = _confluent(), getattr(_confluent("admin").OffsetSpec, where)()
+        kafka, spec = confluent(), getattr(confluent("admin").OffsetSpec, where)()
         count = len(self.admin.list_topics(name, timeout=30).topics[name].partitions)
         asked = self.admin.list_offsets({kafka.TopicPartition(name, p): spec for p in range(count)})
         return {partition.partition: int(future.result(30).offset) for partition, future in asked.items()}
@@ -110,7 +110,7 @@ class Topics(ABC):
     def producer(self, **settings: Any) -> Any:
         """Return a confluent_kafka Producer; settings as its own, with "_" for "."."""
         own = {k.replace("_", "."): v for k, v in settings.items()}
-        return _confluent().Producer({**self._conf(), "linger.ms": 5, **own})
+        return confluent().Producer({**self._conf(), "linger.ms": 5, **own})
 
     def produce(self, topic: str, records: Iterable[Record | bytes | str | None], **settings: Any) -> int:
         """Produce records in order, wait until the broker has them all, and return how many there were.
@@ -142,7 +142,7 @@ class Topics(ABC):
             isolation: "read_committed" or "read_uncommitted".
             timeout: most seconds to wait.
         """
-        kafka = _confluent()
+        kafka = confluent()
         consumer = kafka.Consumer(
             {
                 **self._conf(),
@@ -195,12 +195,3 @@ def _record(message: Any) -> Record:
         headers=tuple(message.headers() or ()),
         offset=message.offset(),
     )
-
-
-def _confluent(module: str = "") -> Any:
-    try:
-        return importlib.import_module(f"confluent_kafka.{module}" if module else "confluent_kafka")
-    except ImportError as error:
-        raise DefinitionError(
-            "the package confluent-kafka is not installed", next="pip install 'poundlock[kafka]'"
-        ) from error

@@ -5,7 +5,6 @@ Every question ends in bounded time, with an answer or a PoundlockError that nam
 
 from __future__ import annotations
 
-import importlib
 import logging
 import threading
 import time
@@ -13,28 +12,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.offsets import Offsets, Partition
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
-__all__ = ["Cluster", "confluent"]
+__all__ = ["Cluster"]
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer
-
-
-def confluent(module: str = "") -> Any:
-    """Return the package confluent_kafka or a module of it.
-
-    Raises:
-        DefinitionError: it is not installed.
-    """
-    try:
-        return importlib.import_module(f"confluent_kafka.{module}" if module else "confluent_kafka")
-    except ImportError as error:
-        raise DefinitionError(
-            "KafkaSource needs the package confluent-kafka", next="pip install 'poundlock[kafka]'"
-        ) from error
 
 
 class Cluster:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["as_bytes", "as_headers", "as_integers", "as_times", "json_bytes"]
+__all__ = ["as_bytes", "as_headers", "as_integers", "as_times", "column_of", "json_bytes"]
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -61,9 +61,9 @@ def as_times(column: pa.Array) -> list[int | None]:
 def as_headers(batch: pa.RecordBatch, headers: str | Mapping[str, str]) -> Sequence[Headers | None]:
     """Return the headers of each row: of one column of arrays or maps, or of several columns by header name."""
     if not isinstance(headers, str):
-        named = [(name, as_bytes(_named(batch, column))) for name, column in headers.items()]
+        named = [(name, as_bytes(column_of(batch, column, " for headers"))) for name, column in headers.items()]
         return [[(name, values[i]) for name, values in named] for i in range(batch.num_rows)]
-    column = _named(batch, headers)
+    column = column_of(batch, headers, " for headers")
     kind = column.type
     if pa.types.is_map(kind):
         return [None if row is None else [(str(k), _bytes(v)) for k, v in row] for row in column.to_pylist()]
@@ -91,10 +91,11 @@ def _bytes(value: Any) -> bytes | None:
     return value if value is None or isinstance(value, bytes) else str(value).encode()
 
 
-def _named(batch: pa.RecordBatch, name: str) -> pa.Array:
+def column_of(batch: pa.RecordBatch, name: str, use: str = "") -> pa.Array:
+    """Return a column. Raises DefinitionError, which says what it is for, if there is none of that name."""
     if name not in batch.schema.names:
         raise DefinitionError(
-            f"the Kafka sink needs a column {name!r} for headers, and the rows have {', '.join(batch.schema.names)}",
+            f"the Kafka sink needs a column {name!r}{use}, and the rows have {', '.join(batch.schema.names)}",
             next="select it before the sink, or name another",
         )
     return batch.column(name)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from poundlock.connectors.kafka.cluster import Cluster, confluent
+from poundlock.connectors.kafka.clients import confluent
+from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.producer import group_metadata
 from poundlock.connectors.kafka.transactions import transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TransientError

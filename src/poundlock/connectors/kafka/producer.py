@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.connectors.kafka.cluster import confluent
+from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.names import Slot, TransactionNames, slots
 from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import Described, Transactions, marker_text

@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.connectors.kafka.columns import as_bytes, as_headers, as_integers, as_times, json_bytes
+from poundlock.connectors.kafka.columns import as_bytes, as_headers, as_integers, as_times, column_of, json_bytes
 from poundlock.connectors.kafka.names import TO_TOPIC
-from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, Lines
 from poundlock.formats.convert import to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
@@ -134,10 +133,10 @@ class MessageMaker:
         bad = dict(bad)
         found = Messages(
             values=values,
-            keys=None if spec.key is None else as_bytes(_column(batch, spec.key)),
+            keys=None if spec.key is None else as_bytes(column_of(batch, spec.key)),
             headers=None if spec.headers is None else as_headers(batch, spec.headers),
-            partitions=None if spec.partition is None else as_integers(_column(batch, spec.partition)),
-            timestamps=None if spec.timestamp is None else as_times(_column(batch, spec.timestamp)),
+            partitions=None if spec.partition is None else as_integers(column_of(batch, spec.partition)),
+            timestamps=None if spec.timestamp is None else as_times(column_of(batch, spec.timestamp)),
             topics=self._topics(batch, bad),
             rows=range(len(values)),
         )
@@ -156,7 +155,7 @@ class MessageMaker:
         if isinstance(topic, str):
             return topic
         if topic is None:
-            names: list[Any] = _column(batch, TO_TOPIC).to_pylist()
+            names: list[Any] = column_of(batch, TO_TOPIC).to_pylist()
         else:
             names = []
             for i, record in enumerate(select(batch, None, frozenset((TO_TOPIC,))).to_pylist()):
@@ -206,15 +205,6 @@ def _cut(data: memoryview, ends: npt.NDArray[np.int64]) -> list[bytes]:
     return rows
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    if name not in batch.schema.names:
-        raise DefinitionError(
-            f"the Kafka sink needs a column {name!r}, and the rows have {', '.join(batch.schema.names)}",
-            next="select it before the sink, or name another",
-        )
-    return batch.column(name)
-
-
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
@@ -233,7 +223,7 @@ class _Raw:
     column: str
 
     def encode(self, batch: pa.RecordBatch) -> tuple[Sequence[bytes | None], Mapping[int, str]]:
-        return as_bytes(_column(batch, self.column)), {}
+        return as_bytes(column_of(batch, self.column)), {}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ The only module that knows kafka-python, whose parts with a leading underscore i
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import logging
 import os
@@ -16,8 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from poundlock.connectors.kafka.clients import kafka_python
 from poundlock.connectors.kafka.security import KafkaSecurity
-from poundlock.errors import CommitUnknown, DefinitionError, TransientError
+from poundlock.errors import CommitUnknown, TransientError
 
 __all__ = ["KAFKA_PYTHON", "UNSTABLE", "Described", "Marker", "Transactions", "marker_text", "transactions"]
 
@@ -74,15 +74,6 @@ def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _kafka(module: str = "") -> Any:
-    try:
-        return importlib.import_module(f"kafka.{module}" if module else "kafka")
-    except ImportError as error:
-        raise DefinitionError(
-            "KafkaSink needs the package kafka-python", next="pip install 'poundlock[kafka]'"
-        ) from error
-
-
 @lru_cache(maxsize=16)
 def _cached(process: int, servers: str, security: KafkaSecurity) -> Transactions:
     return Transactions(servers, security.kafka_python)
@@ -127,7 +118,7 @@ class Transactions:
 
     def describe(self, tid: str) -> Described | None:
         """Return a transactional id's state, None if its coordinator does not know it."""
-        unknown = _kafka("errors").TransactionalIdNotFoundError
+        unknown = kafka_python("errors").TransactionalIdNotFoundError
 
         def ask(admin: Any) -> Described | None:
             try:
@@ -150,10 +141,10 @@ class Transactions:
         Sent as version 4 of the request at most: version 5 changes the epoch, so that a repetition would not be known
         for one, and wedges the transaction on a cluster that was upgraded from an old one.
         """
-        request = _kafka("protocol.producer.transaction").EndTxnRequest(
+        request = kafka_python("protocol.producer.transaction").EndTxnRequest(
             transactional_id=tid, producer_id=pid, producer_epoch=epoch, committed=commit, max_version=4
         )
-        kind = _kafka("protocol.metadata").CoordinatorType.TRANSACTION
+        kind = kafka_python("protocol.metadata").CoordinatorType.TRANSACTION
 
         async def send(admin: Any) -> Any:
             node = (await admin._find_coordinator_ids([tid], key_type=kind))[tid]
@@ -162,7 +153,7 @@ class Transactions:
         def ask(admin: Any) -> str:
             if self._fresh:
                 self._await_leaders(admin, tid)
-            return str(_kafka("errors").for_code(admin._manager.run(send, admin).error_code).__name__)
+            return str(kafka_python("errors").for_code(admin._manager.run(send, admin).error_code).__name__)
 
         end = time.monotonic() + self._timeout
         while True:
@@ -181,7 +172,7 @@ class Transactions:
         """
         try:
             partitions = admin.describe_transactions([tid])[tid].topic_partitions
-        except _kafka("errors").TransactionalIdNotFoundError:
+        except kafka_python("errors").TransactionalIdNotFoundError:
             partitions = set()
         led = {
             (topic["name"], partition["partition_index"])
@@ -190,7 +181,7 @@ class Transactions:
             if partition["leader_id"] >= 0
         }
         if any((p.topic, p.partition) not in led for p in partitions):
-            raise _kafka("errors").LeaderNotAvailableError(f"partitions of {tid} have no leader")
+            raise kafka_python("errors").LeaderNotAvailableError(f"partitions of {tid} have no leader")
         self._fresh = False
 
     def marker(self, group: str, topic: str, *, stable: bool) -> Marker | str | None:
@@ -201,8 +192,8 @@ class Transactions:
             topic: the marker topic.
             stable: answer UNSTABLE while a transaction of the group is open, not what was committed before it.
         """
-        fetch = _kafka("protocol.consumer").OffsetFetchRequest
-        group_of, errors = fetch.OffsetFetchRequestGroup, _kafka("errors")
+        fetch = kafka_python("protocol.consumer").OffsetFetchRequest
+        group_of, errors = fetch.OffsetFetchRequestGroup, kafka_python("errors")
         topics = [group_of.OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
         request = fetch(
             groups=[group_of(group_id=group, topics=topics)], require_stable=stable, min_version=8, max_version=8
@@ -237,7 +228,7 @@ class Transactions:
                 time.sleep(0.05)
 
     def _ask(self, question: Callable[[Any], _T], *, keep: bool = False) -> _T:
-        errors = _kafka("errors")
+        errors = kafka_python("errors")
         end = time.monotonic() + self._timeout
         while True:
             try:
@@ -262,7 +253,7 @@ class Transactions:
     def _admin(self) -> Any:
         if self._client is None:
             logging.getLogger("kafka").addHandler(logging.NullHandler())
-            self._client = _kafka().KafkaAdminClient(
+            self._client = kafka_python().KafkaAdminClient(
                 bootstrap_servers=self.servers.split(","),
                 request_timeout_ms=int(self._timeout * 1000),
                 bootstrap_timeout_ms=int(self._timeout * 1000),

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from poundlock.checkpoint.participant import JSON, WriterContext
-from poundlock.connectors.kafka.cluster import confluent
+from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.producer import Sender
 from poundlock.connectors.kafka.rows import Digest, MessageMaker, Messages, RowSpec
 from poundlock.errors import PoundlockError, TransientError
