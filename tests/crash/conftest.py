@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,13 +120,7 @@ class KafkaScene(Scene):
 
     def wait_until_caught_up(self, job: JobProcess) -> JobProcess:
         """Wait until all records are consumed, giving the job further lives where it needs them; return the living one."""
-        deadline = time.monotonic() + 2 * self.lives.patience_s
-        while not self.caught_up() or job.exit_code is not None:
-            if job.exit_code is not None:
-                job = self.lives.start()
-            assert time.monotonic() < deadline, f"not caught up; log:\n{job.log_tail()}"
-            time.sleep(0.2)
-        return job
+        return self.lives.until(self.caught_up, job)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from poundlock.storage import LocalStorage
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from poundlock.testing.lives import Lives, failpoint_setting
-from poundlock.testing.torture import Torture, plan_kills
+from poundlock.testing.torture import tortured
 
 pytestmark = pytest.mark.crash
 
@@ -142,37 +141,10 @@ def test_down_for_longer_than_the_timeout_after_the_decision(pair: KafkaPair) ->
     pair.assert_exact()
 
 
-def torture(pair: KafkaPair, kills: int) -> None:
-    done = threading.Event()
-
-    def feed() -> None:
-        while not done.is_set():
-            pair.produce(500)
-            done.wait(0.3)
-
-    seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
-    torturer = Torture(lambda _: pair.lives.start(), seed, plan_kills(seed, kills))
-    feeder = threading.Thread(target=feed, name="feeder", daemon=True)
-    feeder.start()
-    try:
-        report = torturer.run()
-    finally:
-        done.set()
-        feeder.join(60)
-    print(report)
-    assert torturer.job is not None
-    deadline = time.monotonic() + 2 * pair.lives.patience_s
-    job = torturer.job
-    while not pair.caught_up() or job.exit_code is not None:
-        if job.exit_code is not None:
-            job = pair.lives.start()
-        assert time.monotonic() < deadline, job.log_tail()
-        time.sleep(1)
-    assert pair.lives.stop(job) == 0
-    pair.assert_exact()
-
-
 @pytest.mark.torture
 @pytest.mark.parametrize("pair", [{"sinks": 3, "timeout": "15 s"}], indirect=True)
 def test_many_random_kills_with_three_sinks(pair: KafkaPair) -> None:
-    torture(pair, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "50")))
+    kills = int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "50"))
+    job = pair.lives.until(pair.caught_up, tortured(pair.lives.start, lambda: pair.produce(500), kills))
+    assert pair.lives.stop(job) == 0
+    pair.assert_exact()

@@ -6,6 +6,7 @@ Only a death by SIGKILL is answered with a new life; any other end that was not 
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,21 @@ class Lives:
             if codes[-1] != KILLED:
                 raise self._stuck(f"ended with {codes[-1]} in life {len(codes)}")
         raise self._stuck(f"did not end in {most} lives: {codes}")
+
+    def until(self, reached: Callable[[], bool], job: JobProcess) -> JobProcess:
+        """Wait until something holds while the job lives, giving it further lives where it needs them; return the living one.
+
+        Raises:
+            JobStuck: it took more than twice the patience.
+        """
+        deadline = time.monotonic() + 2 * self.patience_s
+        while not reached() or job.exit_code is not None:
+            if job.exit_code is not None:
+                job = self.start()
+            if time.monotonic() > deadline:
+                raise self._stuck("did not get where it should in time")
+            time.sleep(0.2)
+        return job
 
     def run_until(
         self, reached: Callable[[Mapping[str, Any]], bool], *, most: int = 25, **environment: str

@@ -6,7 +6,9 @@ in the report. Whether anything was lost is for `poundlock.testing.audit` to say
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +17,7 @@ from typing import Any, Literal
 
 from poundlock.testing.job_process import JobProcess, Victim, completed
 
-__all__ = ["Kill", "Struck", "Torture", "TortureReport", "plan_kills"]
+__all__ = ["Kill", "Struck", "Torture", "TortureReport", "plan_kills", "tortured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +188,36 @@ class Torture:
 
 def _newer_than(done: int) -> Callable[[Mapping[str, Any]], bool]:
     return lambda value: completed(value) > done
+
+
+def tortured(start: Callable[[], JobProcess], produce: Callable[[], None], kills: int) -> JobProcess:
+    """Kill a job so often while more input is produced, and return the life that goes on.
+
+    Args:
+        start: starts the job's next life.
+        produce: produces a little more input; called about three times a second, from a thread of its own.
+        kills: how many. The seed is that of POUNDLOCK_TORTURE_SEED, else of the clock; it is printed.
+
+    Raises:
+        RuntimeError: as `Torture.run`, or a kill hit nothing.
+    """
+    done = threading.Event()
+
+    def feed() -> None:
+        while not done.is_set():
+            produce()
+            done.wait(0.3)
+
+    seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
+    torturer = Torture(lambda _: start(), seed, plan_kills(seed, kills))
+    feeder = threading.Thread(target=feed, name="feeder", daemon=True)
+    feeder.start()
+    try:
+        report = torturer.run()
+    finally:
+        done.set()
+        feeder.join(60)
+    print(report)
+    if len(report.struck) != kills or torturer.job is None:
+        raise RuntimeError(f"{kills} kills were planned, {len(report.struck)} were carried out")
+    return torturer.job
