@@ -22,6 +22,7 @@ from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import WriterContext
 from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.sink import CommitMode
 from poundlock.connectors.kafka.transactions import Transactions
 from poundlock.failpoints import ENVIRONMENT, Failpoint
 from poundlock.formats.chunk import Lines
@@ -42,8 +43,9 @@ TROUBLES = ["none", "none", "none", "time out", "time out", "broker killed", "zo
 class Lives:
     """The driver's lives, and what is done to it in between."""
 
-    def __init__(self, root: Path, broker: EmbeddedKafka, name: str, seed: int) -> None:
+    def __init__(self, root: Path, broker: EmbeddedKafka, name: str, seed: int, mode: CommitMode) -> None:
         self.root, self.broker, self.name, self.chance = root, broker, name, random.Random(seed)
+        self.mode = mode
         self.asked = Transactions(broker.bootstrap_servers, KafkaSecurity().kafka_python)
         self.storage = LocalStorage(str(root / "checkpoint"))
         self.deaths: Counter[str] = Counter()
@@ -51,7 +53,11 @@ class Lives:
         for topic in ("a", "b"):
             broker.create_topic(f"{name}-{topic}", 2)
         self.sink = KafkaSink(
-            broker.bootstrap_servers, f"{name}-a", transactional_id_prefix=name, transaction_timeout=LONG
+            broker.bootstrap_servers,
+            f"{name}-a",
+            transactional_id_prefix=name,
+            transaction_timeout=LONG,
+            commit_mode=mode,
         )
         self.sink.preflight()
 
@@ -59,7 +65,7 @@ class Lives:
         environment = {**os.environ, **({ENVIRONMENT: failpoint} if failpoint else {})}
         done = subprocess.run(
             [sys.executable, "-W", "ignore", str(JOB), str(self.root), self.broker.bootstrap_servers, self.name,
-             str(batches), timeout],
+             str(batches), timeout, self.mode],
             env=environment, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode in (0, -9, 1), done.stderr
@@ -105,19 +111,25 @@ class Lives:
                     self.sink.commit(committable)
 
     def zombie(self) -> None:
-        """Open a transaction as a task of an attempt would that nobody waits for any more."""
+        """Open a transaction as a task of an attempt would that nobody waits for any more.
+
+        With per_task it would commit by itself, so it dies before that.
+        """
+        per_task = self.mode == "per_task"
         identity = read_identity(self.storage)
         if identity is None:
             return
         context = WriterContext(
-            job_id=identity.job_id, sink=self.chance.choice("ab"), epoch=0, checkpoint=0, subtask=0, attempt="z",
+            job_id=identity.job_id, sink=self.chance.choice("ab"), epoch=0,
+            checkpoint=1_000_000 if per_task else 0, subtask=0, attempt="z",
             directive={}, reject=lambda record: None, started_ms=0,
         )  # fmt: skip
         import numpy as np
 
         writer = self.sink.open_writer(context)
         writer.write(Lines(memoryview(b"zombie\n"), np.array([6], np.int64)))
-        writer.prepare()
+        if not per_task:
+            writer.prepare()
 
     def is_short(self, tid: str) -> bool:
         told = self.asked.describe(tid)
@@ -142,10 +154,15 @@ class Lives:
 
 
 @pytest.fixture
-def lives(tmp_path: Path) -> Iterator[Lives]:
+def mode() -> CommitMode:
+    return "two_phase"
+
+
+@pytest.fixture
+def lives(tmp_path: Path, mode: CommitMode) -> Iterator[Lives]:
     seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
     with EmbeddedKafka() as broker:
-        made = Lives(tmp_path, broker, "lives", seed)
+        made = Lives(tmp_path, broker, "lives", seed, mode)
         yield made
         print(f"seed {seed}: {made.deaths.total()} deaths {dict(made.deaths)}, between them {dict(made.troubles)}")
 
@@ -154,6 +171,12 @@ def test_three_sinks_agree_after_every_death(lives: Lives) -> None:
     lives.run(30)
 
 
+@pytest.mark.parametrize("mode", ["per_task"])
+def test_three_sinks_agree_where_tasks_commit_by_themselves(lives: Lives) -> None:
+    lives.run(10)
+
+
 @pytest.mark.torture
+@pytest.mark.parametrize("mode", ["two_phase", "per_task"])
 def test_three_sinks_agree_after_hundreds_of_deaths(lives: Lives) -> None:
     lives.run(int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "200")))

@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,17 @@ PARTITIONS = 3
 class KafkaPair:
     """The job, its topics, and what was produced for it."""
 
-    def __init__(self, root: Path, broker: EmbeddedKafka, name: str, *, sinks: int = 1, timeout: str = "60 s") -> None:
+    def __init__(
+        self,
+        root: Path,
+        broker: EmbeddedKafka,
+        name: str,
+        *,
+        sinks: int = 1,
+        timeout: str = "60 s",
+        arguments: Sequence[str] = (),
+        **settings: str,
+    ) -> None:
         self.root, self.broker, self.name, self.sinks = root, broker, name, sinks
         self.hit = root / "hit"
         self.files = root / "files"
@@ -47,8 +57,9 @@ class KafkaPair:
             "CRASH_FILES": str(self.files),
             "CRASH_SINKS": str(sinks),
             "CRASH_TIMEOUT": timeout,
+            **settings,
         }
-        self.lives = Lives(JOB, environment=environment, folder=root)
+        self.lives = Lives(JOB, environment=environment, folder=root, arguments=arguments)
         self.asked = Transactions(broker.bootstrap_servers, KafkaSecurity().kafka_python)
 
     def produce(self, count: int) -> None:
@@ -110,7 +121,12 @@ def not_hit(pair: KafkaPair) -> set[str]:
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("pair", [{"sinks": 1}, {"sinks": 3}], indirect=True, ids=["one topic", "two topics and files"])
+@pytest.mark.parametrize(
+    "pair",
+    [{"sinks": 1}, {"sinks": 3}, {"CRASH_MODE": "per_task"}],
+    indirect=True,
+    ids=["one topic", "two topics and files", "tasks commit"],
+)
 def test_killed_at_every_failpoint(pair: KafkaPair) -> None:
     pair.produce(40_000)
     job = pair.run_until_caught_up(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", pair.hit, times=2))
@@ -139,6 +155,29 @@ def test_down_for_longer_than_the_timeout_after_the_decision(pair: KafkaPair) ->
     decided = Counter(d.checkpoint for d in Ledger(LocalStorage(pair.checkpoints)) if d.occasion == "checkpoint")
     assert sum(times - 1 for times in decided.values()) >= 3
     pair.assert_exact()
+
+
+# Three tasks of 3 s each on one core, each of which opens its transaction when it has slept: the first is open for 6 s.
+LONG = {"timeout": "4 s", "CRASH_SLOW_S": "0.02", "CRASH_RECORDS": "450", "arguments": ["--master", "local[1]"]}
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("pair", [{**LONG, "CRASH_MODE": "per_task"}], indirect=True)
+def test_a_checkpoint_longer_than_a_transaction_may_last(pair: KafkaPair) -> None:
+    pair.produce(900)
+    job = pair.run_until_caught_up()
+    assert pair.lives.stop(job) == 0
+    pair.assert_exact()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("pair", [LONG], indirect=True)
+def test_such_a_checkpoint_is_refused_where_the_driver_commits(pair: KafkaPair) -> None:
+    pair.produce(450)
+    job = pair.lives.start()
+    pair.lives.until(lambda: "of 4000 ms" in job.log_tail() or "is not open any more" in job.log_tail(), job)
+    assert pair.lives.stop(job) == 0
+    assert pair.broker.read(f"{pair.name}-a") == []
 
 
 @pytest.mark.torture

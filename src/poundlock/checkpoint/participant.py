@@ -47,6 +47,7 @@ class Kind(Enum):
 
     TRANSACTIONAL = "transactional"  # exactly-once
     IDEMPOTENT = "idempotent"  # effectively once, by key
+    SKIPPING = "skipping"  # effectively once, by task and checkpoint
     APPEND = "append"  # at-least-once
     FORGETFUL = "forgetful"  # no promise: nobody waits for an answer
 

@@ -31,6 +31,10 @@ SOURCES: Mapping[str, tuple[Guarantee, str]] = {
 SINKS: Mapping[Kind, tuple[Guarantee, str]] = {
     Kind.TRANSACTIONAL: ("exactly-once", "nothing is visible before the decision names it"),
     Kind.IDEMPOTENT: ("effectively-once", "rows are written by key, so that a repetition changes nothing"),
+    Kind.SKIPPING: (
+        "effectively-once",
+        "each task commits by itself, and one that did is skipped when a checkpoint is repeated and gives it the same rows",
+    ),
     Kind.APPEND: ("at-least-once", "rows are visible before the decision, so a crash repeats them"),
     Kind.FORGETFUL: ("none", "nobody waits for an answer, so rows may be lost as well as repeated"),
 }
@@ -66,7 +70,8 @@ def guarantees(plan: Plan) -> list[PathGuarantee]:
 
 
 def check_required(plan: Plan) -> None:
-    """Raise DefinitionError if a way through the job promises less than the job requires."""
+    """Raise DefinitionError if a way through the job promises less than the job requires, or a sink cannot work behind a source."""
+    _check_repeated(plan)
     wanted = plan.job.require
     if wanted is None:
         return
@@ -77,6 +82,20 @@ def check_required(plan: Plan) -> None:
                 next=f'change the source or sink, or say Job(…, require="{path.guarantee}")',
                 job=plan.job.name,
             )
+
+
+def _check_repeated(plan: Plan) -> None:
+    """Refuse a sink that skips what a task did before behind a source whose tasks are cut anew when a checkpoint is repeated."""
+    for sink in plan.job.graph():
+        for node in _sources(sink) if plan.sinks[sink.id].kind is Kind.SKIPPING else ():
+            source = plan.sources[node.id]
+            if _replay(source) != "repeatable" or getattr(source, "min_partitions", None) is not None:
+                raise DefinitionError(
+                    f'{node.id} -> {sink.id}: commit_mode="per_task" needs a task for each partition of a Kafka source, '
+                    "with the same rows when a checkpoint is repeated",
+                    next='leave min_partitions out, or say commit_mode="two_phase"',
+                    job=plan.job.name,
+                )
 
 
 def _sources(sink: SinkNode) -> Sequence[SourceNode]:

@@ -107,13 +107,15 @@ class Lives:
         raise self._stuck(f"did not end in {most} lives: {codes}")
 
     def until(self, reached: Callable[[], bool], job: JobProcess) -> JobProcess:
-        """Wait until something holds while the job lives, giving it further lives where it needs them; return the living one.
+        """Wait until something holds while the job lives, giving it a new life each time it is killed; return the living one.
 
         Raises:
-            JobStuck: it took more than twice the patience.
+            JobStuck: it took more than twice the patience, or the job ended in another way.
         """
         deadline = time.monotonic() + 2 * self.patience_s
         while not reached() or job.exit_code is not None:
+            if job.exit_code not in (None, KILLED):
+                raise self._stuck(f"ended with {job.exit_code}")
             if job.exit_code is not None:
                 job = self.start()
             if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
 """A driver without Spark, so that a life costs a second: batches of known rows through the coordinator into two topics and files.
 
 Like Spark it writes offsets/<n> before a batch and commits/<n> behind it, and delivers a batch again that has only the first.
-argv: folder, servers, name of the topics, number of batches, transaction timeout.
+argv: folder, servers, name of the topics, number of batches, transaction timeout, commit mode.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def refuse(record: Reject) -> None:
     raise AssertionError(record.reason)
 
 
-def main(folder: str, servers: str, name: str, batches: str, timeout: str) -> None:
+def main(folder: str, servers: str, name: str, batches: str, timeout: str, mode: str) -> None:
     root, clock = Path(folder), SystemClock()
     storage = LocalStorage(str(root / "checkpoint"))
     for log in ("offsets", "commits"):
         (root / log).mkdir(exist_ok=True)
     identity = open_identity(storage, name="lives", clock=clock)
-    kafka = {"transactional_id_prefix": name, "transaction_timeout": timeout}
+    kafka = {"transactional_id_prefix": name, "transaction_timeout": timeout, "commit_mode": mode}
     sinks = {
         "a": KafkaSink(servers, f"{name}-a", **kafka),
         "b": KafkaSink(servers, f"{name}-b", compression="zstd", **kafka),
@@ -66,7 +66,8 @@ def main(folder: str, servers: str, name: str, batches: str, timeout: str) -> No
             def run(directive: Directive, n: int = n) -> TaskResults:
                 prepared: list[Prepared] = []
                 order = list(range(TASKS))
-                random.shuffle(order)  # tasks have other numbers each time
+                if mode == "two_phase":
+                    random.shuffle(order)  # tasks have other numbers each time
                 for subtask, task in enumerate(order if not directive["decided"] else ()):
                     for sink, said in directive["sinks"].items():
                         context = WriterContext(

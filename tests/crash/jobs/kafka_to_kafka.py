@@ -1,5 +1,6 @@
 """The crash tests' job from Kafka to Kafka: one topic out, or two topics and files under one decision."""
 
+import time
 from os import environ
 
 from poundlock import FileSink, Job, KafkaSink, KafkaSource, RollingPolicy, TopicExpression
@@ -7,6 +8,13 @@ from poundlock import FileSink, Job, KafkaSink, KafkaSource, RollingPolicy, Topi
 servers = environ["CRASH_SERVERS"]
 timeout = environ.get("CRASH_TIMEOUT", "60 s")
 prefix = environ["CRASH_OUT"]
+slow = float(environ.get("CRASH_SLOW_S", "0"))
+
+
+def slowly(record):
+    time.sleep(slow)
+    return {"key": record["key"], "value": record["value"]}
+
 
 job = Job(
     "crash-kafka",
@@ -23,8 +31,18 @@ events = job.from_source(
     ),
     name="events",
 )
+if slow:
+    events = events.map(slowly, schema="key BINARY, value BINARY")
 events.sink_to(
-    KafkaSink(servers, f"{prefix}-a", key="key", transactional_id_prefix=prefix, transaction_timeout=timeout), name="a"
+    KafkaSink(
+        servers,
+        f"{prefix}-a",
+        key="key",
+        transactional_id_prefix=prefix,
+        transaction_timeout=timeout,
+        commit_mode=environ.get("CRASH_MODE", "two_phase"),
+    ),
+    name="a",
 )
 if environ.get("CRASH_SINKS") == "3":
     events.sink_to(

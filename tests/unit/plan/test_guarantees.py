@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from poundlock import DatagenSource, DefinitionError, FileSink, FileSource, Job, KafkaSource, SparkSource
+from poundlock import DatagenSource, DefinitionError, FileSink, FileSource, Job, KafkaSink, KafkaSource, SparkSource
 from poundlock.checkpoint.participant import Kind
 from poundlock.plan.guarantees import SINKS, SOURCES, check_required, guarantees
 from poundlock.plan.plan import make_plan
@@ -86,3 +87,25 @@ def test_the_docs_have_the_same_table() -> None:
     page = (Path(__file__).parents[3] / "docs/guarantees.md").read_text()
     for guarantee, why in [*SOURCES.values(), *SINKS.values()]:
         assert f"| {guarantee} | {why} |" in page
+
+
+@pytest.mark.parametrize(
+    ("source", "refused"),
+    [
+        (KafkaSource(bootstrap_servers="localhost:9092", topics="t"), False),
+        (KafkaSource(bootstrap_servers="localhost:9092", topics="t", min_partitions=9), True),
+        (DatagenSource("n int"), True),
+        (SparkSource("strange"), True),
+    ],
+)
+def test_tasks_that_commit_by_themselves_need_tasks_that_come_again(source: Any, refused: bool) -> None:
+    job = Job("a", on_error="skip")
+    sink = KafkaSink("localhost:9092", "out", format="json", commit_mode="per_task")
+    job.from_source(source, name="in").sink_to(sink, name="out")
+    if refused:
+        with pytest.raises(DefinitionError, match="in -> out") as caught:
+            check_required(make_plan(job))
+        assert 'commit_mode="two_phase"' in str(caught.value.next)
+    else:
+        check_required(make_plan(job))
+        assert promises(job) == {("in", "out"): "effectively-once"}

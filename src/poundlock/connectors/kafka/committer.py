@@ -71,6 +71,8 @@ def commit(asked: Transactions, committable: JSON, now_ms: int) -> Committed | A
         CommitUnknown: neither the coordinator nor the marker can say yet.
         TerminalError: both have forgotten it.
     """
+    if committable.get("committed"):  # by its task
+        return Committed(_detail(committable))
     warning = timeout_warning(
         begun_ms=committable["begun_ms"],
         now_ms=now_ms,
@@ -208,7 +210,7 @@ def _total(payloads: Sequence[JSON]) -> tuple[int, int]:
 def inspect(asked: Transactions, committable: JSON) -> Sequence[Finding]:
     """Say whether a decided transaction is open or was aborted; one whose id was used again cannot be looked at any more."""
     told = asked.describe(committable["tid"])
-    if told is None or told.pid != committable["pid"]:
+    if told is None or told.pid != committable["pid"] or committable.get("committed"):
         return []
     place = f"transaction/{committable['transaction']}"
     if told.epoch == committable["epoch"] and told.state in ("Ongoing", "PrepareCommit"):

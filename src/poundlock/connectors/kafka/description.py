@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["describe", "settings"]
 
 _SECRETS = ("password", "key_password", "client_secret")
-_SAID = ("bootstrap_servers", "guarantee", "transactional_id_prefix", "marker_topic")
+_SAID = ("bootstrap_servers", "guarantee", "transactional_id_prefix", "marker_topic", "commit_mode")
 
 
 def describe(sink: KafkaSink) -> JSON:
@@ -40,7 +40,7 @@ def settings(description: JSON) -> dict[str, Any]:
             f"a Kafka sink of version {description.get('v')!r} is not known here", next="use a newer poundlock"
         )
     return {
-        **{name: description[name] for name in _SAID},
+        **{name: description[name] for name in _SAID if name in description},
         "topic": description["topic"] or "any",
         "transaction_timeout": f"{description['timeout_ms']} ms",
         "security": KafkaSecurity(**description["security"]),

@@ -11,13 +11,15 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 __all__ = ["PREFIX", "TO_TOPIC", "Slot", "TransactionNames", "slots", "tags"]
 
 TO_TOPIC = "__to_topic"  # the column in which the plan puts a computed topic
+_TASK = "per_task"
 PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -46,6 +48,23 @@ class TransactionNames:
         """Return the id of a slot."""
         return f"{self.prefix}.{self.job}-{self.sink}.{host}.{slot}"
 
+    def of_task(self, place: Mapping[str, Any], subtask: int) -> str:
+        """Return the id of a task that commits by itself; no host's name has a "_" in it.
+
+        Args:
+            place: where its first row is from. Spark numbers the tasks that read Kafka otherwise on a replay, so their ids
+                are made of topic and partition.
+            subtask: its number, which counts where rows come out of a shuffle.
+        """
+        if "partition" not in place:
+            return self.at(_TASK, subtask)
+        topic = hashlib.sha256(place["topic"].encode()).hexdigest()[:8]
+        return self.at(f"{_TASK}_{topic}", place["partition"])
+
+    def commits_itself(self, group: str) -> bool:
+        """Return whether a group holds the marker of such a task."""
+        return self.ours(group) and f".{_TASK}" in group
+
     def ours(self, tid: str) -> bool:
         """Return whether an id is this sink's."""
         return self._of(tid) == (self.job, self.sink)
@@ -57,7 +76,7 @@ class TransactionNames:
 
     def _of(self, tid: str) -> tuple[str, str] | None:
         # A host has no dot in it, so the prefix "a" does not match what the prefix "a.b" makes.
-        match = re.fullmatch(rf"{re.escape(self.prefix)}\.([0-9a-f]{{8}})-([0-9a-f]{{8}})\.[A-Za-z0-9-]+\.[0-9]+", tid)
+        match = re.fullmatch(rf"{re.escape(self.prefix)}\.([0-9a-f]{{8}})-([0-9a-f]{{8}})\.[A-Za-z0-9_-]+\.[0-9]+", tid)
         return (match[1], match[2]) if match else None
 
 

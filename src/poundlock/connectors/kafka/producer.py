@@ -19,7 +19,7 @@ from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import Described, Transactions, marker_text
 from poundlock.errors import TransientError
 
-__all__ = ["PlainSender", "Sender", "TransactionSender", "group_metadata", "transaction_name"]
+__all__ = ["PlainSender", "Sender", "TransactionSender", "begin_transaction", "group_metadata", "transaction_name"]
 
 _POLL_EVERY = 1000
 _ANSWER_S = 30.0
@@ -72,8 +72,13 @@ class Sender:
             )
         return self._producer
 
-    def begin(self, topic: str | None) -> None:
-        """Be ready to send; `topic` is the only one there will be, if it is known."""
+    def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
+        """Be ready to send.
+
+        Args:
+            topic: the only one there will be, if it is known.
+            place: where the first row is from, see `Origin.at`.
+        """
         if self._producer is None:
             self._open(topic)
 
@@ -204,19 +209,12 @@ class TransactionSender(Sender):
         self._slot: Slot | None = None
         self._described: Described | None = None
 
-    def begin(self, topic: str | None) -> None:
+    def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
         if self._producer is not None:
             return
         self._slot = self._free_slot()
         own = {"transactional.id": self._slot.tid, "transaction.timeout.ms": self._timeout_ms}
-        producer = self._open(topic, **own)
-        for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
-            producer.list_topics(self._marker_topic, timeout=_ANSWER_S)
-        producer.init_transactions(_ANSWER_S)
-        # Who the producer is, asked of the coordinator. Should another have initialised the id in between, this names that
-        # one, and the marker below is refused: both cannot be the newest.
-        self._described = self._asked.describe(self._slot.tid)
-        producer.begin_transaction()
+        self._described = begin_transaction(self._open(topic, **own), self._slot.tid, self._marker_topic, self._asked)
 
     def _free_slot(self) -> Slot:
         for slot in slots(self._names):
@@ -257,6 +255,20 @@ class TransactionSender(Sender):
                 producer.abort_transaction(5)
         if slot is not None:
             slot.release()
+
+
+def begin_transaction(producer: Any, tid: str, marker_topic: str, asked: Transactions) -> Described | None:
+    """Initialise a producer and begin its only transaction; return who it is, as the coordinator says.
+
+    Should another have initialised the id in between, this names that one, and the marker that follows is refused: both
+    cannot be the newest.
+    """
+    for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
+        producer.list_topics(marker_topic, timeout=_ANSWER_S)
+    producer.init_transactions(_ANSWER_S)
+    told = asked.describe(tid)
+    producer.begin_transaction()
+    return told
 
 
 def group_metadata(group: str) -> Any:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["KafkaSink", "TopicExpression"]
 
 Guarantee = Literal["exactly-once", "at-least-once", "none"]
+CommitMode = Literal["two_phase", "per_task"]
 _KINDS = {"exactly-once": Kind.TRANSACTIONAL, "at-least-once": Kind.APPEND, "none": Kind.FORGETFUL}
 
 
@@ -73,9 +74,13 @@ class KafkaSink:
         format_options: of the format: avro_schema, schema_id.
         guarantee: "exactly-once"; "at-least-once": visible at once, and repeated when a task or checkpoint is; "none":
             nobody waits for the broker.
+        commit_mode: who commits the transactions. "two_phase": the driver, all of a checkpoint, when it is decided.
+            "per_task": each task its own when it ends, for checkpoints that take longer than the brokers'
+            transaction.max.timeout.ms: a checkpoint is then visible task by task, and what stands before the sink must give
+            each task the same rows when a checkpoint is repeated. Where it does not, the job stops.
         transactional_id_prefix: what the transactional ids and marker groups begin with, for access rules.
         transaction_timeout: when the broker aborts an open transaction, at most its transaction.max.timeout.ms. A
-            checkpoint must fit; what was decided and then lost by it is produced again.
+            checkpoint (per_task: a task) must fit; what was decided and then lost by it is produced again.
         marker_topic: an empty topic with one partition, for the offsets that mark committed transactions. It is created.
         create_topic: create a missing topic with so many partitions; None = it must be there.
         compression: "none", "gzip", "snappy", "lz4" or "zstd".
@@ -98,6 +103,7 @@ class KafkaSink:
     format: Literal["raw", "json", "csv", "avro"] = "raw"
     format_options: Mapping[str, Any] = field(default_factory=dict)
     guarantee: Guarantee = "exactly-once"
+    commit_mode: CommitMode = "two_phase"
     transactional_id_prefix: str = "poundlock"
     transaction_timeout: str | timedelta = "15 min"
     marker_topic: str = "poundlock-markers"
@@ -125,7 +131,7 @@ class KafkaSink:
     @property
     def kind(self) -> Kind:
         """What the guarantee lets it promise."""
-        return _KINDS[self.guarantee]
+        return Kind.SKIPPING if self._per_task else _KINDS[self.guarantee]
 
     @property
     def computed_columns(self) -> Mapping[str, str]:
@@ -148,7 +154,8 @@ class KafkaSink:
         rows = f"raw {self.value}" if self.format == "raw" else self.format
         keyed = f"; key {self.key}" if self.key is not None else ""
         open_for = f"; transactions up to {format_duration(duration(self.transaction_timeout))}" if self._once else ""
-        return f"Kafka topic {topic} ({rows}{keyed}{open_for}; {self.guarantee})"
+        by_task = "; each task commits" if self._per_task else ""
+        return f"Kafka topic {topic} ({rows}{keyed}{open_for}{by_task}; {self.guarantee})"
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
@@ -177,7 +184,7 @@ class KafkaSink:
 
         job, sink = tags(context.job_id, context.sink)
         names = TransactionNames(self.transactional_id_prefix, job, sink)
-        return KafkaWriter(context, spec=self._spec(), sender=self._sender(names))
+        return KafkaWriter(context, spec=self._spec(), sender=self._sender(names, context))
 
     # Participant, driver side
 
@@ -185,9 +192,12 @@ class KafkaSink:
         return {}
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
+        from poundlock.connectors.kafka import per_task
         from poundlock.connectors.kafka.committer import verify
 
-        if self._once:
+        if self._per_task:
+            per_task.verify(self._asked(), self._names, prepared)
+        elif self._once:
             verify(self._asked(), self._names, prepared, self.clock.now_ms())
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
@@ -211,7 +221,7 @@ class KafkaSink:
     def abort(self, prepared: Prepared) -> None:
         from poundlock.connectors.kafka.committer import abort
 
-        if "tid" in prepared.payload:
+        if "tid" in prepared.payload and not self._per_task:
             abort(self._asked(), prepared)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
@@ -256,6 +266,10 @@ class KafkaSink:
         return self.guarantee == "exactly-once"
 
     @property
+    def _per_task(self) -> bool:
+        return self.commit_mode == "per_task"
+
+    @property
     def _names(self) -> TransactionNames:
         return TransactionNames(self.transactional_id_prefix, self.job_tag, self.sink_tag)
 
@@ -278,7 +292,8 @@ class KafkaSink:
             options=self.format_options,
         )
 
-    def _sender(self, names: TransactionNames) -> Sender:
+    def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
+        from poundlock.connectors.kafka.per_task import TaskSender
         from poundlock.connectors.kafka.producer import PlainSender, TransactionSender
 
         settings = {
@@ -288,14 +303,14 @@ class KafkaSink:
             if self.guarantee == "at-least-once":
                 settings["enable.idempotence"] = True
             return PlainSender(self.bootstrap_servers, settings, wait=self.guarantee == "at-least-once")
-        return TransactionSender(
-            self.bootstrap_servers,
-            settings,
-            names=names,
-            asked=self._asked(),
-            marker_topic=self.marker_topic,
-            timeout_ms=self.timeout_ms,
-        )
+        common: dict[str, Any] = {
+            "names": names, "asked": self._asked(), "marker_topic": self.marker_topic, "timeout_ms": self.timeout_ms
+        }  # fmt: skip
+        if self._per_task:
+            return TaskSender(
+                self.bootstrap_servers, settings, subtask=context.subtask, checkpoint=context.checkpoint, **common
+            )
+        return TransactionSender(self.bootstrap_servers, settings, **common)
 
     @property
     def timeout_ms(self) -> int:

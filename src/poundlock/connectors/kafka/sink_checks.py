@@ -25,6 +25,7 @@ _CHOICES = {
     "guarantee": ("exactly-once", "at-least-once", "none"),
     "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
     "acks": ("all", "1", "0"),
+    "commit_mode": ("two_phase", "per_task"),
 }
 # Each of these is said by a field of KafkaSink, or must have one value or exactly-once would be lost in silence.
 _OWN = {
@@ -61,6 +62,11 @@ def check_sink(sink: KafkaSink) -> None:
         raise DefinitionError(
             f'acks="{sink.acks}" may lose what the broker said it has: that is not {sink.guarantee}',
             next='leave acks out, or say guarantee="none"',
+        )
+    if sink.commit_mode == "per_task" and sink.guarantee != "exactly-once":
+        raise DefinitionError(
+            f'commit_mode="per_task" is a way to commit transactions, and guarantee="{sink.guarantee}" has none',
+            next="leave commit_mode out",
         )
     if own := sorted(name for name in sink.client_options if name.lower() in _OWN):
         raise DefinitionError(

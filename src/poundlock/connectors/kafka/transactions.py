@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -61,11 +61,21 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The newest committed transaction of a transactional id, as it said itself."""
+    """The newest committed transaction of a transactional id, as it said itself.
+
+    Args:
+        tid, pid, epoch: which it is; markers are equal if these are.
+        checkpoint: of which checkpoint its messages are.
+        rows: how many there are.
+        digest: of them, 16 hex digits.
+    """
 
     tid: str
     pid: int
     epoch: int
+    checkpoint: int = field(default=-1, compare=False)
+    rows: int = field(default=0, compare=False)
+    digest: str = field(default="", compare=False)
 
 
 def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str) -> str:
@@ -134,6 +144,10 @@ class Transactions:
         """Return the transactional ids with an open transaction, of everybody."""
         found = self._ask(lambda admin: admin.list_transactions(state_filters=["Ongoing"]))
         return sorted(row.transactional_id for rows in found.values() for row in rows)
+
+    def groups(self) -> list[str]:
+        """Return the names of the consumer groups that this user may see, of everybody."""
+        return sorted(group["group_id"] for group in self._ask(lambda admin: admin.list_groups()))
 
     def end(self, tid: str, pid: int, epoch: int, *, commit: bool) -> str:
         """Commit or abort a transaction; return "NoError", or the name of the error the coordinator answers.
@@ -215,7 +229,8 @@ class Transactions:
                 return None
             # librdkafka counts the end of its text as a part of it.
             value = json.loads(told.metadata.rstrip("\0"))
-            return Marker(value["tid"], value["pid"], value["epoch"])
+            said = {name: value[name] for name in ("tid", "pid", "epoch", "rows", "digest")}
+            return Marker(checkpoint=told.committed_offset - 1, **said)
 
         end = time.monotonic() + self._timeout
         while True:

@@ -15,6 +15,7 @@ from poundlock.connectors.kafka.rows import Digest, MessageMaker, Messages, RowS
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk
+from poundlock.formats.origin import origin_of
 
 __all__ = ["KafkaWriter"]
 
@@ -42,7 +43,8 @@ class KafkaWriter:
         with _explained(self._context, self._sender.servers):
             messages = self._maker.messages(chunk)
             if messages.values and not self._digest.rows:
-                self._sender.begin(messages.topics if isinstance(messages.topics, str) else None)
+                topic = messages.topics if isinstance(messages.topics, str) else None
+                self._sender.begin(topic, origin_of(chunk).at(messages.rows[0]))
             before = self._digest.rows
             if self._fixed and messages.keys is messages.headers is messages.partitions is messages.timestamps is None:
                 self._send_values(chunk, messages)

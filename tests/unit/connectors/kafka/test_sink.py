@@ -310,3 +310,29 @@ def test_everything_prepared_is_decided_at_once() -> None:
     assert staged.state == {"v": 1, "pending": []}
     assert staged.committables == [{"v": 1, "rows": 1, "tid": "t"}]
     assert sink().stage(staged.state, [], Occasion.END, 0).committables == []
+
+
+def test_committing_by_task_is_said_and_needs_transactions() -> None:
+    by_task = sink(commit_mode="per_task")
+    assert by_task.kind is Kind.SKIPPING
+    assert "each task commits" in by_task.describe()
+    assert KafkaSink.from_json(by_task.describe_json()).commit_mode == "per_task"
+    old = {name: said for name, said in by_task.describe_json().items() if name != "commit_mode"}
+    assert KafkaSink.from_json(old).commit_mode == "two_phase"
+    with pytest.raises(DefinitionError, match="has none"):
+        sink(commit_mode="per_task", guarantee="at-least-once")
+    with pytest.raises(DefinitionError, match="not known"):
+        sink(commit_mode="per-task")
+
+
+def test_ids_of_tasks_that_commit_are_their_sinks_own() -> None:
+    names = TransactionNames("p", "12345678", "87654321")
+    ids = [
+        names.of_task({"topic": "a", "partition": 3, "offset": 7}, 0),
+        names.of_task({"topic": "b", "partition": 3, "offset": 7}, 0),
+        names.of_task({"source": "x"}, 3),
+    ]
+    assert len(set(ids)) == 3
+    assert all(names.ours(tid) and names.commits_itself(tid) for tid in ids)
+    assert not names.commits_itself(names.at("host", 3))
+    assert not TransactionNames("p", "12345678", "00000000").commits_itself(ids[0])
