@@ -132,11 +132,11 @@ class _Audit:
     ) -> None:
         self._sinks = sinks
         self._carried_out = carried_out
-        self._readings: dict[str, Reading] = {
-            name: sink.open_audit(scope)
-            for name, sink in sinks.items()
-            if isinstance(sink, Auditable) and not sink.unaudited
-        }
+        self._auditable: dict[str, Auditable] = {}
+        for name, sink in sinks.items():
+            if isinstance(sink, Auditable) and not sink.unaudited:
+                self._auditable[name] = sink
+        self._readings: dict[str, Reading] = {n: sink.open_audit(scope) for n, sink in self._auditable.items()}
         self._held: dict[str, list[Decided]] = {}  # of the newest checkpoint: a part of it may have been produced again
         self._found: dict[str, SinkAudit] = {}
         self._rows_read: dict[str, int] = {}
@@ -204,11 +204,9 @@ class _Audit:
             ]
 
     def _settle(self, name: str) -> None:
-        sink = self._sinks[name]
-        assert isinstance(sink, Auditable)
         for item in self._held.pop(name, ()):
             if item.compared:
-                self._sink(name).visible += sink.rows_of(item.committable)
+                self._sink(name).visible += self._auditable[name].rows_of(item.committable)
             self._readings[name].take(item)
         self._held[name] = []
 
@@ -230,13 +228,12 @@ class _Audit:
         redo = self._redone.redo.get(name) if self._redone is not None else None
         if redo is None or not redo.again:
             return
-        sink, kept = self._sinks[name], []
-        assert isinstance(sink, Auditable)
+        kept: list[Decided] = []
         for item in self._held.get(name, ()):
             if item.committable not in redo.again:
                 kept.append(item)
             elif item.compared:
-                self._sink(name).again += sink.rows_of(item.committable)
+                self._sink(name).again += self._auditable[name].rows_of(item.committable)
         self._held[name] = kept
 
     def _sink(self, name: str) -> SinkAudit:

@@ -80,7 +80,7 @@ class RecordBatch:
 def batches(data: bytes | memoryview) -> Iterator[RecordBatch]:
     """Yield the batches of what a broker answered to a fetch; one that is cut off at the end is left out."""
     view, at = memoryview(data), 0
-    while len(view) - at >= _HEADER.size:
+    while len(view) - at > _MAGIC_AT:
         first, length = _PREFIX.unpack_from(view, at)
         end = at + _PREFIX.size + length
         if end > len(view):
@@ -123,7 +123,8 @@ def _messages(batch: RecordBatch, data: bytes) -> Iterator[RecordParts]:
     first_ms, last_ms = batch.times
     at = 0
     for _ in range(batch.count):
-        _, at = _varint(data, at)
+        length, at = _varint(data, at)
+        end = at + length
         later, at = _varint(data, at + 1)
         further, at = _varint(data, at)
         key, at = _bytes(data, at)
@@ -134,6 +135,8 @@ def _messages(batch: RecordBatch, data: bytes) -> Iterator[RecordParts]:
             name, at = _bytes(data, at)
             content, at = _bytes(data, at)
             headers.append(((name or b"").decode(), content))
+        if at != end:
+            raise IndexError(f"a message of {length} bytes ends {at - end} bytes behind its end")
         yield batch.first + further, last_ms if batch.broker_time else first_ms + later, key, value, headers
 
 
