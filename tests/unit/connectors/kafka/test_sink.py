@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import pickle
-import re
 import random
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
