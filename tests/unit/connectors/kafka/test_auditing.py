@@ -140,7 +140,7 @@ def test_what_retention_removes_while_it_is_read_is_no_fault() -> None:
     assert (found.disagreements, found.removed) == ([], 6)  # the first answer held the first two transactions
     # what was decided later than what is still there is missed
     cluster = Cluster(logs(8), begin=10)
-    cluster.log[7] = batch(14, 7, [])
+    cluster.log[7] = batch(14, 0, [b"x", b"y"], pid=99)
     assert [w.checkpoint for w in read(cluster, [decided(n) for n in range(8)]).disagreements] == [7]
 
 
