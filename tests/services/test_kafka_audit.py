@@ -178,7 +178,10 @@ def test_another_digest_and_other_numbers_are_told_with_their_checkpoint(rig: Ri
 
 
 def test_what_retention_removed_is_no_fault_and_hides_none(
-    rigs: Callable[..., Rig], new_topic: Callable[..., str], kafka_broker: EmbeddedKafka
+    rigs: Callable[..., Rig],
+    new_topic: Callable[..., str],
+    kafka_broker: EmbeddedKafka,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     rig = rigs(topic := new_topic(2), partition="partition")
     driver = rig.driver()
@@ -194,6 +197,8 @@ def test_what_retention_removed_is_no_fault_and_hides_none(
     found = agrees(rig.audit(), 160)
     assert (found.removed, found.read_back) == (29, 8)
     assert agrees(rig.audit(first=2), 80).removed == 0
+    assert main(["audit", str(rig.root / "checkpoint")]) == 0
+    assert "  29 of these removed by retention, not compared" in capsys.readouterr().out.splitlines()
 
     def more(record: dict[str, Any]) -> None:
         record["sinks"]["out"]["committables"][0]["rows"] += 500

@@ -17,7 +17,7 @@ from poundlock.connectors.kafka.names import TransactionNames
 from poundlock.connectors.kafka.places import Place, to_places
 from poundlock.connectors.kafka.producer import transaction_name
 from poundlock.connectors.kafka.rows import Digest
-from poundlock.connectors.kafka.scan import PartitionLog, scan
+from poundlock.connectors.kafka.scan import PartitionLog, Scan
 from poundlock.connectors.kafka.transactions import Transactions
 
 __all__ = ["KafkaReading"]
@@ -131,14 +131,9 @@ class KafkaReading:
         topics |= {self._topic} if self._topic is not None else set()
         logs = TopicLogs(self._asked)
         self._compacted = logs.compacted(topics)
-        self._logs = scan(
-            logs,
-            topics - self._compacted,
-            take=self._batch,
-            missing=self._missing,
-            wait_s=self._wait_s,
-            progress=self._scope.progress,
-        )
+        scan = Scan(logs, topics - self._compacted, take=self._batch, progress=self._scope.progress)
+        self._logs = scan.logs
+        scan.run(self._missing, self._wait_s)
 
     def _batch(self, log: PartitionLog, batch: RecordBatch) -> None:
         name, count = (batch.pid, batch.epoch), min(batch.count, batch.last - log.begin + 1)
@@ -157,8 +152,18 @@ class KafkaReading:
         else:
             self._others += count
 
-    def _missing(self, held: Set[Place]) -> bool:
-        return any(t.left > 0 and self._may_be_in(t, held) and not self._was_removed(t) for t in self._compared())
+    def _missing(self, held: Sequence[PartitionLog]) -> bool:
+        return any(
+            transaction.left > 0
+            and any(self._may_be_behind(transaction, log) for log in held)
+            and not self._was_removed(transaction)
+            for transaction in self._compared()
+        )
+
+    def _may_be_behind(self, transaction: _Transaction, log: PartitionLog) -> bool:
+        """Return whether its rows may stand where a partition was not read: not before those of an earlier decision."""
+        earlier = log.checkpoint is None or transaction.decided.checkpoint >= log.checkpoint
+        return earlier and self._may_be_in(transaction, {log.place})
 
     def _may_be_in(self, transaction: _Transaction, places: Set[Place]) -> bool:
         return transaction.places is None or not transaction.places.isdisjoint(places)
@@ -222,7 +227,7 @@ class KafkaReading:
                 return "it is decided and not committed yet; start the job, or type poundlock fsck --fix"
             if told.state == "CompleteAbort":
                 return "it was aborted before it was committed; the next start of the job produces it again"
-        held = [text for place, text in sorted(holders.items()) if self._may_be_in(transaction, {place})]
+        held = [text for place, text in sorted(holders.items()) if self._may_be_behind(transaction, self._logs[place])]
         if held:
             return held[0]
         gone = sorted(

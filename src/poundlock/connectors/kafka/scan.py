@@ -6,7 +6,7 @@ An open transaction is waited for as long as something is missing behind it, and
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from poundlock.connectors.kafka.batches import RecordBatch, batches, committed
@@ -14,7 +14,7 @@ from poundlock.connectors.kafka.fetching import Fetched, TopicLogs
 from poundlock.connectors.kafka.places import Place
 from poundlock.errors import TerminalError, TransientError
 
-__all__ = ["PartitionLog", "scan"]
+__all__ = ["PartitionLog", "Scan"]
 
 _POLL_MS = 200
 _SILENT_S = 30.0
@@ -54,52 +54,47 @@ class PartitionLog:
         self.record = None
 
 
-def scan(
-    logs: TopicLogs,
-    topics: Iterable[str],
-    *,
-    take: Callable[[PartitionLog, RecordBatch], None],
-    missing: Callable[[Set[Place]], bool],
-    wait_s: float,
-    progress: Callable[[str], None],
-) -> dict[Place, PartitionLog]:
-    """Read topics and return how far each partition was read.
+class Scan:
+    """One reading of topics.
 
     Args:
-        logs: the cluster.
-        topics: their names; those that do not exist are left out.
+        topics: their partitions.
+        names: the topics; those that do not exist are left out.
         take: gets each batch that committed transactions, or producers without any, wrote.
-        missing: whether something that should be in such partitions was not met yet.
-        wait_s: how long to wait for open transactions if so, seconds.
         progress: takes a line after each answer.
-
-    Raises:
-        TransientError: a partition cannot be read.
-        TerminalError: what a broker answered is damaged.
     """
-    return _Scan(logs, sorted(topics), take, progress).run(missing, wait_s)
 
-
-class _Scan:
     def __init__(
         self,
-        logs: TopicLogs,
-        topics: list[str],
+        topics: TopicLogs,
+        names: Iterable[str],
+        *,
         take: Callable[[PartitionLog, RecordBatch], None],
         progress: Callable[[str], None],
     ) -> None:
-        self._logs, self._topics, self._take, self._progress = logs, topics, take, progress
-        self._leaders = logs.leaders(topics)
-        begins = logs.begins(self._leaders)
-        self._found = {place: PartitionLog(place, begins[place], begins[place]) for place in self._leaders}
+        self._topics, self._names, self._take, self._progress = topics, sorted(names), take, progress
+        self._leaders = topics.leaders(self._names)
+        begins = topics.begins(self._leaders)
+        self.logs = {place: PartitionLog(place, begins[place], begins[place]) for place in self._leaders}
+        """How far each partition was read."""
         self._alive = time.monotonic()
         self._fault = ""
 
-    def run(self, missing: Callable[[Set[Place]], bool], wait_s: float) -> dict[Place, PartitionLog]:
+    def run(self, missing: Callable[[Sequence[PartitionLog]], bool], wait_s: float) -> None:
+        """Read all.
+
+        Args:
+            missing: whether something was not met yet that may stand behind the open transactions in such partitions.
+            wait_s: how long to wait for open transactions if so, seconds.
+
+        Raises:
+            TransientError: a partition cannot be read.
+            TerminalError: what a broker answered is damaged.
+        """
         moved, held_since = True, 0.0
-        while open_logs := [log for log in self._found.values() if not log.done]:
+        while open_logs := [log for log in self.logs.values() if not log.done]:
             moved = self._round(open_logs, wait_ms=0 if moved else _POLL_MS)
-            held = {log.place for log in open_logs if log.held}
+            held = [log for log in open_logs if log.held]
             if moved or len(held) < len(open_logs):
                 held_since = 0.0
                 self._check_alive(moved, open_logs)
@@ -107,8 +102,7 @@ class _Scan:
             held_since = held_since or time.monotonic()
             if time.monotonic() - held_since >= wait_s or not missing(held):
                 break
-            self._progress(f"waiting for open transactions in {_names(held)}")
-        return self._found
+            self._progress(f"waiting for open transactions in {_names(log.place for log in held)}")
 
     def _round(self, open_logs: list[PartitionLog], *, wait_ms: int) -> bool:
         """Ask each broker once; return whether anything new came."""
@@ -118,10 +112,9 @@ class _Scan:
             if leader < 0:
                 fault = f"{_names(offsets)} has no leader"
                 continue
-            for fetched in self._logs.fetch(leader, offsets, wait_ms=wait_ms):
-                log = self._found[fetched.place]
-                if fetched.fault == "OffsetOutOfRangeError":
-                    log.restart(self._logs.begins([log.place])[log.place])
+            for fetched in self._topics.fetch(leader, offsets, wait_ms=wait_ms):
+                log = self.logs[fetched.place]
+                if fetched.fault == "OffsetOutOfRangeError" and self._trimmed(log):
                     moved = True
                 elif fetched.fault:
                     fault = f"{_names([log.place])}: {fetched.fault}"
@@ -130,11 +123,19 @@ class _Scan:
         if fault:
             self._fault = fault
             time.sleep(_PAUSE_S)
-            self._leaders |= self._logs.leaders(self._topics)
-        done = sum(log.at - log.begin for log in self._found.values())
-        total = sum(max(log.end or 0, log.at) - log.begin for log in self._found.values())
-        self._progress(f"{done:,} of {total:,} offsets of {', '.join(self._topics)} read")
+            self._leaders |= self._topics.leaders(self._names)
+        done = sum(log.at - log.begin for log in self.logs.values())
+        total = sum(max(log.end or 0, log.at) - log.begin for log in self.logs.values())
+        self._progress(f"{done:,} of {total:,} offsets of {', '.join(self._names)} read")
         return moved
+
+    def _trimmed(self, log: PartitionLog) -> bool:
+        """Go on behind what the broker removed; return False if it did not, and the log became shorter at its end."""
+        begin = self._topics.begins([log.place])[log.place]
+        if begin <= log.at:
+            return False
+        log.restart(begin)
+        return True
 
     def _advance(self, log: PartitionLog, fetched: Fetched) -> bool:
         begun = log.at

@@ -38,6 +38,7 @@ class Cluster:
 
     def __init__(self, log: list[bytes], *, begin: int = 0) -> None:
         self.log, self.begin = log, begin
+        self.stable = 2 * len(log)
         self.answers: list[Any] = []
         self.asked = self
         self.looked_up = 0
@@ -72,7 +73,8 @@ class Cluster:
                 answer = answer()
             if answer is not None:
                 return [Fetched(("t", 0), answer, end, end, [], b"")]
-        return [Fetched(("t", 0), "", end, end, [], b"".join(self.log[offset // 2 : offset // 2 + 2]))]
+        seen = self.log[: self.stable // 2][offset // 2 : offset // 2 + 2]
+        return [Fetched(("t", 0), "", end, self.stable, [], b"".join(seen))]
 
 
 def logs(count: int) -> list[bytes]:
@@ -175,3 +177,23 @@ def test_a_key_that_nobody_wrote_is_other_content() -> None:
     builder.close()
     (found,) = read(Cluster([bytes(builder.buffer())]), [decided(0)]).disagreements
     assert "its 2 rows are not the ones that were written" in found.what
+
+
+def test_a_log_that_became_shorter_is_not_read_twice() -> None:
+    cluster = Cluster(logs(4))
+    cluster.answers = [None, *["OffsetOutOfRangeError"] * 100_000]
+    with pytest.raises(TransientError, match="t-0 cannot be read on from offset 4: t-0: OffsetOutOfRangeError"):
+        read(cluster, [decided(n) for n in range(4)])
+
+
+def test_what_is_lost_is_not_put_down_to_whoever_holds_readers_up() -> None:
+    cluster = Cluster(logs(5))
+    cluster.log[1] = batch(2, 0, [b"x", b"y"], pid=99)
+    cluster.stable = 6
+    found = read(cluster, [decided(n) for n in range(5)])
+    assert [(wrong.checkpoint, wrong.what) for wrong in found.disagreements] == [
+        (1, "its 2 rows are missing: no read_committed reader sees them"),
+        (3, "its 2 rows are missing: a transaction of nobody's holds readers of t-0 up at offset 6"),
+        (4, "its 2 rows are missing: a transaction of nobody's holds readers of t-0 up at offset 6"),
+    ]
+    assert found.others == 2
