@@ -197,7 +197,7 @@ class KafkaReading:
         still there is there whole.
         """
         return any(
-            log.begin > 0 and (log.record is None or transaction.record <= log.record)
+            log.begin > 0 and (log.done if log.record is None else transaction.record <= log.record)
             for place, log in self._logs.items()
             if transaction.may_be_in(place)
         )

@@ -197,3 +197,12 @@ def test_what_is_lost_is_not_put_down_to_whoever_holds_readers_up() -> None:
         (4, "its 2 rows are missing: a transaction of nobody's holds readers of t-0 up at offset 6"),
     ]
     assert found.others == 2
+
+
+def test_what_was_not_read_is_not_said_to_be_removed() -> None:
+    cluster = Cluster(logs(3), begin=2)
+    cluster.stable = 2
+    found = read(cluster, [decided(2)])
+    assert found.removed == 0
+    (wrong,) = found.disagreements
+    assert wrong.what.endswith("holds readers of t-0 up at offset 2")
