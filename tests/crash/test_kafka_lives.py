@@ -6,6 +6,7 @@ and decided ones are committed a second time. The seed is printed; give it to ru
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import subprocess
@@ -17,10 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from poundlock import KafkaSink
+from poundlock import FileSink, KafkaSink
+from poundlock.checkpoint.audit import audit
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
-from poundlock.checkpoint.participant import WriterContext
+from poundlock.checkpoint.participant import WriterContext, bound
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink import CommitMode
 from poundlock.connectors.kafka.transactions import Transactions
@@ -151,6 +153,21 @@ class Lives:
         for name, seen in found.items():
             assert ((expected - seen).total(), (seen - expected).total()) == (0, 0), f"{name}: lost, duplicated"
         assert self.open_transactions() == []
+        self.assert_audited(sum(expected.values()))
+
+    def assert_audited(self, rows: int) -> None:
+        """The job's own audit says the same: what was produced again counts once, nothing is there that nobody decided."""
+        identity = read_identity(self.storage)
+        assert identity is not None
+        sinks = {
+            "a": self.sink,
+            "b": dataclasses.replace(self.sink, topic=f"{self.name}-b"),
+            "files": FileSink(str(self.root / "files"), row="value"),
+        }
+        owned = {name: bound(sink, job_id=identity.job_id, sink=name) for name, sink in sinks.items()}
+        report = audit(Ledger(self.storage), owned)
+        assert report.agrees, report.disagreements
+        assert {name: found.visible for name, found in report.sinks.items()} == dict.fromkeys(sinks, rows)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from poundlock.checkpoint.ledger import Ledger
+from poundlock.cli.main import main
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.transactions import Transactions
 from poundlock.failpoints import Failpoint
@@ -105,6 +106,7 @@ class KafkaPair:
             )
             assert lines == expected, f"files: lost {(expected - lines).total()}, doubled {(lines - expected).total()}"
         assert self.open_transactions() == []
+        assert main(["audit", self.checkpoints]) == 0, "the job's own audit finds what the reader did not"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, KafkaSecurity, KafkaSink, TopicExpression, TransientError
+from poundlock.checkpoint.auditable import AuditScope, Decided, ReadBack
 from poundlock.checkpoint.participant import JSON, Prepared, Reject, WriterContext
 from poundlock.connectors.kafka.names import TO_TOPIC
 from poundlock.formats.chunk import Batch, Records
@@ -243,12 +244,34 @@ def test_what_the_user_may_not_do_is_told_rule_by_rule(guarded: EmbeddedKafka) -
             time.sleep(0.05)  # rules reach the broker a moment later
     sink.preflight()
     bound = sink.bind(job_id=JOB_ID, sink="s")
-    assert write(bound, table(value=pa.array([b"a"])))[0] == 1
+    count, _, (committable,) = write(bound, table(value=pa.array([b"a"])))
+    assert count == 1
     assert bound.sweep({}, remove=True) == []
     assert [r.value for r in guarded.read("out")] == [b"a"]
+
+    def audited() -> ReadBack:
+        reading = bound.open_audit(AuditScope(complete=True, progress=lambda text: None))
+        reading.take(Decided(record=1, checkpoint=3, committable=committable, compared=True, carried_out=True))
+        reading.read()
+        return reading.result()
+
+    with pytest.raises(TransientError, match="refuses this user") as may_not:
+        audited()
+    assert may_not.value.next == "allow it READ and DESCRIBE on the sink's topics: the audit reads them"
+    allow(ResourceType.TOPIC, "out", operation.READ)
+    while not (found := _unless_refused(audited)):
+        time.sleep(0.05)
+    assert (found.compared, found.disagreements) == (1, [])
     wrong = KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="app", password="wrong")
     error = refused(KafkaSink(guarded.bootstrap_servers, "out", security=wrong, marker_topic="markers"))
     assert "refuses this user" in error.what
+
+
+def _unless_refused(audited: Callable[[], ReadBack]) -> ReadBack | None:
+    try:
+        return audited()
+    except TransientError:
+        return None
 
 
 def _told(sink: KafkaSink) -> str:

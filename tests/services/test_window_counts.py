@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from poundlock.cli.main import main
 from poundlock.failpoints import Failpoint
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from poundlock.testing.lives import Lives, failpoint_setting
@@ -19,7 +20,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/window_counts.py"
 START_MS = 1_545_184_200_000  # a whole minute
 
 
-def test_every_window_once(kafka_broker: EmbeddedKafka, tmp_path: Path) -> None:
+def test_every_window_once(kafka_broker: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kafka = kafka_broker
     kafka.create_topic("wc-events", 2)
     kafka.create_topic("wc-counts", 1)
@@ -57,6 +58,13 @@ def test_every_window_once(kafka_broker: EmbeddedKafka, tmp_path: Path) -> None:
             time.sleep(0.3)
         assert lives.stop(job) == 0
     assert (tmp_path / "hit" / Failpoint.DECISION_RECORDED.value).exists()
+    # the audit needs the checkpoint folder and the broker, not the example
+    capsys.readouterr()
+    assert main(["audit", str(tmp_path / "checkpoint"), "--json"]) == 0
+    audited = json.loads(capsys.readouterr().out)["sinks"]
+    assert audited["counts"]["visible"] == len(expected)
+    assert audited["counts"]["read_back"] > 0
+    assert {name: sink["unchecked"] for name, sink in audited.items()} == dict.fromkeys(audited, "")
     found = read()
     assert len(found) == len(set(found)) == len(expected)
     assert {(event, start): n for event, start, n in found} == expected

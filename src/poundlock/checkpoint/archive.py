@@ -66,8 +66,11 @@ class Archive:
             self._storage.settle(path)  # another driver made it, of the same records
 
     def forget(self, before_ms: int) -> None:
-        """Delete the files whose newest record is older. What cannot be deleted now is deleted another time."""
-        for first, last in self.files():
+        """Delete the files whose newest record is older, but for the last one, by which the ledger knows where it begins.
+
+        What cannot be deleted now is deleted another time.
+        """
+        for first, last in self.files()[:-1]:
             newest = self.read(last)
             if newest is None or newest["time_ms"] >= before_ms:
                 return

@@ -6,13 +6,14 @@ visible is read back whole and compared with the counts and digests of the decis
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.auditable import Auditable, AuditScope, Decided, Disagreement, Reading
+from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.ledger import Ledger
-from poundlock.checkpoint.participant import Auditable, Counts, Disagreement, Participant
+from poundlock.checkpoint.participant import Counts, Participant
 from poundlock.checkpoint.records import state_of
 
 __all__ = ["AuditReport", "SinkAudit", "audit"]
@@ -25,17 +26,27 @@ class SinkAudit:
     Args:
         counts: what the ledger says went to it.
         visible: rows that decisions made visible, as the ledger says.
+        at_once: rows that became visible without a decision that names them, and cannot be compared.
+        again: rows that were decided, aborted from outside, and are to be produced again by the next start.
         waiting_before: rows that waited hidden before the first checkpoint looked at.
         waiting_after: rows that wait hidden after the last one.
         read_back: committables that were read and compared.
+        removed: rows of these that the system removed itself, as it keeps them for a time only.
+        others: rows in the same place that others wrote; no fault.
+        uncompared: why some committables could not be compared.
         unchecked: why its output was not read; "" if it was.
     """
 
     counts: Counts = field(default_factory=Counts)
     visible: int = 0
+    at_once: int = 0
+    again: int = 0
     waiting_before: int = 0
     waiting_after: int = 0
     read_back: int = 0
+    removed: int = 0
+    others: int = 0
+    uncompared: Sequence[str] = ()
     unchecked: str = ""
 
 
@@ -76,7 +87,12 @@ class AuditReport:
 
 
 def audit(
-    ledger: Ledger, sinks: Mapping[str, Participant | None], *, first: int | None = None, last: int | None = None
+    ledger: Ledger,
+    sinks: Mapping[str, Participant | None],
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> AuditReport:
     """Audit a range of checkpoints.
 
@@ -84,23 +100,44 @@ def audit(
         ledger: the decisions.
         sinks: per name, the sink; None where it cannot be made without the job's own code.
         first, last: checkpoints to look at, both included; None = from the beginning, to the newest.
+        progress: takes a line on how far it has come, often.
     """
-    work = _Audit(sinks)
+    newest = ledger.newest()
+    number = -1 if newest is None else newest.number
+    work = _Audit(
+        sinks,
+        AuditScope(complete=ledger.first() == 0, progress=progress),
+        # A record that has a successor is carried out; of the newest it is noted.
+        carried_out=lambda n: n < number or ledger.is_carried_out(n),
+    )
     for decision in ledger:
-        if first is not None and decision.checkpoint < first:
+        number = max(number, decision.number)
+        if last is not None and decision.checkpoint > last:
+            if not work.wants_all:
+                break
             work.skip(decision)
-        elif last is not None and decision.checkpoint > last:
-            break
+        elif first is not None and decision.checkpoint < first:
+            work.skip(decision, before=True)
         else:
             work.take(decision)
+    work.read(lambda: ledger.since(number + 1))
     return work.report()
 
 
 class _Audit:
     """Adds up decision after decision."""
 
-    def __init__(self, sinks: Mapping[str, Participant | None]) -> None:
+    def __init__(
+        self, sinks: Mapping[str, Participant | None], scope: AuditScope, *, carried_out: Callable[[int], bool]
+    ) -> None:
         self._sinks = sinks
+        self._carried_out = carried_out
+        self._auditable: dict[str, Auditable] = {}
+        for name, sink in sinks.items():
+            if isinstance(sink, Auditable) and not sink.unaudited:
+                self._auditable[name] = sink
+        self._readings: dict[str, Reading] = {n: sink.open_audit(scope) for n, sink in self._auditable.items()}
+        self._held: dict[str, list[Decided]] = {}  # of the newest checkpoint: a part of it may have been produced again
         self._found: dict[str, SinkAudit] = {}
         self._rows_read: dict[str, int] = {}
         self._wrong: list[tuple[str, Disagreement]] = []
@@ -108,13 +145,23 @@ class _Audit:
         self._checkpoints: list[int] = []
         self._records = 0
         self._before: Decision | None = None
-        self._newest: Decision | None = None
+        self._newest: Decision | None = None  # of those that are looked at
+        self._redone: Decision | None = None  # the newest of all
 
-    def skip(self, decision: Decision) -> None:
-        self._before = decision
-        self._note_ends(decision)
+    @property
+    def wants_all(self) -> bool:
+        """Whether a sink wants to know what is decided outside the range."""
+        return any(reading.whole for reading in self._readings.values())
+
+    def skip(self, decision: Decision, *, before: bool = False) -> None:
+        """Note a decision outside the range."""
+        if before:
+            self._before = decision
+            self._note_ends(decision)
+        self._name(decision, compared=False)
 
     def take(self, decision: Decision) -> None:
+        """Look at a decision."""
         self._records += 1
         self._newest = decision
         if decision.occasion == "checkpoint":
@@ -126,22 +173,73 @@ class _Audit:
         for name, part in decision.sinks.items():
             found = self._sink(name)
             found.counts.add(part.counts)
+            if part.state.get("at_once"):
+                found.at_once += part.counts.written
             if not part.counts.balanced():
                 self._say(name, decision.checkpoint, "", f"the counts do not add up: {part.counts.to_json()}")
-            sink = self._sinks.get(name)
-            if isinstance(sink, Auditable):
-                for committable in part.committables:
-                    found.read_back += 1
-                    found.visible += sink.rows_of(committable)
-                    self._wrong += [(name, wrong) for wrong in sink.audit(committable)]
+        self._name(decision, compared=True)
+
+    def _name(self, decision: Decision, *, compared: bool) -> None:
+        """Tell the sinks what a decision names, as soon as no later one can replace it."""
+        self._redone = decision
+        for name in self._readings:
+            held = self._held.setdefault(name, [])
+            if held and held[0].checkpoint != decision.checkpoint:
+                self._settle(name)
+                held = self._held[name]
+            redo = decision.redo.get(name)
+            if (
+                redo is not None and decision.occasion == "checkpoint"
+            ):  # what is not done was aborted, and is replaced by this
+                held[:] = [item for item in held if item.committable in redo.done]
+            held += [
+                Decided(
+                    record=decision.number,
+                    checkpoint=decision.checkpoint,
+                    committable=committable,
+                    compared=compared,
+                    carried_out=self._carried_out(decision.number),
+                )
+                for committable in decision.sinks.get(name, _NOTHING).committables
+            ]
+
+    def _settle(self, name: str) -> None:
+        for item in self._held.pop(name, ()):
+            if item.compared:
+                self._sink(name).visible += self._auditable[name].rows_of(item.committable)
+            self._readings[name].take(item)
+        self._held[name] = []
+
+    def read(self, meanwhile: Callable[[], Iterable[Decision]]) -> None:
+        """Read the sinks; `meanwhile` returns what a running job decided until now."""
+        for name, reading in self._readings.items():
+            self._drop_aborted(name)
+            self._settle(name)
+            if name in self._found:
+                reading.read()
+        if self.wants_all:
+            for decision in meanwhile():
+                self._name(decision, compared=False)
+            for name in self._readings:
+                self._settle(name)
+
+    def _drop_aborted(self, name: str) -> None:
+        """Set apart what the next start produces again: it will never be visible, and another decision will replace it."""
+        redo = self._redone.redo.get(name) if self._redone is not None else None
+        if redo is None or not redo.again:
+            return
+        kept: list[Decided] = []
+        for item in self._held.get(name, ()):
+            if item.committable not in redo.again:
+                kept.append(item)
+            elif item.compared:
+                self._sink(name).again += self._auditable[name].rows_of(item.committable)
+        self._held[name] = kept
 
     def _sink(self, name: str) -> SinkAudit:
         if name not in self._found:
-            sink = self._sinks.get(name)
-            reason = "it cannot be made without the job's own code" if sink is None else "it cannot be read back"
             self._found[name] = SinkAudit(
-                waiting_before=self._waiting(self._before, name),
-                unchecked="" if isinstance(sink, Auditable) else reason,
+                waiting_before=self._waiting(self._before, name), unchecked=_unchecked(self._sinks.get(name))
             )
         return self._found[name]
 
@@ -163,16 +261,15 @@ class _Audit:
         self._wrong.append((sink, Disagreement(checkpoint, path, what)))
 
     def report(self) -> AuditReport:
+        """Return what was found."""
         for name, found in self._found.items():
+            if name in self._readings:
+                self._add_read_back(name, found)
             found.waiting_after = self._waiting(self._newest, name)
-            written = found.counts.written + found.waiting_before
-            if not found.unchecked and written != found.visible + found.waiting_after:
-                self._say(
-                    name,
-                    None,
-                    "",
-                    f"{written} rows were written or waited, and {found.visible + found.waiting_after} are visible or wait",
-                )
+            written = found.counts.written - found.at_once + found.waiting_before
+            there = found.visible + found.waiting_after + found.again
+            if not found.unchecked and written != there:
+                self._say(name, None, "", f"{written} rows were written or waited, and {there} are visible or wait")
         return AuditReport(
             first=min(self._checkpoints, default=None),
             last=max(self._checkpoints, default=None),
@@ -181,3 +278,20 @@ class _Audit:
             sinks=self._found,
             disagreements=self._wrong,
         )
+
+    def _add_read_back(self, name: str, found: SinkAudit) -> None:
+        result = self._readings[name].result()
+        found.read_back, found.removed, found.others = result.compared, result.removed, result.others
+        found.uncompared = list(result.uncompared)
+        if found.at_once:
+            found.uncompared.append(f"{found.at_once} rows were written without transactions: no decision names them")
+        self._wrong += [(name, wrong) for wrong in result.disagreements]
+
+
+def _unchecked(sink: Participant | None) -> str:
+    if sink is None:
+        return "it cannot be made without the job's own code"
+    return sink.unaudited if isinstance(sink, Auditable) else "it cannot be read back"
+
+
+_NOTHING = SinkDecision([], {})

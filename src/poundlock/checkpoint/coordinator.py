@@ -288,6 +288,7 @@ class Coordinator:
         self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
     ) -> Outcome:
         """Produce and decide what of a decided checkpoint was aborted from outside; the rest of it stays as it is."""
+        self._epoch.check()  # what looks aborted to a driver that slept may be a newer one's
         decided = find_checkpoint(self._ledger, self.newest, n)
         check_same_ranges(decided, sources)
         begun = self._clock.now_ms()
@@ -295,6 +296,7 @@ class Coordinator:
         ran = self._clock.now_ms()
         staged: dict[str, Staged] = {}
         with self._aborting(results.prepared):
+            self._epoch.check()
             for name, redo in self._redo.items():
                 participant = self._participants[name]
                 assert isinstance(participant, Repeatable)
@@ -328,6 +330,7 @@ class Coordinator:
         results = run(self.begin(n))
         ran = self._clock.now_ms()
         with self._aborting(results.prepared):
+            self._epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
             self._verify(results)
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(results.prepared, Occasion.CHECKPOINT)

@@ -140,8 +140,12 @@ class Ledger:
 
     def __iter__(self) -> Iterator[Decision]:
         """Yield every decision that is kept, oldest first, reading them one by one."""
-        for number in range(self.first(), self._count()):
-            yield self.read(number)
+        return self.since(self.first())
+
+    def since(self, number: int) -> Iterator[Decision]:
+        """Yield the decisions from a number on, oldest first, reading them one by one."""
+        for n in range(number, self._count()):
+            yield self.read(n)
 
     def first(self) -> int:
         """Return the number of the oldest decision that is kept: 0, unless the archive has forgotten some."""

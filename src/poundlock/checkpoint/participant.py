@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aborted",
-    "Auditable",
     "Bindable",
     "Committed",
     "Counts",
-    "Disagreement",
     "Finding",
     "Inspectable",
     "Kind",
@@ -116,7 +114,7 @@ class Staged:
     Args:
         state: all it must remember after this decision (JSON with "v"); it is kept in the newest decision only.
             What still waits to become visible stands under "pending", empty when there is nothing: a sink may be taken
-            out of a job only then.
+            out of a job only then. "at_once" is true where rows become visible without a committable that names them.
         committables: what this decision makes visible, each a JSON object with "v" that `commit` understands. It names
             every prepared file it is made of, so that fsck can tell these from orphans.
     """
@@ -295,38 +293,6 @@ class Inspectable(Protocol):
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         """Compare what the state carries on, and what is still to become visible, with what is there; touch nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """Where a sink holds something else than a decision says.
-
-    Args:
-        checkpoint: the checkpoint whose rows they are; None if it cannot be told.
-        path: where, in words a person can use.
-        what: what differs.
-    """
-
-    checkpoint: int | None
-    path: str
-    what: str
-
-
-@runtime_checkable
-class Auditable(Protocol):
-    """A participant whose visible output can be read back and compared with what was decided."""
-
-    def audit(self, committable: JSON) -> Sequence[Disagreement]:
-        """Read what a committable made visible, whole, and compare counts and digests. Touches nothing."""
-        ...
-
-    def rows_of(self, committable: JSON) -> int:
-        """Return how many rows a committable makes visible."""
-        ...
-
-    def rows_pending(self, state: JSON) -> int:
-        """Return how many rows are prepared and decided to become visible later."""
         ...
 
 

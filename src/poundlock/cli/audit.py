@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +14,11 @@ from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
 
 if TYPE_CHECKING:
-    from poundlock.checkpoint.audit import AuditReport
+    from poundlock.checkpoint.audit import AuditReport, SinkAudit
 
 __all__ = ["command"]
+
+_EVERY_S = 3.0
 
 
 def command(
@@ -28,15 +31,33 @@ def command(
 ) -> int:
     """Prove a job's ledger against its sinks.
 
-    Every file and message that a decision made visible is read and compared by count and checksum. The exit code is 0 if everything agrees, 1 if something does not.
+    Every file and message that a decision made visible is read and compared by count and checksum; topics as read_committed readers see them. The exit code is 0 if everything agrees, 1 if something does not.
     """
     from poundlock.checkpoint.audit import audit
     from poundlock.checkpoint.ledger import Ledger
 
     found = find_checkpoint(path, define or (), config)
-    report = audit(Ledger(found.storage), rebuilt_sinks(found), first=first, last=last)
-    Output(json).show(_Shown(report))
+    output = Output(json)
+    sinks, progress = rebuilt_sinks(found), _Seldom(output.note)
+    report = audit(Ledger(found.storage), sinks, first=first, last=last, progress=progress)
+    output.show(_Shown(report))
     return 0 if report.agrees else 1
+
+
+class _Seldom:
+    """Lets a line through every few seconds, the first after as many: a short audit says nothing but its result.
+
+    Args:
+        say: takes a line.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._said = say, time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if time.monotonic() - self._said >= _EVERY_S:
+            self._say(text)
+            self._said = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,7 @@ class _Shown:
                 yield f"  not read back: {sink.unchecked}"
             else:
                 yield f"  {sink.visible:,} visible in {sink.read_back:,} pieces, read back; {sink.waiting_after:,} wait"
+                yield from (f"  {text}" for text in _besides(sink))
         for name, wrong in report.disagreements:
             place = f"checkpoint {wrong.checkpoint}" if wrong.checkpoint is not None else "the whole"
             yield f"DISAGREES  {name or 'the ledger'}, {place}: {wrong.what}" + (
@@ -72,3 +94,14 @@ class _Shown:
         yield f"{span}, {report.records} decisions: " + (
             "everything agrees" if report.agrees else f"{count} disagreement{'' if count == 1 else 's'}"
         )
+
+
+def _besides(sink: SinkAudit) -> Iterable[str]:
+    """Yield what is neither agreement nor fault."""
+    if sink.removed:
+        yield f"{sink.removed:,} of these removed by retention, not compared"
+    if sink.again:
+        yield f"{sink.again:,} aborted from outside: the next start produces them again"
+    if sink.others:
+        yield f"{sink.others:,} of other producers in the same topics"
+    yield from (f"not compared: {text}" for text in sink.uncompared)

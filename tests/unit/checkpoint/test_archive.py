@@ -56,6 +56,19 @@ def test_what_is_older_than_the_retention_is_forgotten(tmp_path: Path) -> None:
     assert [record.number for record in Ledger(storage).back(ledger.read(60))] == list(range(60, 39, -1))
 
 
+def test_a_job_that_rested_longer_than_the_retention_still_knows_where_its_ledger_begins(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    ledger = Ledger(storage, per_file=PER_FILE, retention_ms=15)
+    for number in range(40):
+        ledger.append(decision(number, time_ms=number))
+    for number in range(40, 61):
+        ledger.append(decision(number, time_ms=1_000_000 + number))
+    newest = Ledger(storage).newest()
+    assert newest is not None
+    assert newest.number == 60
+    assert [record.number for record in ledger] == list(range(ledger.first(), 61))
+
+
 class Broken(LocalStorage):
     """Fails at the n-th change of the archive or deletion of a record."""
 

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from poundlock.checkpoint.audit import AuditReport, audit
+from poundlock.checkpoint.auditable import AuditScope, Decided, ReadBack
 from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
+from poundlock.checkpoint.decision import Decision, Redo, SinkDecision, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import Ledger
@@ -174,3 +175,100 @@ def test_a_sink_that_cannot_be_read_is_said_to_be_unchecked(tmp_path: Path) -> N
     report = audit(Ran(tmp_path).ledger, {"out": None})
     assert report.agrees
     assert report.sinks["out"].unchecked == "it cannot be made without the job's own code"
+
+
+class Told:
+    """A sink that notes what an audit tells it. Its committables are {"name", "rows"}."""
+
+    unaudited = ""
+    whole = True
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, bool]] = []
+        self.meanwhile: Any = lambda: None
+
+    def open_audit(self, scope: AuditScope) -> Told:
+        return self
+
+    def rows_of(self, committable: dict[str, Any]) -> int:
+        return int(committable["rows"])
+
+    def rows_pending(self, state: dict[str, Any]) -> int:
+        return 0
+
+    def take(self, decided: Decided) -> None:
+        self.taken.append((decided.committable["name"], decided.compared))
+
+    def read(self) -> None:
+        self.taken.append(("read", True))
+        self.meanwhile()
+
+    def result(self) -> ReadBack:
+        return ReadBack(compared=0)
+
+
+def recorded(ledger: Ledger, *records: tuple[str, int, str, dict[str, Redo]]) -> None:
+    """Append records: occasion, checkpoint, names of what each makes visible, and what was produced again."""
+    newest = ledger.newest()
+    for number, (occasion, checkpoint, said, redo) in enumerate(records, 0 if newest is None else newest.number + 1):
+        first = occasion == "checkpoint" and not redo
+        committables = named(said)
+        rows = sum(committable["rows"] for committable in committables)
+        counts = Counts(read=rows, written=rows) if first else Counts()
+        ledger.append(
+            Decision(
+                number=number,
+                occasion=occasion,
+                checkpoint=checkpoint,
+                job_id="0" * 32,
+                epoch=1,
+                time_ms=1,
+                sources={},
+                sinks={"out": SinkDecision(committables, {}, counts)},
+                redo=redo,
+            )
+        )
+
+
+def named(text: str) -> list[dict[str, Any]]:
+    return [{"name": name, "rows": 2 if name == "b" else 1} for name in text.split()]
+
+
+def test_what_was_aborted_and_produced_again_twice_counts_once(tmp_path: Path) -> None:
+    ledger, sink = Ledger(LocalStorage(str(tmp_path))), Told()
+    recorded(
+        ledger,
+        ("start", -1, "", {}),
+        ("checkpoint", 0, "a b c", {}),
+        ("checkpoint", 0, "b2 b3", {"out": Redo((), named("a c"))}),  # in the life that decided it
+        ("start", 0, "", {"out": Redo(named("b3"), named("a c b2"))}),
+        ("checkpoint", 0, "b4", {"out": Redo((), named("a c b2"))}),
+        ("checkpoint", 1, "d", {}),
+    )
+    report = audit(ledger, {"out": sink})  # type: ignore[dict-item]
+    assert [name for name, _ in sink.taken] == ["a", "c", "b2", "b4", "d", "read"]
+    assert report.agrees, said(report)  # b was cut in two the second time
+    assert report.sinks["out"].visible == 5
+
+
+def test_the_sums_are_of_what_is_visible_and_of_what_will_be_produced_again(tmp_path: Path) -> None:
+    ledger, sink = Ledger(LocalStorage(str(tmp_path))), Told()
+    recorded(
+        ledger,
+        ("checkpoint", 0, "a b c", {}),
+        ("start", 0, "", {"out": Redo(named("b c"), named("a"))}),
+    )
+    report = audit(ledger, {"out": sink})  # type: ignore[dict-item]
+    assert (report.agrees, report.sinks["out"].visible, report.sinks["out"].again) == (True, 1, 3)
+    assert sink.taken == [("a", True), ("read", True)]
+
+
+def test_a_sink_is_told_what_is_decided_outside_the_range_and_while_it_reads(tmp_path: Path) -> None:
+    ledger, sink = Ledger(LocalStorage(str(tmp_path))), Told()
+    recorded(ledger, *(("checkpoint", n, f"n{n}", {}) for n in range(4)))
+    sink.meanwhile = lambda: recorded(ledger, ("checkpoint", 4, "n4", {}))
+    report = audit(ledger, {"out": sink}, first=1, last=2)  # type: ignore[dict-item]
+    assert sink.taken == [
+        ("n0", False), ("n1", True), ("n2", True), ("n3", False), ("read", True), ("n4", False)
+    ]  # fmt: skip
+    assert (report.records, report.sinks["out"].visible) == (2, 2)

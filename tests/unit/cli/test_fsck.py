@@ -483,13 +483,21 @@ def test_ledger_follows(project: Project, monkeypatch: pytest.MonkeyPatch, capsy
     assert len(shown) > records
 
 
-def test_audit_agrees_and_tells_what_does_not(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_agrees_and_tells_what_does_not(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.stop()
     assert main(["audit", "swept"]) == 0
     assert "everything agrees" in capsys.readouterr().out
     assert main(["audit", "swept", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["disagreements"] == []
+    said = capsys.readouterr()
+    assert json.loads(said.out)["disagreements"] == []
+    assert said.err == "", "a short audit says nothing but its result"
+    monkeypatch.setattr("poundlock.cli.audit._EVERY_S", 0.0)
+    assert main(["audit", "swept", "--json"]) == 0
+    said = capsys.readouterr()
+    assert "1 files read" in said.err
+    assert json.loads(said.out)["disagreements"] == []
     (path,) = [path for path in project.out.iterdir() if path.is_file() and not path.name.startswith(".")][:1]
     path.write_bytes(b"x" * path.stat().st_size)
     assert main(["audit", "swept"]) == 1

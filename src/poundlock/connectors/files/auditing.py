@@ -6,17 +6,48 @@ The segments of a file are its bytes in order, so a checksum that differs says w
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from poundlock.checkpoint.participant import JSON, Disagreement
+from poundlock.checkpoint.auditable import AuditScope, Decided, Disagreement, ReadBack
+from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.files.committer import merged_by_record
 from poundlock.formats.encode_bulk import count_rows
 from poundlock.storage.base import Storage
 
-__all__ = ["audit"]
+__all__ = ["FileReading", "audit"]
 
 _BLOCK = 1 << 20
+
+
+class FileReading:
+    """The audit of one file sink: each file is compared as soon as it is named.
+
+    Args:
+        scope: of the audit.
+        open_root: opens the folder that a committable names.
+    """
+
+    whole = False
+
+    def __init__(self, scope: AuditScope, open_root: Callable[[str], Storage]) -> None:
+        self._scope, self._open = scope, open_root
+        self._compared = 0
+        self._wrong: list[Disagreement] = []
+
+    def take(self, decided: Decided) -> None:
+        """Compare a file."""
+        if decided.compared:
+            self._compared += 1
+            self._wrong += audit(self._open(decided.committable["root"]), decided.committable)
+            self._scope.progress(f"{self._compared:,} files read")
+
+    def read(self) -> None:
+        """Do nothing: all is read."""
+
+    def result(self) -> ReadBack:
+        """Return what was found."""
+        return ReadBack(compared=self._compared, disagreements=self._wrong)
 
 
 def audit(storage: Storage, committable: JSON) -> Sequence[Disagreement]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from poundlock.checkpoint.participant import (
     JSON,
     Committed,
-    Disagreement,
     Finding,
     Kind,
     Occasion,
@@ -42,6 +41,7 @@ from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
+    from poundlock.checkpoint.auditable import AuditScope, Reading
     from poundlock.connectors.files.segments import Layout
     from poundlock.formats.encode import RowEncoder
     from poundlock.storage.base import Storage
@@ -260,10 +260,14 @@ class FileSink:
 
     # Auditable
 
-    def audit(self, committable: JSON) -> Sequence[Disagreement]:
-        from poundlock.connectors.files.auditing import audit
+    @property
+    def unaudited(self) -> str:
+        return ""
 
-        return audit(self._storage(committable["root"]), committable)
+    def open_audit(self, scope: AuditScope) -> Reading:
+        from poundlock.connectors.files.auditing import FileReading
+
+        return FileReading(scope, self._storage)
 
     def rows_of(self, committable: JSON) -> int:
         return int(committable["rows"])

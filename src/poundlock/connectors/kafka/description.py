@@ -39,9 +39,11 @@ def settings(description: JSON) -> dict[str, Any]:
         raise DefinitionError(
             f"a Kafka sink of version {description.get('v')!r} is not known here", next="use a newer poundlock"
         )
+    from poundlock.connectors.kafka.sink import TopicExpression
+
     return {
         **{name: description[name] for name in _SAID if name in description},
-        "topic": description["topic"] or "any",
+        "topic": description["topic"] or TopicExpression("topic"),
         "transaction_timeout": f"{description['timeout_ms']} ms",
         "security": KafkaSecurity(**description["security"]),
     }

@@ -14,6 +14,7 @@ from typing import Any
 from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.names import TransactionNames
+from poundlock.connectors.kafka.places import from_places
 from poundlock.connectors.kafka.producer import Sender, begin_transaction, group_metadata, transaction_name
 from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import UNSTABLE, Marker, Transactions, marker_text
@@ -89,21 +90,30 @@ class TaskSender(Sender):
     def prepare(self, checkpoint: int, digest: Digest) -> JSON:
         self._flush(self._timeout_ms / 1000)
         if self._done is not None:
-            pid, epoch = self._done.pid, self._done.epoch
             self._check_same(self._done, digest)
+            done = self._done
             self._producer.abort_transaction(_ANSWER_S)
         else:
-            pid, epoch = self._pid, self._epoch
-            text = marker_text(self._tid, pid, epoch, digest.rows, digest.text)
-            marker = confluent().TopicPartition(self._marker_topic, 0, checkpoint + 1, metadata=text)
-            self._producer.send_offsets_to_transaction([marker], group_metadata(self._tid), _ANSWER_S)
-            self._producer.commit_transaction(_ANSWER_S)
+            done = self._commit(checkpoint, digest)
         self._check()
         super().abandon()
+        places = {} if done.places is None else {"places": done.places}
         return {
-            "tid": self._tid, "pid": pid, "epoch": epoch, "group": self._tid, "marker_topic": self._marker_topic,
-            "transaction": transaction_name(self._tid, pid, epoch), "checkpoint": checkpoint, "committed": True,
+            "tid": done.tid, "pid": done.pid, "epoch": done.epoch, "group": done.tid, "marker_topic": self._marker_topic,
+            "transaction": transaction_name(done.tid, done.pid, done.epoch), "checkpoint": checkpoint, "committed": True,
+            **places,
         }  # fmt: skip
+
+    def _commit(self, checkpoint: int, digest: Digest) -> Marker:
+        tid, pid, epoch = self._tid, self._pid, self._epoch
+        told = self._asked.describe(tid)
+        if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", pid, epoch):
+            raise TransientError(f"transaction {tid} did not stay open: {told}", next="the checkpoint is repeated")
+        text = marker_text(tid, pid, epoch, digest.rows, digest.text, from_places(told.places))
+        marker = confluent().TopicPartition(self._marker_topic, 0, checkpoint + 1, metadata=text)
+        self._producer.send_offsets_to_transaction([marker], group_metadata(tid), _ANSWER_S)
+        self._producer.commit_transaction(_ANSWER_S)
+        return Marker.of(text, checkpoint)
 
     def _check_same(self, done: Marker, digest: Digest) -> None:
         if (done.rows, done.digest) != (digest.rows, digest.text):

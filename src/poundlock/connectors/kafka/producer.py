@@ -15,6 +15,7 @@ from typing import Any
 from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.names import Slot, TransactionNames, slots
+from poundlock.connectors.kafka.places import from_places
 from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import Described, Transactions, marker_text
 from poundlock.errors import TransientError
@@ -243,7 +244,7 @@ class TransactionSender(Sender):
         return {
             "tid": tid, "pid": told.pid, "epoch": told.epoch, "group": tid, "marker_topic": self._marker_topic,
             "transaction": transaction_name(tid, told.pid, told.epoch),
-            "begun_ms": told.started_ms, "deadline_ms": told.started_ms + told.timeout_ms,
+            "places": from_places(told.places), "begun_ms": told.started_ms, "deadline_ms": told.started_ms + told.timeout_ms,
         }  # fmt: skip
 
     def abandon(self) -> None:

@@ -77,6 +77,8 @@ class Messages:
 class Digest:
     """The sum, modulo 2**64, of a hash of each message, and how many there were."""
 
+    __slots__ = ("_sum", "bytes", "rows")
+
     def __init__(self) -> None:
         self.rows = 0
         self.bytes = 0

@@ -31,6 +31,7 @@ from poundlock.errors import DefinitionError
 from poundlock.values import Clock, SystemClock, duration, format_duration
 
 if TYPE_CHECKING:
+    from poundlock.checkpoint.auditable import AuditScope, Reading
     from poundlock.connectors.kafka.producer import Sender
     from poundlock.connectors.kafka.rows import RowSpec
     from poundlock.connectors.kafka.transactions import Transactions
@@ -117,6 +118,7 @@ class KafkaSink:
 
     bulk: ClassVar[bool] = True
     clock: ClassVar[Clock] = SystemClock()
+    audit_wait_s: ClassVar[float] = 10.0  # how long an audit waits for open transactions
 
     def __post_init__(self) -> None:
         if self.format == "raw" and self.value is None:
@@ -201,7 +203,10 @@ class KafkaSink:
             verify(self._asked(), self._names, prepared, self.clock.now_ms())
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        return Staged({"v": 1, "pending": []}, [dict(item.payload) for item in prepared if "tid" in item.payload])
+        at_once = {} if self._once else {"at_once": True}
+        return Staged(
+            {"v": 1, "pending": [], **at_once}, [dict(item.payload) for item in prepared if "tid" in item.payload]
+        )
 
     def next_roll_ms(self, state: JSON) -> int | None:
         return None
@@ -258,6 +263,35 @@ class KafkaSink:
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         return []
+
+    # Auditable
+
+    @property
+    def unaudited(self) -> str:
+        """Why its output cannot be compared; "" if it can."""
+        if self._once:
+            return ""
+        return (
+            f'it has guarantee="{self.guarantee}": no decision names its messages, and they may be there more than once'
+        )
+
+    def open_audit(self, scope: AuditScope) -> Reading:
+        """Return an audit, which reads its topics."""
+        from poundlock.connectors.kafka.auditing import KafkaReading
+
+        return KafkaReading(
+            scope,
+            asked=self._asked(),
+            names=self._names,
+            topic=self.topic if isinstance(self.topic, str) else None,
+            wait_s=self.audit_wait_s,
+        )
+
+    def rows_of(self, committable: JSON) -> int:
+        return int(committable["rows"])
+
+    def rows_pending(self, state: JSON) -> int:
+        return 0
 
     # Parts
 

@@ -1,6 +1,7 @@
 """Asking a Kafka cluster about transactions and ending them, from any process, whoever began them.
 
-The only module that knows kafka-python, whose parts with a leading underscore it needs; a test holds its version.
+With fetching.py the only module that knows kafka-python, whose parts with a leading underscore they need; a test holds its
+version.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ __all__ = ["KAFKA_PYTHON", "UNSTABLE", "Described", "Marker", "Transactions", "m
 
 KAFKA_PYTHON = "3.0.12"
 UNSTABLE = "UNSTABLE"  # a transaction of the marker's group is open
+_OFFSETS = "__consumer_offsets"  # where the markers are
 _T = TypeVar("_T")
 # Answers that say: ask again, the coordinator is busy with this id or has just moved.
 _AGAIN = frozenset(
@@ -33,6 +35,7 @@ _AGAIN = frozenset(
         "CoordinatorLoadInProgressError",
     )
 )
+_ALLOW = "allow it WRITE and DESCRIBE on the transactional ids of the prefix, READ on its groups and the marker topic"
 _STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
 
 
@@ -45,6 +48,7 @@ class Described:
         pid, epoch: of the producer that initialised it last.
         started_ms: when its transaction began, the broker's clock, ms since the epoch; -1 if there is none.
         timeout_ms: how long a transaction of it may be open.
+        places: per topic, the partitions its transaction has written to; the markers' are left out.
     """
 
     state: str
@@ -52,11 +56,15 @@ class Described:
     epoch: int
     started_ms: int
     timeout_ms: int
+    places: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def resolved(self) -> bool:
         """Whether no transaction of this id is open or being ended."""
         return self.state in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+
+
+_METADATA_BYTES = 4000  # offset.metadata.max.bytes of brokers is 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,7 @@ class Marker:
         checkpoint: of which checkpoint its messages are.
         rows: how many there are.
         digest: of them, 16 hex digits.
+        places: per topic, the partitions they are in, see `from_places`; None where it does not say.
     """
 
     tid: str
@@ -76,12 +85,31 @@ class Marker:
     checkpoint: int = field(default=-1, compare=False)
     rows: int = field(default=0, compare=False)
     digest: str = field(default="", compare=False)
+    places: Mapping[str, str] | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, text: str, checkpoint: int) -> Marker:
+        """Return the marker of what `marker_text` made."""
+        said = json.loads(text)
+        return cls(
+            **{name: said.get(name) for name in ("tid", "pid", "epoch", "rows", "digest", "places")},
+            checkpoint=checkpoint,
+        )
 
 
-def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str) -> str:
-    """Return the metadata of a marker offset."""
+def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str, places: Mapping[str, str] | None = None) -> str:
+    """Return the metadata of a marker offset; places that are too many for it are left out."""
     value = {"v": 1, "tid": tid, "pid": pid, "epoch": epoch, "rows": rows, "digest": digest}
-    return json.dumps(value, separators=(",", ":"))
+    texts = [json.dumps(v, separators=(",", ":")) for v in ({**value, "places": places}, value)]
+    return texts[0] if places is not None and len(texts[0]) < _METADATA_BYTES else texts[1]
+
+
+def _places(told: Iterable[Any]) -> dict[str, Sequence[int]]:
+    found: dict[str, list[int]] = {}
+    for place in sorted(told):
+        if place.topic != _OFFSETS:
+            found.setdefault(place.topic, []).append(int(place.partition))
+    return {topic: tuple(partitions) for topic, partitions in found.items()}
 
 
 @lru_cache(maxsize=16)
@@ -124,7 +152,7 @@ class Transactions:
 
     def broker_version(self) -> tuple[int, ...]:
         """Return the version of the protocol the cluster speaks, such as (4, 1)."""
-        return tuple(self._ask(lambda admin: admin._manager.broker_version))
+        return tuple(self.ask(lambda admin: admin._manager.broker_version))
 
     def describe(self, tid: str) -> Described | None:
         """Return a transactional id's state, None if its coordinator does not know it."""
@@ -136,18 +164,26 @@ class Transactions:
             except unknown:
                 return None
             started, timeout = int(told.transaction_start_time_ms), int(told.transaction_timeout_ms)
-            return Described(told.state.value, int(told.producer_id), int(told.producer_epoch), started, timeout)
+            return Described(
+                told.state.value, int(told.producer_id), int(told.producer_epoch), started, timeout,
+                _places(told.topic_partitions),
+            )  # fmt: skip
 
-        return self._ask(ask)
+        return self.ask(ask)
 
     def ongoing(self) -> list[str]:
         """Return the transactional ids with an open transaction, of everybody."""
-        found = self._ask(lambda admin: admin.list_transactions(state_filters=["Ongoing"]))
+        found = self.ask(lambda admin: admin.list_transactions(state_filters=["Ongoing"]))
         return sorted(row.transactional_id for rows in found.values() for row in rows)
 
     def groups(self) -> list[str]:
         """Return the names of the consumer groups that this user may see, of everybody."""
-        return sorted(group["group_id"] for group in self._ask(lambda admin: admin.list_groups()))
+        return sorted(group["group_id"] for group in self.ask(lambda admin: admin.list_groups()))
+
+    def producers(self) -> dict[str, int]:
+        """Return the transactional ids the cluster knows, of everybody, each with the producer that initialised it last."""
+        found = self.ask(lambda admin: admin.list_transactions())
+        return {row.transactional_id: int(row.producer_id) for rows in found.values() for row in rows}
 
     def end(self, tid: str, pid: int, epoch: int, *, commit: bool) -> str:
         """Commit or abort a transaction; return "NoError", or the name of the error the coordinator answers.
@@ -171,7 +207,7 @@ class Transactions:
 
         end = time.monotonic() + self._timeout
         while True:
-            answer = self._ask(ask)
+            answer = self.ask(ask)
             if answer not in _AGAIN or time.monotonic() > end:
                 return answer
             if answer in _STALE:
@@ -228,21 +264,30 @@ class Transactions:
             if told is None or told.committed_offset < 0:
                 return None
             # librdkafka counts the end of its text as a part of it.
-            value = json.loads(told.metadata.rstrip("\0"))
-            said = {name: value[name] for name in ("tid", "pid", "epoch", "rows", "digest")}
-            return Marker(checkpoint=told.committed_offset - 1, **said)
+            return Marker.of(told.metadata.rstrip("\0"), told.committed_offset - 1)
 
         end = time.monotonic() + self._timeout
         while True:
             try:
-                return self._ask(ask, keep=True)
+                return self.ask(ask, keep=True)
             except errors.BrokerResponseError as error:
                 if type(error).__name__ not in _AGAIN or time.monotonic() > end:
                     raise CommitUnknown(f"Kafka at {self.servers}: {error}") from error
                 self.close()
                 time.sleep(0.05)
 
-    def _ask(self, question: Callable[[Any], _T], *, keep: bool = False) -> _T:
+    def ask(self, question: Callable[[Any], _T], *, keep: bool = False, allow: str = _ALLOW) -> _T:
+        """Return the answer to a question, put again by a new connection until one comes.
+
+        Args:
+            question: asks the client.
+            keep: let an error that a broker answered through.
+            allow: what to allow this user if it is refused.
+
+        Raises:
+            TransientError: this user may not ask that.
+            CommitUnknown: nobody answers.
+        """
         errors = kafka_python("errors")
         end = time.monotonic() + self._timeout
         while True:
@@ -251,7 +296,7 @@ class Transactions:
             except errors.AuthorizationError as error:
                 raise TransientError(
                     f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}",
-                    next="allow it WRITE and DESCRIBE on the transactional ids of the prefix, READ on its groups and the marker topic",
+                    next=allow,
                 ) from error
             except (errors.KafkaError, OSError) as error:
                 if keep and isinstance(error, errors.BrokerResponseError):

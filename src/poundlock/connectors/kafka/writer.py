@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.kafka.clients import confluent
@@ -18,6 +19,8 @@ from poundlock.formats.chunk import Chunk
 from poundlock.formats.origin import origin_of
 
 __all__ = ["KafkaWriter"]
+
+_PARTS = ("key", "headers", "partition", "timestamp")
 
 
 class KafkaWriter:
@@ -34,6 +37,9 @@ class KafkaWriter:
         self._maker = MessageMaker(spec, context.reject)
         self._sender = sender
         self._digest = Digest()
+        # The broker chooses partitions and times that rows do not give, and may replace times: a second digest leaves them out.
+        self._plain = Digest() if spec.partition is not None or spec.timestamp is not None else None
+        self._hashed: list[str] | None = _hashed(spec)
         self._fixed = isinstance(spec.topic, str)
 
     def write(self, chunk: Chunk) -> int:
@@ -82,9 +88,19 @@ class KafkaWriter:
                 **({"timestamp": timestamp} if timestamp is not None else {}),
             )
             if refused is None:
-                self._digest.add(value, None if self._fixed else topic, key, headers, partition, timestamp)
+                self._note(value, None if self._fixed else topic, key, headers or None, partition, timestamp)
             else:
                 self._maker.reject(chunk, m.rows[i], refused)
+
+    def _note(self, value: bytes | None, *more: Any) -> None:
+        self._digest.add(value, *more)
+        if self._plain is not None:
+            topic, key, headers, partition, timestamp = more
+            self._plain.add(value, topic, key, headers, None, None)
+            given = self._hashed or ()
+            # The client takes the time 0 for none.
+            if ("partition" in given and partition is None) or ("timestamp" in given and not timestamp):
+                self._hashed = None
 
     def prepare(self) -> Sequence[JSON]:
         """Wait until the broker has it all, and return the one payload that names it; none if nothing was sent."""
@@ -94,11 +110,18 @@ class KafkaWriter:
         with _explained(self._context, self._sender.servers):
             told = self._sender.prepare(self._context.checkpoint, self._digest)
         common = {"v": 1, "rows": self._digest.rows, "bytes": self._digest.bytes, "digest": self._digest.text}
-        return [{**common, **told}]
+        plain = {} if self._plain is None else {"plain": self._plain.text}
+        return [{**common, "hashed": self._hashed, **plain, **told}]
 
     def abandon(self) -> None:
         """Give up what was sent."""
         self._sender.abandon()
+
+
+def _hashed(spec: RowSpec) -> list[str]:
+    """Return what beside the values the digest is of, for the audit to read the same; none if it is of the values alone."""
+    given = {"topic": not isinstance(spec.topic, str), **{n: getattr(spec, n) is not None for n in _PARTS}}
+    return [name for name, is_given in given.items() if is_given]
 
 
 @contextlib.contextmanager
