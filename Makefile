@@ -2,6 +2,8 @@
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
+# Test files run at a time; half of a test's time is waiting for a JVM or a broker.
+JOBS ?= 2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.poundlock-stamp
 
@@ -24,7 +26,7 @@ demo: $(STAMP) ## run the reference job: real Kafka, two kills, an audit (under 
 
 test: $(STAMP) ## run every test, real Kafka broker and crashes included (torture excluded)
 	@$(BIN)/poundlock warm || echo "starting without class archives: the tests take longer"
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
 
 lint: $(STAMP) ## check format, lint and types
 	$(BIN)/ruff format --check .

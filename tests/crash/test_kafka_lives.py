@@ -6,15 +6,16 @@ and decided ones are committed a second time. The seed is printed; give it to ru
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import random
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,29 +46,29 @@ TROUBLES = ["none", "none", "none", "time out", "time out", "broker killed", "zo
 class Lives:
     """The driver's lives, and what is done to it in between."""
 
-    def __init__(self, root: Path, broker: EmbeddedKafka, name: str, seed: int, mode: CommitMode) -> None:
-        self.root, self.broker, self.name, self.chance = root, broker, name, random.Random(seed)
-        self.mode = mode
-        self.asked = Transactions(broker.bootstrap_servers, KafkaSecurity().kafka_python)
+    def __init__(self, root: Path, brokers: Sequence[EmbeddedKafka], name: str, seed: int, mode: CommitMode) -> None:
+        self.root, self.name, self.chance, self.mode = root, name, random.Random(seed), mode
+        self.brokers = dict(zip("ab", (brokers[0], brokers[-1]), strict=True))
         self.storage = LocalStorage(str(root / "checkpoint"))
         self.deaths: Counter[str] = Counter()
         self.troubles: Counter[str] = Counter()
-        for topic in ("a", "b"):
-            broker.create_topic(f"{name}-{topic}", 2)
-        self.sink = KafkaSink(
-            broker.bootstrap_servers,
-            f"{name}-a",
-            transactional_id_prefix=name,
-            transaction_timeout=LONG,
-            commit_mode=mode,
-        )
-        self.sink.preflight()
+        self.asked: dict[str, Transactions] = {}
+        self.sinks: dict[str, KafkaSink] = {}
+        settings: dict[str, Any] = {
+            "transactional_id_prefix": name, "transaction_timeout": LONG, "commit_mode": mode
+        }  # fmt: skip
+        for sink, broker in self.brokers.items():
+            broker.create_topic(f"{name}-{sink}", 2)
+            self.asked[sink] = Transactions(broker.bootstrap_servers, KafkaSecurity().kafka_python)
+            self.sinks[sink] = KafkaSink(broker.bootstrap_servers, f"{name}-{sink}", **settings)
+            self.sinks[sink].preflight()
 
     def life(self, batches: int, failpoint: str | None, timeout: str = LONG) -> int:
+        servers = " ".join(broker.bootstrap_servers for broker in self.brokers.values())
         environment = {**os.environ, **({ENVIRONMENT: failpoint} if failpoint else {})}
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", str(JOB), str(self.root), self.broker.bootstrap_servers, self.name,
-             str(batches), timeout, self.mode],
+            [sys.executable, "-W", "ignore", str(JOB), str(self.root), servers, self.name, str(batches), timeout,
+             self.mode],
             env=environment, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode in (0, -9, 1), done.stderr
@@ -100,17 +101,17 @@ class Lives:
     def trouble(self, what: str) -> None:
         self.troubles[what] += 1
         if what in ("time out", "broker killed"):
-            while any(self.is_short(tid) for tid in self.open_transactions()):
+            while any(self.is_short(sink, tid) for sink, tid in self.open_transactions()):
                 time.sleep(0.1)
         if what == "broker killed":
-            self.broker.restart()
+            self.brokers[self.chance.choice("ab")].restart()
         elif what == "zombie":
             self.zombie()
         elif what == "committed twice":
             newest = Ledger(self.storage).newest()
             for sink in ("a", "b") if newest is not None else ():
                 for committable in newest.sinks[sink].committables:
-                    self.sink.commit(committable)
+                    self.sinks[sink].commit(committable)
 
     def zombie(self) -> None:
         """Open a transaction as a task of an attempt would that nobody waits for any more.
@@ -121,24 +122,27 @@ class Lives:
         identity = read_identity(self.storage)
         if identity is None:
             return
+        sink = self.chance.choice("ab")
         context = WriterContext(
-            job_id=identity.job_id, sink=self.chance.choice("ab"), epoch=0,
+            job_id=identity.job_id, sink=sink, epoch=0,
             checkpoint=1_000_000 if per_task else 0, subtask=0, attempt="z",
             directive={}, reject=lambda record: None, started_ms=0,
         )  # fmt: skip
         import numpy as np
 
-        writer = self.sink.open_writer(context)
+        writer = self.sinks[sink].open_writer(context)
         writer.write(Lines(memoryview(b"zombie\n"), np.array([6], np.int64)))
         if not per_task:
             writer.prepare()
 
-    def is_short(self, tid: str) -> bool:
-        told = self.asked.describe(tid)
+    def is_short(self, sink: str, tid: str) -> bool:
+        told = self.asked[sink].describe(tid)
         return told is not None and told.state == "Ongoing" and told.timeout_ms < 60_000
 
-    def open_transactions(self) -> list[str]:
-        return [tid for tid in self.asked.ongoing() if tid.startswith(f"{self.name}.")]
+    def open_transactions(self) -> list[tuple[str, str]]:
+        return [
+            (s, tid) for s, asked in self.asked.items() for tid in asked.ongoing() if tid.startswith(f"{self.name}.")
+        ]
 
     def assert_exact(self, batches: int) -> None:
         sys.path.insert(0, str(JOB.parent))
@@ -147,7 +151,7 @@ class Lives:
         finally:
             sys.path.pop(0)
         expected = Counter(value for n in range(batches) for task in range(TASKS) for value in rows(n, task))
-        found = {t: Counter(r.value for r in self.broker.read(f"{self.name}-{t}", timeout=120)) for t in ("a", "b")}
+        found = {t: Counter(r.value for r in b.read(f"{self.name}-{t}", timeout=120)) for t, b in self.brokers.items()}
         files = (p for p in (self.root / "files").iterdir() if not p.name.startswith((".", "_")))
         found["files"] = Counter(line for path in files for line in path.read_bytes().splitlines())
         for name, seen in found.items():
@@ -159,11 +163,7 @@ class Lives:
         """The job's own audit says the same: what was produced again counts once, nothing is there that nobody decided."""
         identity = read_identity(self.storage)
         assert identity is not None
-        sinks = {
-            "a": self.sink,
-            "b": dataclasses.replace(self.sink, topic=f"{self.name}-b"),
-            "files": FileSink(str(self.root / "files"), row="value"),
-        }
+        sinks = {**self.sinks, "files": FileSink(str(self.root / "files"), row="value")}
         owned = {name: bound(sink, job_id=identity.job_id, sink=name) for name, sink in sinks.items()}
         report = audit(Ledger(self.storage), owned)
         assert report.agrees, report.disagreements
@@ -171,29 +171,31 @@ class Lives:
 
 
 @pytest.fixture
-def mode() -> CommitMode:
-    return "two_phase"
+def setting() -> tuple[CommitMode, int]:
+    """How the sink commits, and over how many clusters the topics are spread."""
+    return "two_phase", 2
 
 
 @pytest.fixture
-def lives(tmp_path: Path, mode: CommitMode) -> Iterator[Lives]:
+def lives(tmp_path: Path, setting: tuple[CommitMode, int]) -> Iterator[Lives]:
     seed = int(os.environ.get("POUNDLOCK_TORTURE_SEED") or time.time_ns() // 1000 % 1_000_000_000)
-    with EmbeddedKafka() as broker:
-        made = Lives(tmp_path, broker, "lives", seed, mode)
+    with ExitStack() as stack:
+        brokers = [stack.enter_context(EmbeddedKafka()) for _ in range(setting[1])]
+        made = Lives(tmp_path, brokers, "lives", seed, setting[0])
         yield made
         print(f"seed {seed}: {made.deaths.total()} deaths {dict(made.deaths)}, between them {dict(made.troubles)}")
 
 
-def test_three_sinks_agree_after_every_death(lives: Lives) -> None:
+def test_files_and_topics_of_two_clusters_agree_after_every_death(lives: Lives) -> None:
     lives.run(30)
 
 
-@pytest.mark.parametrize("mode", ["per_task"])
+@pytest.mark.parametrize("setting", [("per_task", 1)])
 def test_three_sinks_agree_where_tasks_commit_by_themselves(lives: Lives) -> None:
     lives.run(10)
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("mode", ["two_phase", "per_task"])
+@pytest.mark.parametrize("setting", [("two_phase", 1), ("two_phase", 2), ("per_task", 1)])
 def test_three_sinks_agree_after_hundreds_of_deaths(lives: Lives) -> None:
     lives.run(int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "200")))

@@ -1,7 +1,7 @@
 """A driver without Spark, so that a life costs a second: batches of known rows through the coordinator into two topics and files.
 
-Like Spark it writes offsets/<n> before a batch and commits/<n> behind it, and delivers a batch again that has only the first.
-argv: folder, servers, name of the topics, number of batches, transaction timeout, commit mode.
+The two topics are on one cluster or on two. Like Spark it writes offsets/<n> before a batch and commits/<n> behind it, and delivers a batch again that has only the first.
+argv: folder, servers of each topic parted by a blank, name of the topics, number of batches, transaction timeout, commit mode.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def main(folder: str, servers: str, name: str, batches: str, timeout: str, mode:
     identity = open_identity(storage, name="lives", clock=clock)
     kafka = {"transactional_id_prefix": name, "transaction_timeout": timeout, "commit_mode": mode}
     sinks = {
-        "a": KafkaSink(servers, f"{name}-a", **kafka),
-        "b": KafkaSink(servers, f"{name}-b", compression="zstd", **kafka),
+        "a": KafkaSink(servers.split()[0], f"{name}-a", **kafka),
+        "b": KafkaSink(servers.split()[1], f"{name}-b", compression="zstd", **kafka),
         "files": FileSink(str(root / "files"), row="value", rolling=RollingPolicy(on_checkpoint=True)),
     }
     with Epoch.claim(storage, clock=clock) as epoch:
