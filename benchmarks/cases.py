@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 
-from benchmarks import kafka_to_kafka, latency
+from benchmarks import kafka_to_kafka, latency, ledger_cost
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
@@ -51,9 +51,7 @@ def flink(bench: Bench, kind: str) -> Result | None:
     if bench.flink is None:
         return None
     work = bench.folder(f"{kind}-flink")
-    opens = [word for p in ("util", "lang", "time") for word in ("--add-opens", f"java.base/java.{p}=ALL-UNNAMED")]
-    command = [bench.flink.java, "-Xmx2g", "-XX:+UseSerialGC", *opens, "-cp", bench.flink.classpath, "EventLog"]
-    command += [kind, bench.place(kind), str(work / "out"), str(work / "checkpoints")]
+    command = bench.flink.command("EventLog", kind, bench.place(kind), work / "out", work / "checkpoints")
     return measured(bench, f"{kind}_to_files/flink", kind, command, work)
 
 
@@ -104,6 +102,7 @@ CASES: tuple[Case, ...] = (
     Case("kafka_to_files/spark_file_sink", lambda bench: spark_file_sink(bench, "kafka")),
     *kafka_to_kafka.CASES,
     *latency.CASES,
+    *ledger_cost.CASES,
     Case("small_checkpoint/poundlock", small_checkpoint),
     Case("cold_start/poundlock", cold_start),
 )

@@ -48,10 +48,19 @@ def spark(bench: Bench) -> Result:
     )
 
 
+def flink(bench: Bench) -> Result | None:
+    """The copy on Flink, Java, exactly once; None where it is not installed."""
+    installed = bench.flink
+    if installed is None:
+        return None
+    return _copied(bench, "flink", lambda source, out: installed.command("KafkaCopy", source, out))
+
+
 CASES: tuple[Case, ...] = (
     Case(f"{_NAME}/poundlock", lambda bench: poundlock(bench, "poundlock", "exactly-once")),
     Case(
         f"{_NAME}/poundlock_at_least_once", lambda bench: poundlock(bench, "poundlock_at_least_once", "at-least-once")
     ),
     Case(f"{_NAME}/spark_kafka_sink", spark),
+    Case(f"{_NAME}/flink", flink),
 )
