@@ -66,8 +66,11 @@ class Archive:
             self._storage.settle(path)  # another driver made it, of the same records
 
     def forget(self, before_ms: int) -> None:
-        """Delete the files whose newest record is older. What cannot be deleted now is deleted another time."""
-        for first, last in self.files():
+        """Delete the files whose newest record is older, but for the newest file. What cannot be deleted now is deleted another time.
+
+        The newest file stays, for it tells a ledger whose beginning was forgotten from one that has lost its beginning.
+        """
+        for first, last in self.files()[:-1]:
             newest = self.read(last)
             if newest is None or newest["time_ms"] >= before_ms:
                 return

@@ -56,6 +56,18 @@ def test_what_is_older_than_the_retention_is_forgotten(tmp_path: Path) -> None:
     assert [record.number for record in Ledger(storage).back(ledger.read(60))] == list(range(60, 39, -1))
 
 
+def test_a_retention_shorter_than_what_stays_outside_leaves_a_ledger_that_can_be_read(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    ledger = Ledger(storage, per_file=PER_FILE, retention_ms=1)
+    for number in range(61):
+        ledger.append(decision(number, time_ms=number))
+        assert Ledger(storage, per_file=PER_FILE).newest() == decision(number, time_ms=number)
+    assert Archive(storage).files() == [(40, 49)]
+    storage.delete(record_path(55))
+    with pytest.raises(TerminalError, match="55.json is missing"):
+        Ledger(storage).newest()
+
+
 class Broken(LocalStorage):
     """Fails at the n-th change of the archive or deletion of a record."""
 
