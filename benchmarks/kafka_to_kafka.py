@@ -26,9 +26,9 @@ def _copied(bench: Bench, engine: str, command: Callable[[str, str], list[str]],
     """Run a program that copies the topic; `command` gets the source's place and the output topic."""
     name = f"{_NAME}/{engine}"
     work = bench.folder(name.replace("/", "-"))
-    servers, source = bench.broker.bootstrap_servers, bench.place("kafka")
-    with output_topic(servers, _OUT, _PARTITIONS) as out:
-        proof = partial(prove, servers, out, bench.kafka_lines)
+    source = bench.place("kafka")
+    with output_topic(bench.broker, _OUT, _PARTITIONS) as out:
+        proof = partial(prove, bench.broker.bootstrap_servers, out, bench.kafka_lines)
         words = [*command(source, out), str(work / "checkpoints")]
         return measured(bench, name, "kafka", words, work, proof=proof, BASELINE_JARS=jars)
 

@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,13 @@ def produce(servers: str, topic: str, arrivals: Arrivals, warm_up_s: float, seco
     return counted, number
 
 
+def fault(times: Mapping[int, object], repeated: int, produced: int) -> str | None:
+    """Return what is wrong with what arrived, None if every event did once."""
+    if set(times) == set(range(produced)) and not repeated:
+        return None
+    return f"{len(times)} of {produced} events arrived, {repeated} came again"
+
+
 def main(servers: str, source: str, out: str, warm_up_s: float, seconds: float, notes: Path, stop: Path) -> None:
     """See above."""
     arrivals = Arrivals(servers, out)
@@ -106,8 +114,8 @@ def main(servers: str, source: str, out: str, warm_up_s: float, seconds: float, 
     finally:
         stop.touch()
         arrivals.end()
-    if len(arrivals.times) != produced or arrivals.repeated:
-        raise SystemExit(f"{len(arrivals.times)} of {produced} events arrived, {arrivals.repeated} of them repeated")
+    if (wrong := fault(arrivals.times, arrivals.repeated, produced)) is not None:
+        raise SystemExit(wrong)
     took = [(arrived - made) / 1e6 for number, (made, arrived) in arrivals.times.items() if number >= counted]
     notes.write_text(json.dumps(took))
 

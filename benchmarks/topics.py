@@ -11,37 +11,35 @@ from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.data import Input, WrongOutput, fingerprint
+from poundlock.testing.topics import Topics
 
 __all__ = ["committed_values", "output_topic", "prove"]
 
 _BATCH = 20_000
-_QUIET_S = 30.0
+QUIET_S = 30.0
 
 
 @contextmanager
-def output_topic(servers: str, name: str, partitions: int) -> Iterator[str]:
-    """Make an empty topic, whatever was there under its name, and delete it in the end."""
-    admin = AdminClient({"bootstrap.servers": servers})
-    _delete(admin, name)
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+def output_topic(broker: Topics, name: str, partitions: int) -> Iterator[str]:
+    """Make an empty topic and delete it in the end."""
+    if name in broker.admin.list_topics(timeout=30).topics:
+        broker.delete_topic(name)
+    broker.create_topic(name, partitions=partitions)
     try:
         yield name
     finally:
-        _delete(admin, name)
+        broker.delete_topic(name)
 
 
-def _delete(admin: Any, name: str) -> None:
-    if name in admin.list_topics(timeout=30).topics:
-        admin.delete_topics([name])[name].result(30)
-        while name in admin.list_topics(timeout=30).topics:
-            time.sleep(0.1)
+def committed_values(servers: str, topic: str, *, quiet_s: float = QUIET_S) -> Iterator[list[bytes]]:
+    """Yield the values of all committed records, up to where the partitions end now.
 
-
-def committed_values(servers: str, topic: str) -> Iterator[list[bytes]]:
-    """Yield the values of all committed records, partition ends of now included.
+    Args:
+        servers: host:port.
+        topic: its name.
+        quiet_s: how long nothing may come before the end; a transaction that is being ended takes a moment.
 
     Raises:
         WrongOutput: a transaction is open before the end, or a record has no value.
@@ -56,7 +54,7 @@ def committed_values(servers: str, topic: str) -> Iterator[list[bytes]]:
         numbers = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
         ends = {n: _end(servers, topic, n) for n in numbers}
         consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in numbers])
-        quiet = time.monotonic() + _QUIET_S
+        quiet = time.monotonic() + quiet_s
         unread = {n for n, end in ends.items() if end > 0}
         while unread:
             values = []
@@ -68,7 +66,7 @@ def committed_values(servers: str, topic: str) -> Iterator[list[bytes]]:
                 elif message.offset() >= ends[message.partition()]:  # an open transaction is an end before the end
                     unread.discard(message.partition())
             if values:
-                quiet = time.monotonic() + _QUIET_S
+                quiet = time.monotonic() + quiet_s
                 yield values
             if unread and time.monotonic() > quiet:
                 raise WrongOutput(f"topic {topic}: partitions {sorted(unread)} end in an open transaction")
@@ -94,14 +92,14 @@ def _end(servers: str, topic: str, partition: int) -> int:
         consumer.close()
 
 
-def prove(servers: str, topic: str, expected: Input) -> None:
-    """Read a topic and compare it with the input.
+def prove(servers: str, topic: str, expected: Input, *, quiet_s: float = QUIET_S) -> None:
+    """Read a topic and compare it with the input; see `committed_values`.
 
     Raises:
         WrongOutput: a row is missing, twice or changed, or a transaction was left open.
     """
     rows, total = 0, 0
-    for values in committed_values(servers, topic):
+    for values in committed_values(servers, topic, quiet_s=quiet_s):
         rows += len(values)
         total = (total + fingerprint(b"\n".join(values) + b"\n")) % (1 << 64)
     if rows != expected.rows or total != expected.fingerprint:
