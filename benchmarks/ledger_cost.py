@@ -46,7 +46,7 @@ def growth(before: Mapping[str, float], after: Mapping[str, float]) -> float:
 
     Waiting for the disk is left out: it says how busy the disk was in that minute.
     """
-    return max(after[what] / before[what] for what in _GROW if what not in ("ms",))
+    return max(after[what] / before[what] for what in _GROW if what != "ms")
 
 
 def kept_records(folder: Path) -> Iterator[dict[str, Any]]:

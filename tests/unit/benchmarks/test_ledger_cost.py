@@ -56,7 +56,7 @@ def test_a_missing_record_is_found(ledger: Path) -> None:
 
 
 def test_a_missing_newest_record_is_found(ledger: Path) -> None:
-    for path in sorted((ledger / "ledger").iterdir())[-6:]:  # five starts stand behind the last checkpoint
+    for path in sorted((ledger / "ledger").iterdir())[-1 - ledger_life.STARTS :]:  # the starts are behind it
         path.unlink()
     with pytest.raises(WrongOutput, match="not every checkpoint"):
         proven(ledger)
