@@ -64,7 +64,7 @@ def test_a_retention_shorter_than_what_stays_outside_leaves_a_ledger_that_can_be
         assert Ledger(storage, per_file=PER_FILE).newest() == decision(number, time_ms=number)
     assert Archive(storage).files() == [(40, 49)]
     storage.delete(record_path(55))
-    with pytest.raises(TerminalError, match="55.json is missing"):
+    with pytest.raises(TerminalError, match=r"55\.json is missing"):
         Ledger(storage).newest()
 
 
