@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments say; return the exit code."""
     given = _arguments(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the broker and the measured process end too
-    console = Console()
+    # A file has no width, and 80 columns cut the names.
+    console = Console(width=None if sys.stdout.isatty() else 150)
     wanted = [case for case in CASES if not given.names or any(case.name.startswith(n) for n in given.names)]
     if not wanted:
         console.print(

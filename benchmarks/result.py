@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -31,8 +32,11 @@ class Result:
         runs: how many runs there were; the figures are those of the run with the median CPU time.
         cpu_s_of_runs: CPU seconds of every run.
         median_ms: where the case is about time: its median in ms.
+        p99_ms: where it is about many times: what 99 of 100 do not exceed, ms.
+        max_ms: the longest of them, ms.
         broker_cpu_s: CPU seconds the Kafka broker spent meanwhile.
         parts: CPU seconds by kind of process, as sampled.
+        figures: what else the case is about, by name.
     """
 
     name: str
@@ -46,12 +50,24 @@ class Result:
     runs: int = 1
     cpu_s_of_runs: Sequence[float] = ()
     median_ms: float | None = None
+    p99_ms: float | None = None
+    max_ms: float | None = None
     broker_cpu_s: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, name: str, rows: int, usage: Usage, *, median_ms: float | None = None, broker_cpu_s: float | None = None
+        cls,
+        name: str,
+        rows: int,
+        usage: Usage,
+        *,
+        median_ms: float | None = None,
+        p99_ms: float | None = None,
+        max_ms: float | None = None,
+        broker_cpu_s: float | None = None,
+        figures: Mapping[str, float] | None = None,
     ) -> Result:
         """Return the result of one run."""
         return cls(
@@ -64,10 +80,17 @@ class Result:
             wall_s=round(usage.wall_s, 3),
             load=round(usage.load, 2),
             cpu_s_of_runs=[round(usage.cpu_s, 3)],
-            median_ms=None if median_ms is None else round(median_ms, 1),
-            broker_cpu_s=None if broker_cpu_s is None else round(broker_cpu_s, 2),
+            median_ms=_rounded(median_ms, 1),
+            p99_ms=_rounded(p99_ms, 1),
+            max_ms=_rounded(max_ms, 1),
+            broker_cpu_s=_rounded(broker_cpu_s, 2),
             parts=usage.parts,
+            figures={} if figures is None else {name: round(value, 3) for name, value in figures.items()},
         )
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,23 +99,32 @@ class Bar:
 
     Args:
         name: result it is about.
-        factor: the least number of times it has to be `against` in rows per CPU second.
+        factor: the least number of times it has to be `against`.
+        per: what is compared then: rows per second of "cpu" or of "wall" time.
         against: another result's name, None where `least` or `most_ms` is the bar.
         least: least rows per CPU second.
         most_ms: greatest median, ms.
+        figure: one of the result's own figures, which is to be `most` at most.
+        most: see `figure`.
     """
 
     name: str
     factor: float = 1.0
+    per: Literal["cpu", "wall"] = "cpu"
     against: str | None = None
     least: float | None = None
     most_ms: float | None = None
+    figure: str = ""
+    most: float = 0.0
 
     def judge(self, results: Mapping[str, Result]) -> tuple[str, str, bool] | None:
         """Return (the bar, the figure, whether it is reached), None where a run it needs is not there."""
         mine = results.get(self.name)
         if mine is None:
             return None
+        if self.figure:
+            found = mine.figures[self.figure]
+            return f"{self.name} {self.figure} ≤ {self.most:g} ×", f"{found:.2f} ×", found <= self.most
         if self.most_ms is not None:
             if mine.median_ms is None:
                 return None
@@ -107,8 +139,11 @@ class Bar:
         other = results.get(self.against or "")
         if other is None:
             return None
-        ratio = mine.rows_per_cpu_s / other.rows_per_cpu_s
-        return f"{self.name} ≥ {self.factor:g} × {self.against}", f"{ratio:.2f} ×", ratio >= self.factor
+        if self.per == "wall":
+            ratio, unit = mine.rows_per_s / other.rows_per_s, " in rows/s"
+        else:
+            ratio, unit = mine.rows_per_cpu_s / other.rows_per_cpu_s, ""
+        return f"{self.name} ≥ {self.factor:g} × {self.against}{unit}", f"{ratio:.2f} ×", ratio >= self.factor
 
 
 BARS = (
@@ -117,6 +152,9 @@ BARS = (
     Bar(name="kafka_to_files/poundlock", factor=2, against="kafka_to_files/spark_file_sink"),
     Bar(name="kafka_to_files/poundlock", factor=1, against="kafka_to_files/flink"),
     Bar(name="files_to_files/poundlock_python_map", least=200_000),
+    Bar(name="kafka_to_kafka/poundlock", factor=0.6, per="wall", against="kafka_to_kafka/spark_kafka_sink"),
+    Bar(name="latency/poundlock_0s", most_ms=600),
+    Bar(name="ledger_cost/poundlock", figure="growth", most=1.5),
     Bar(name="small_checkpoint/poundlock", most_ms=200),
 )
 
@@ -134,15 +172,16 @@ def show(console: Console, results: Sequence[Result]) -> bool:
     table = Table(title="Whole process tree, start-up included", title_justify="left")
     for head, right in (
         ("benchmark", False), ("rows", True), ("rows/s", True), ("rows/CPU-s", True), ("CPU s", True),
-        ("wall s", True), ("peak RSS MB", True), ("median ms", True), ("load", True), ("runs", True),
+        ("wall s", True), ("peak RSS MB", True), ("load", True), ("runs", True),
     ):  # fmt: skip
         table.add_column(head, justify="right" if right else "left")
     for r in results:
         table.add_row(
             r.name, f"{r.rows:,}", f"{r.rows_per_s:,.0f}", f"{r.rows_per_cpu_s:,.0f}", f"{r.cpu_s:.1f}", f"{r.wall_s:.1f}",
-            f"{r.peak_rss_mb:,.0f}", "" if r.median_ms is None else f"{r.median_ms:,.0f}", f"{r.load:.1f}", str(r.runs),
+            f"{r.peak_rss_mb:,.0f}", f"{r.load:.1f}", str(r.runs),
         )  # fmt: skip
     console.print(table)
+    _show_times(console, results)
     named = {r.name: r for r in results}
     judged = [verdict for bar in BARS if (verdict := bar.judge(named)) is not None]
     bars = Table(title="Bars", title_justify="left")
@@ -153,3 +192,18 @@ def show(console: Console, results: Sequence[Result]) -> bool:
     if judged:
         console.print(bars)
     return all(reached for *_, reached in judged)
+
+
+def _show_times(console: Console, results: Sequence[Result]) -> None:
+    """Print what is about time and what a case has of its own."""
+    times = Table(title="Times", title_justify="left")
+    for head in ("benchmark", "median ms", "p99 ms", "max ms"):
+        times.add_column(head, justify="left" if head == "benchmark" else "right")
+    for r in results:
+        if r.median_ms is not None:
+            times.add_row(r.name, *("" if ms is None else f"{ms:,.1f}" for ms in (r.median_ms, r.p99_ms, r.max_ms)))
+    if times.row_count:
+        console.print(times)
+    for r in results:
+        for name, value in r.figures.items():
+            console.print(f"{r.name}: {name} {value:,g}", highlight=False)

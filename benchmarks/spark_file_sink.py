@@ -10,14 +10,20 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["main"]
+__all__ = ["main", "session"]
 
 
-def _session(jars: str) -> SparkSession:
+def session(name: str, jars: str) -> SparkSession:
+    """Return a session of two tasks and 2 GB.
+
+    Args:
+        name: of the application.
+        jars: paths with commas between, "" for none.
+    """
     # The collector the other engines here run with; C2 stays on, since the rows go through the JVM.
     return (
         SparkSession.builder.master("local[2]")
-        .appName("spark-file-sink")
+        .appName(name)
         .config("spark.driver.memory", "2g")
         .config("spark.driver.extraJavaOptions", os.environ.get("BASELINE_JAVA_OPTIONS", "-XX:+UseSerialGC"))
         .config("spark.jars", jars)
@@ -52,7 +58,7 @@ def main(kind: str, source: str, out: str, checkpoints: str) -> None:
         out: folder for the buckets.
         checkpoints: folder for Spark's checkpoint.
     """
-    spark = _session(os.environ.get("BASELINE_JARS", ""))
+    spark = session("spark-file-sink", os.environ.get("BASELINE_JARS", ""))
     event_time = "timestamp_seconds(from_json(value, 'timestamp double').timestamp)"
     (
         _lines(spark, kind, source)

@@ -1,4 +1,4 @@
-"""Installs Flink below build/flink: the jars of its Python wheel, the Kafka connector by pinned SHA-256, our Java job compiled.
+"""Installs Flink below build/flink: the jars of its Python wheel, the Kafka connector by pinned SHA-256, our Java jobs compiled.
 
 Nothing outside that folder and the jar cache is changed; a second call does nothing.
 """
@@ -22,7 +22,7 @@ __all__ = ["FLINK", "Installed", "install", "installed"]
 FLINK = "2.3.0"
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build" / "flink"
-_SOURCE = Path(__file__).with_name("EventLog.java")
+_SOURCES = [Path(__file__).with_name(f"{job}.java") for job in ("EventLog", "KafkaCopy")]
 _CONNECTOR = JarPins(
     what="Flink's Kafka connector",
     pins=tuple(
@@ -43,25 +43,33 @@ com.fasterxml.jackson.core jackson-annotations 2.18.2 581bd61000ef7648943f781ca0
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A Flink that can be run: the `java` program and the class path, our job first."""
+    """A Flink that can be run: the `java` program and the class path, our jobs first."""
 
     java: str
     classpath: str
 
+    def command(self, job: str, *arguments: object) -> list[str]:
+        """Return the command that runs one of our jobs with a heap of 2 GB."""
+        opens = [word for p in ("util", "lang", "time") for word in ("--add-opens", f"java.base/java.{p}=ALL-UNNAMED")]
+        return [
+            self.java, "-Xmx2g", "-XX:+UseSerialGC", *opens, "-cp", self.classpath, job, *map(str, arguments)
+        ]  # fmt: skip
+
 
 def installed() -> Installed | None:
-    """Return the installed Flink, None where `make bench-flink` has not been run here."""
+    """Return the installed Flink, None where `make bench-flink` has not been run here with these jobs."""
     listing = HOME / "classpath"
     if not listing.exists():
         return None
     entries = listing.read_text().splitlines()
-    if not all(Path(entry).exists() for entry in entries):
+    compiled = [Path(entries[0]) / f"{source.stem}.class" for source in _SOURCES]
+    if not all(path.exists() for path in (*map(Path, entries), *compiled)):
         return None
     return Installed(find_java().path, os.pathsep.join(entries))
 
 
 def install() -> Installed:
-    """Install what is missing and compile the job; needs a JDK and, the first time, a network.
+    """Install what is missing and compile the jobs; needs a JDK and, the first time, a network.
 
     Raises:
         DefinitionError: there is no `javac`, or a download failed.
@@ -73,8 +81,8 @@ def install() -> Installed:
     shutil.rmtree(classes, ignore_errors=True)
     classes.mkdir(parents=True)
     _do(
-        [javac, "-cp", os.pathsep.join([*jars, *connector]), "-d", str(classes), str(_SOURCE)],
-        "compile the Java job",
+        [javac, "-cp", os.pathsep.join([*jars, *connector]), "-d", str(classes), *map(str, _SOURCES)],
+        "compile the Java jobs",
         "read what javac says above",
     )
     (HOME / "classpath").write_text("\n".join([str(classes), *jars, *connector]))

@@ -15,6 +15,7 @@ from poundlock import DefinitionError, KafkaSecurity, KafkaSink, TopicExpression
 from poundlock.checkpoint.auditable import AuditScope, Decided, ReadBack
 from poundlock.checkpoint.participant import JSON, Prepared, Reject, WriterContext
 from poundlock.connectors.kafka.names import TO_TOPIC
+from poundlock.connectors.kafka.rows import Digest
 from poundlock.formats.chunk import Batch, Records
 from poundlock.testing.kafka import EmbeddedKafka
 
@@ -129,6 +130,27 @@ def test_what_is_too_large_or_has_no_partition_is_rejected(
         f"topic {topic} has no partition 7",
     ]
     assert [r.value for r in kafka_broker.read(topic)] == [b"ok"]
+
+
+def test_values_alone_pass_a_full_queue_and_leave_out_what_is_too_large(
+    kafka_broker: EmbeddedKafka, servers: str, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(1)
+    values: list[bytes | None] = [b"%d" % i for i in range(1200)]
+    values[3], values[1100] = None, b"x" * 2_000_000
+    sink = KafkaSink(
+        servers, topic, client_options={"queue.buffering.max.messages": "300"}, transactional_id_prefix=topic
+    )
+    sink.preflight()
+    count, rejects, (payload,) = write(sink, table(value=pa.array(values)))
+    good = [value for value in values if value is None or len(value) < 10]
+    digest = Digest()
+    for value in good:
+        digest.add(value)
+    assert (count, payload["rows"], payload["bytes"]) == (1199, 1199, digest.bytes)
+    assert payload["digest"] == digest.text
+    assert [(r.reason, r.value) for r in rejects] == [("larger than a message may be: 2000000 bytes", values[1100])]
+    assert [r.value for r in kafka_broker.read(topic)] == good
 
 
 def test_a_task_that_rejects_everything_prepares_nothing(servers: str, new_topic: Callable[..., str]) -> None:

@@ -69,6 +69,18 @@ def test_a_job_that_rested_longer_than_the_retention_still_knows_where_its_ledge
     assert [record.number for record in ledger] == list(range(ledger.first(), 61))
 
 
+def test_a_retention_shorter_than_what_stays_outside_leaves_a_ledger_that_can_be_read(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    ledger = Ledger(storage, per_file=PER_FILE, retention_ms=1)
+    for number in range(61):
+        ledger.append(decision(number, time_ms=number))
+        assert Ledger(storage, per_file=PER_FILE).newest() == decision(number, time_ms=number)
+    assert Archive(storage).files() == [(40, 49)]
+    storage.delete(record_path(55))
+    with pytest.raises(TerminalError, match=r"55\.json is missing"):
+        Ledger(storage).newest()
+
+
 class Broken(LocalStorage):
     """Fails at the n-th change of the archive or deletion of a record."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,18 @@ class Sender:
             if not self._sent % _POLL_EVERY:
                 self.poll()
             return None
+
+    def send_values(self, topic: str, values: Sequence[bytes | None]) -> Mapping[int, str]:
+        """Send messages that are a value each; return which can never be sent, and why."""
+        produce, refused = self._produce, dict[int, str]()
+        for i, value in enumerate(values):
+            try:
+                produce(topic, value)
+            except (BufferError, confluent().KafkaException):
+                if (fault := self.send(topic, value)) is not None:
+                    refused[i] = fault
+        self.poll()
+        return refused
 
     def place_fault(self, topic: str, partition: int | None) -> str | None:
         """Return why a message cannot go to a place, None if it can."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.kafka.clients import confluent
@@ -21,6 +21,7 @@ from poundlock.formats.origin import origin_of
 __all__ = ["KafkaWriter"]
 
 _PARTS = ("key", "headers", "partition", "timestamp")
+_AT_ONCE = 1000
 
 
 class KafkaWriter:
@@ -62,14 +63,19 @@ class KafkaWriter:
         return self._digest.rows - before
 
     def _send_values(self, chunk: Chunk, messages: Messages) -> None:
-        send, add, topic = self._sender.send, self._digest.add, messages.topics
+        topic = messages.topics
         assert isinstance(topic, str)
-        for i, value in enumerate(messages.values):
-            refused = send(topic, value)
-            if refused is None:
-                add(value)
+        for first in range(0, len(messages.values), _AT_ONCE):
+            values = messages.values[first : first + _AT_ONCE]
+            refused = self._sender.send_values(topic, values)
+            if refused or None in values:
+                for i, value in enumerate(values):
+                    if i in refused:
+                        self._maker.reject(chunk, messages.rows[first + i], refused[i])
+                    else:
+                        self._digest.add(value)
             else:
-                self._maker.reject(chunk, messages.rows[i], refused)
+                self._digest.add_values(cast("Sequence[bytes]", values))
 
     def _send_all(self, chunk: Chunk, messages: Messages) -> None:
         m = messages

@@ -274,6 +274,17 @@ def test_the_digest_knows_content_and_not_order() -> None:
     assert digest(b"known to every process and version") == "b4783ac1640c2198"
 
 
+def test_values_together_are_digested_as_one_by_one() -> None:
+    values = [b"v%d" % i for i in range(1000)]  # more than once around 2**64
+    together, one_by_one = Digest(), Digest()
+    for value in values:
+        one_by_one.add(value)
+    together.add_values(values[:400])
+    together.add_values([])
+    together.add_values(values[400:])
+    assert (together.text, together.rows, together.bytes) == (one_by_one.text, one_by_one.rows, one_by_one.bytes)
+
+
 def prepared(*contents: tuple[int, str]) -> list[Prepared]:
     return [Prepared("s", i, {"rows": rows, "digest": text}) for i, (rows, text) in enumerate(contents)]
 

@@ -1,0 +1,38 @@
+"""A topic copied to another by poundlock, value by value. Arguments: SERVERS/TOPIC OUT GUARANTEE CHECKPOINTS [INTERVAL STOP].
+
+With INTERVAL it goes on until a file STOP is there; without, it ends where the topic ended when it began.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+from poundlock import Job, KafkaSink, KafkaSource
+from poundlock.runtime.progress import StopRequest
+
+
+def watched(file: Path) -> StopRequest:
+    request = StopRequest()
+
+    def watch() -> None:
+        while not file.exists():
+            time.sleep(0.2)
+        request.stop()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return request
+
+
+if __name__ == "__main__":
+    place, out, guarantee, checkpoints, *more = sys.argv[1:]
+    servers, topic = place.split("/", 1)
+    interval = more[0] if more else "0 s"
+    job = Job("copy", checkpoint_interval=interval, checkpoint_dir=checkpoints, parallelism=2, on_error="fail")
+    events = job.from_source(
+        KafkaSource(bootstrap_servers=servers, topics=topic, end=None if more else "latest"), name="events"
+    )
+    events.sink_to(KafkaSink(servers, out, guarantee=guarantee), name="copy")
+    print(job.run(stop=watched(Path(more[1])) if more else None))

@@ -1,0 +1,228 @@
+"""A long life of a checkpoint coordinator without Spark. Arguments: CHECKPOINTS BANDS RETENTION_S MARK…, BANDS a file.
+
+BANDS gets, per mark, what the checkpoints before it cost one by one and what a start cost there: a JSON list.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.decision import SourceRange
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import open_identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.participant import (
+    JSON,
+    Aborted,
+    Committed,
+    Counts,
+    Kind,
+    Occasion,
+    Orphan,
+    Prepared,
+    Staged,
+    Writer,
+    WriterContext,
+    unchecked,
+)
+from poundlock.storage.local import LocalStorage
+from poundlock.values import ManualClock
+
+__all__ = ["STEP_MS", "source_range"]
+
+STEP_MS = 1000  # of the job's clock from one checkpoint to the next
+BEGIN_MS = 1_545_184_226_432
+PARTITIONS = 3
+ROWS = 1000
+TASKS = 2
+SINKS = ("copy", "alerts")
+STARTS = 9
+
+
+class MemorySink:
+    """What was committed, in memory: every committable once, or the run is wrong."""
+
+    kind = Kind.TRANSACTIONAL
+
+    def __init__(self) -> None:
+        self.committed = 0
+
+    def open_writer(self, context: WriterContext) -> Writer:
+        raise NotImplementedError("nothing is written by tasks here")
+
+    def directive(self, state: JSON) -> JSON:
+        return {}
+
+    def verify(self, prepared: Sequence[Prepared]) -> None:
+        pass
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        return Staged({"v": 1, "pending": []}, [dict(item.payload) for item in prepared])
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        return None
+
+    def commit(self, committable: JSON) -> Committed | Aborted:
+        self.committed += 1
+        return Committed({"transaction": committable["transaction"]})
+
+    def abort(self, prepared: Prepared) -> None:
+        raise RuntimeError("nothing fails here")
+
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
+        return []
+
+
+class CountingStorage(LocalStorage):
+    """Local files, with a count of the calls that the storage of a cluster would have to answer."""
+
+    calls = 0
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        self.calls += 1
+        return super().create_exclusive(path, data)
+
+    def settle(self, path: str) -> None:
+        self.calls += 1
+        super().settle(path)
+
+    def read(self, path: str) -> bytes:
+        self.calls += 1
+        return super().read(path)
+
+    def open(self, path: str) -> BinaryIO:
+        self.calls += 1
+        return super().open(path)
+
+    def stat(self, path: str) -> Any:
+        self.calls += 1
+        return super().stat(path)
+
+    def delete(self, path: str) -> bool:
+        self.calls += 1
+        return super().delete(path)
+
+    def names(self, folder: str) -> Sequence[str]:
+        self.calls += 1
+        return super().names(folder)
+
+
+def source_range(checkpoint: int) -> tuple[JSON | None, JSON]:
+    """Return what a checkpoint reads: the offsets before it and after it."""
+    before, after = (
+        {"events": {str(p): 1_000_000 + n * ROWS for p in range(PARTITIONS)}} for n in (checkpoint, checkpoint + 1)
+    )
+    return (before if checkpoint else None), after
+
+
+class Life:
+    """A job whose driver starts now and then.
+
+    Args:
+        folder: its checkpoint folder.
+        retention_ms: of the ledger.
+    """
+
+    def __init__(self, folder: Path, retention_ms: int) -> None:
+        self.storage = CountingStorage(str(folder))
+        self.clock = ManualClock(BEGIN_MS)
+        self.sinks = {name: MemorySink() for name in SINKS}
+        self._retention_ms = retention_ms
+        self._epoch: Epoch | None = None
+        self.checkpoints = 0
+        self.coordinator: Coordinator
+
+    def start(self) -> float:
+        """Start the driver anew; return how long it took, ms."""
+        if self._epoch is not None:
+            self._epoch.release()
+        begin = time.perf_counter()
+        identity = open_identity(self.storage, name="life", clock=self.clock)
+        self._epoch = Epoch.claim(self.storage, clock=self.clock)
+        self.coordinator = Coordinator(
+            identity=identity,
+            epoch=self._epoch,
+            ledger=Ledger(self.storage, retention_ms=self._retention_ms),
+            participants=self.sinks,
+            clock=self.clock,
+        )
+        recovery = self.coordinator.recover()
+        took = (time.perf_counter() - begin) * 1000
+        if recovery.checkpoint != self.checkpoints - 1:
+            raise SystemExit(f"recovered checkpoint {recovery.checkpoint} of {self.checkpoints}")
+        return took
+
+    def take(self) -> float:
+        """Take the next checkpoint; return how long it took, ms."""
+        n = self.checkpoints
+        self.clock.set(BEGIN_MS + n * STEP_MS)
+        start, end = source_range(n)
+        begin = time.perf_counter()
+        self.coordinator.checkpoint(n, {"events": SourceRange(start, end, {"topic_id": "x" * 22})}, self._tasks)
+        self.checkpoints += 1
+        return (time.perf_counter() - begin) * 1000
+
+    def _tasks(self, directive: Directive) -> TaskResults:
+        n = directive["checkpoint"]
+        prepared = [
+            Prepared(
+                sink, task, {"v": 1, "transaction": f"poundlock.{sink}.{task}@{n}:0", "rows": ROWS, "bytes": 95_000}
+            )
+            for sink in SINKS
+            for task in range(TASKS)
+        ]
+        counts = {sink: Counts(read=ROWS * TASKS, written=ROWS * TASKS) for sink in SINKS}
+        return TaskResults(prepared=prepared, counts=counts, rows_read={"events": ROWS * TASKS})
+
+    def check(self) -> None:
+        """Exit unless every sink was told to commit everything, once."""
+        for name, sink in self.sinks.items():
+            if sink.committed != self.checkpoints * TASKS:
+                raise SystemExit(f"{sink.committed} commits of {self.checkpoints * TASKS} in {name}")
+
+
+def band(life: Life, count: int, folder: Path) -> dict[str, float]:
+    """Take so many checkpoints, then start a few times; return what one cost."""
+    calls, cpu_s = life.storage.calls, time.process_time()
+    took = [life.take() for _ in range(count)]
+    cpu_ms, calls = (time.process_time() - cpu_s) * 1000, life.storage.calls - calls
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return {
+        "checkpoint": life.checkpoints,
+        "ms": round(statistics.median(took), 3),
+        "longest_ms": round(max(took), 1),
+        "cpu_ms": round(cpu_ms / count, 3),
+        "calls": round(calls / count, 3),
+        "files": len(sizes),
+        "bytes": sum(sizes),
+        # The quickest: a start is a few ms, and anything else that runs makes one longer.
+        "start_ms": round(min(life.start() for _ in range(STARTS)), 2),
+    }
+
+
+def main(folder: Path, bands: Path, retention_s: int, marks: Sequence[int]) -> None:
+    """See above. A band is a thousand checkpoints at least: whole rounds of archiving."""
+    logging.basicConfig(level=logging.WARNING)
+    life = Life(folder, retention_s * 1000)
+    life.start()
+    width, found = max(marks[0], 1000), []
+    for mark in marks:
+        while life.checkpoints < mark - width:
+            life.take()
+        found.append(band(life, mark - life.checkpoints, folder))
+        print(json.dumps(found[-1]), flush=True)
+    life.check()
+    bands.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), [int(word) for word in sys.argv[4:]])

@@ -1,0 +1,107 @@
+"""The output of a case that is a Kafka topic: made before a run, proven afterwards, then deleted.
+
+What is counted is what a read_committed consumer gets that has nothing to do with the engine that wrote.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import confluent_kafka
+
+from benchmarks.data import Input, WrongOutput, fingerprint
+from poundlock.testing.topics import Topics
+
+__all__ = ["committed_values", "output_topic", "prove"]
+
+_BATCH = 20_000
+QUIET_S = 30.0
+
+
+@contextmanager
+def output_topic(broker: Topics, name: str, partitions: int) -> Iterator[str]:
+    """Make an empty topic and delete it in the end."""
+    if name in broker.admin.list_topics(timeout=30).topics:
+        broker.delete_topic(name)
+    broker.create_topic(name, partitions=partitions)
+    try:
+        yield name
+    finally:
+        broker.delete_topic(name)
+
+
+def committed_values(servers: str, topic: str, *, quiet_s: float = QUIET_S) -> Iterator[list[bytes]]:
+    """Yield the values of all committed records, up to where the partitions end now.
+
+    Args:
+        servers: host:port.
+        topic: its name.
+        quiet_s: how long nothing may come before the end; a transaction that is being ended takes a moment.
+
+    Raises:
+        WrongOutput: a transaction is open before the end, or a record has no value.
+    """
+    settings = {
+        "bootstrap.servers": servers, "group.id": "bench-reader", "isolation.level": "read_committed",
+        "enable.auto.commit": False, "enable.partition.eof": True, "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 50, "queued.max.messages.kbytes": 65536,
+    }  # fmt: skip
+    consumer = confluent_kafka.Consumer(settings)
+    try:
+        numbers = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        ends = {n: _end(servers, topic, n) for n in numbers}
+        consumer.assign([confluent_kafka.TopicPartition(topic, n, 0) for n in numbers])
+        quiet = time.monotonic() + quiet_s
+        unread = {n for n, end in ends.items() if end > 0}
+        while unread:
+            values = []
+            for message in consumer.consume(_BATCH, 0.5):
+                if message.error() is None:
+                    values.append(_value(message, topic))
+                elif message.error().code() != confluent_kafka.KafkaError._PARTITION_EOF:
+                    raise WrongOutput(f"topic {topic} cannot be read: {message.error().str()}")
+                elif message.offset() >= ends[message.partition()]:  # an open transaction is an end before the end
+                    unread.discard(message.partition())
+            if values:
+                quiet = time.monotonic() + quiet_s
+                yield values
+            if unread and time.monotonic() > quiet:
+                raise WrongOutput(f"topic {topic}: partitions {sorted(unread)} end in an open transaction")
+    finally:
+        consumer.close()
+
+
+def _value(message: Any, topic: str) -> bytes:
+    value: bytes | None = message.value()
+    if value is None:
+        raise WrongOutput(f"topic {topic} has a record without a value at {message.partition()}:{message.offset()}")
+    return value
+
+
+def _end(servers: str, topic: str, partition: int) -> int:
+    """Return the end offset, open transactions included, which only a reader of uncommitted records is told."""
+    settings = {"bootstrap.servers": servers, "group.id": "bench-ends", "isolation.level": "read_uncommitted"}
+    consumer = confluent_kafka.Consumer(settings)
+    try:
+        _, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=30)
+        return int(high)
+    finally:
+        consumer.close()
+
+
+def prove(servers: str, topic: str, expected: Input, *, quiet_s: float = QUIET_S) -> None:
+    """Read a topic and compare it with the input; see `committed_values`.
+
+    Raises:
+        WrongOutput: a row is missing, twice or changed, or a transaction was left open.
+    """
+    rows, total = 0, 0
+    for values in committed_values(servers, topic, quiet_s=quiet_s):
+        rows += len(values)
+        total = (total + fingerprint(b"\n".join(values) + b"\n")) % (1 << 64)
+    if rows != expected.rows or total != expected.fingerprint:
+        same = "and other bytes" if rows == expected.rows else "in all"
+        raise WrongOutput(f"{rows} of {expected.rows} rows came out {same} in topic {topic}")
