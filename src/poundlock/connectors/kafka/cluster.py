@@ -6,6 +6,7 @@ Every question ends in bounded time, with an answer or a PoundlockError that nam
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections import deque
@@ -21,6 +22,10 @@ __all__ = ["Cluster"]
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer
+
+
+# The alerts by which a server refuses a client's certificate, or TLS with it; they come as a lost connection.
+_TLS_ALERT = re.compile(r"SSL alert number (4\d|116)\b")
 
 
 class Cluster:
@@ -94,7 +99,7 @@ class Cluster:
                     f"Kafka at {self.servers} refuses this user: {_text(error)}",
                     next="check username, password and mechanism in KafkaSecurity(…)",
                 )
-            if error.code() == kafka._SSL:
+            if error.code() == kafka._SSL or _TLS_ALERT.search(_text(error)):
                 return DefinitionError(
                     f"no TLS connection to Kafka at {self.servers}: {_text(error)}",
                     next="check protocol, ca, certificate and key in KafkaSecurity(…)",
