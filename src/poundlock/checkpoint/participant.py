@@ -63,8 +63,9 @@ class Occasion(Enum):
 class Counts:
     """Rows on the way to one sink in one task or checkpoint.
 
-    read + produced = written + filtered + dead_lettered + skipped.
-    `produced` is what user functions added (flat_map) less what they merged away; it may be negative.
+    read + produced = written + filtered + late + dead_lettered + skipped.
+    `produced` is what user functions added (flat_map) less what they, or windows, merged away; it may be negative.
+    `late` is what windows dropped because it came behind the watermark, as Spark counts it.
     """
 
     read: int = 0
@@ -73,6 +74,7 @@ class Counts:
     filtered: int = 0
     dead_lettered: int = 0
     skipped: int = 0
+    late: int = 0
 
     def add(self, other: Counts) -> None:
         """Add another task's counts to these."""
@@ -81,7 +83,8 @@ class Counts:
 
     def balanced(self) -> bool:
         """Return whether every row that came in is accounted for."""
-        return self.read + self.produced == self.written + self.filtered + self.dead_lettered + self.skipped
+        gone = self.filtered + self.late + self.dead_lettered + self.skipped
+        return self.read + self.produced == self.written + gone
 
     def to_json(self) -> dict[str, int]:
         """Return the counts as a JSON object."""
@@ -208,7 +211,9 @@ class Writer(Protocol):
     def prepare(self) -> Sequence[JSON]:
         """Make all that was written durable and return the payloads that describe it. Called once, last.
 
-        Empty if nothing was written. A payload with "rows" is counted against the rows written.
+        Empty if nothing was written. A payload with "rows" is counted against the rows written. The ledger keeps, per
+        checkpoint, the sums of "rows", of "bytes" and of "digest" (16 hex digits, the same for the same rows), and the
+        bounds of "min_ms" and "max_ms" (event times).
         """
         ...
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from poundlock.checkpoint.commits import Carried
-from poundlock.checkpoint.decision import Decision, Redo, SinkDecision, SourceRange
+from poundlock.checkpoint.decision import Decision, EventTime, Redo, SinkDecision, SourceRange
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
+from poundlock.checkpoint.written import Written
 from poundlock.errors import TerminalError
 
 __all__ = ["find_checkpoint", "next_record", "resting", "start_record", "state_of", "to_redo"]
@@ -71,13 +72,17 @@ def next_record(
     checkpoint: int | None = None,
     sources: Mapping[str, SourceRange] | None = None,
     counts: Mapping[str, Counts] | None = None,
+    wrote: Mapping[str, Written] | None = None,
+    started_ms: int | None = None,
+    event_time: EventTime | None = None,
     durations_ms: Mapping[str, int] | None = None,
     redo: Mapping[str, Redo] | None = None,
 ) -> Decision:
     """Return the record after `newest`. A roll or an end keeps its checkpoint number, what is to be redone, and reads nothing."""
     sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}
     for name, part in staged.items():
-        sinks[name] = SinkDecision(list(part.committables), part.state, (counts or {}).get(name, Counts()))
+        said = (counts or {}).get(name, Counts()), (wrote or {}).get(name)
+        sinks[name] = SinkDecision(list(part.committables), part.state, *said)
     return Decision(
         number=newest.number + 1,
         occasion=occasion,
@@ -89,6 +94,8 @@ def next_record(
         sinks=sinks,
         durations_ms=durations_ms or {},
         redo=(redo or {}) if checkpoint is not None else to_redo(newest),
+        started_ms=started_ms,
+        event_time=event_time,
     )
 
 

@@ -96,6 +96,13 @@ class Plan:
         )
 
     @property
+    def timed(self) -> bool:
+        """Return whether Spark keeps a watermark, or may: what a DataFrame function does is not known."""
+        return not self.stateless or any(
+            isinstance(node, WatermarkNode) for branch in self.branches for node in walk([branch.head])
+        )
+
+    @property
     def only_split(self) -> bool:
         """Return whether the driver itself plans all there is to read."""
         return all(isinstance(source, SplitSource) for source in self.sources.values())

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from poundlock.checkpoint.decision import EventTime
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Prepared
 from poundlock.errors import TransientError
@@ -25,6 +26,8 @@ class Gathered:
     def __init__(self) -> None:
         self.read: dict[str, int] = {}
         """Rows read, per branch head."""
+        self.event_time: EventTime | None = None
+        """What Spark's watermarks saw."""
         self._prepared: list[Prepared] = []
         self._counts: dict[str, dict[str, Counts]] = {}
         self._splits: dict[str, int] = {}
@@ -56,12 +59,15 @@ class Gathered:
                     next="nothing was committed; the checkpoint is taken again",
                 )
 
-    def count_before_stage(self, lowered: Lowered, observed: Mapping[str, int]) -> None:
+    def count_before_stage(
+        self, lowered: Lowered, observed: Mapping[str, int], late: Mapping[str, int] | None = None
+    ) -> None:
         """Add what happened to rows before they came to a stage.
 
         Args:
             lowered: the query.
             observed: rows that Spark counted, by the name of the count.
+            late: per branch head, what Spark dropped because it came behind the watermark.
         """
         for head, names in lowered.observed.items():
             came_in = sum(observed.get(name, 0) for name in names)
@@ -74,7 +80,9 @@ class Gathered:
                 if lowered.row_wise[head]:
                     found.filtered += lost
                 else:
-                    found.produced -= lost
+                    behind = (late or {}).get(head, 0)
+                    found.produced -= lost - behind
+                    found.late += behind
 
     def results(self) -> TaskResults:
         """Return the sums."""
@@ -82,4 +90,4 @@ class Gathered:
         for of_head in self._counts.values():
             for sink, found in of_head.items():
                 total.setdefault(sink, Counts()).add(found)
-        return TaskResults(prepared=self._prepared, counts=total, rows_read=dict(self.read))
+        return TaskResults(prepared=self._prepared, counts=total, rows_read=dict(self.read), event_time=self.event_time)

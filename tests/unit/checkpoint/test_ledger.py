@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import errno
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
+from poundlock.checkpoint.decision import Decision, EventTime, SinkDecision, SourceRange
 from poundlock.checkpoint.ledger import Ledger, record_path
 from poundlock.checkpoint.participant import Counts
+from poundlock.checkpoint.written import Written
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
 from poundlock.storage import LocalStorage
+
+WROTE = Written.of(
+    [{"rows": 2, "bytes": 9, "digest": "ffffffffffffffff", "min_ms": 5}, {"rows": 1, "bytes": 1, "digest": "02"}]
+)
 
 
 def decision(number: int, epoch: int = 1, time_ms: int = 5) -> Decision:
@@ -24,8 +30,10 @@ def decision(number: int, epoch: int = 1, time_ms: int = 5) -> Decision:
         epoch=epoch,
         time_ms=time_ms,
         sources={"s": SourceRange({"t": {"0": number}}, {"t": {"0": number + 1}}, {"t": "id"}, 1)},
-        sinks={"k": SinkDecision([{"v": 1, "path": "ä"}], {"v": 1}, Counts(read=1, written=1))},
+        sinks={"k": SinkDecision([{"v": 1, "path": "ä"}], {"v": 1}, Counts(read=1, written=1), WROTE)},
         durations_ms={"run": 3},
+        started_ms=4,
+        event_time=EventTime(min_ms=1, watermark_ms=2),
     )
 
 
@@ -42,6 +50,22 @@ def test_records_come_back_as_they_were(storage: LocalStorage) -> None:
     assert list(ledger) == [decision(number) for number in range(3)]
     assert ledger.newest() == decision(2)
     assert [record.number for record in ledger.back(decision(2))] == [2, 1, 0]
+
+
+def test_records_of_an_older_version_are_read(storage: LocalStorage) -> None:
+    old = decision(0).to_json()
+    del old["started_ms"], old["event_time"], old["sinks"]["k"]["wrote"], old["sinks"]["k"]["counts"]["late"]
+    storage.create_exclusive(record_path(0), json.dumps(old).encode())
+    (found,) = Ledger(storage)
+    assert (found.started_ms, found.event_time, found.sinks["k"].wrote) == (None, None, None)
+    assert found.sinks["k"].counts == Counts(read=1, written=1)
+
+
+def test_what_was_written_adds_up_in_any_order() -> None:
+    assert Written(pieces=2, rows=3, bytes=10, digest="0000000000000001", min_ms=5) == WROTE
+    payloads = [{"rows": n, "bytes": n, "digest": f"{n:x}", "max_ms": n} for n in (3, 1, 2)]
+    assert Written.of(payloads) == Written.of(sorted(payloads, key=str))
+    assert Written.of([{"rows": 1}, {}]) == Written(pieces=2), "what one piece does not tell is not known"
 
 
 def test_a_taken_number_fences(storage: LocalStorage) -> None:
