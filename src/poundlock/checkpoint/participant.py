@@ -26,6 +26,7 @@ __all__ = [
     "Finding",
     "Inspectable",
     "Kind",
+    "Measurable",
     "Occasion",
     "Orphan",
     "Participant",
@@ -331,6 +332,23 @@ class Auditable(Protocol):
 
     def rows_pending(self, state: JSON) -> int:
         """Return how many rows are prepared and decided to become visible later."""
+        ...
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A participant that can tell what it would write without writing it, for `poundlock replay`."""
+
+    def measuring(self, folder: str) -> Participant:
+        """Return a participant whose writers prepare the same payloads and reach nobody.
+
+        Args:
+            folder: a folder of this machine for it alone, removed afterwards; the only place it may write to.
+        """
+        ...
+
+    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
+        """Return the rows that a checkpoint wrote per place, such as a bucket, by what its decision says; {} if it has none."""
         ...
 
 

@@ -249,6 +249,16 @@ class KafkaSink:
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         return []
 
+    # Measurable
+
+    def measuring(self, folder: str) -> KafkaSink:
+        from poundlock.connectors.kafka.measuring import MeasuringKafkaSink
+
+        return MeasuringKafkaSink.of(self)
+
+    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
+        return {}
+
     # Parts
 
     @property
