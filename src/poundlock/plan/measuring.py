@@ -6,7 +6,7 @@ A sink that cannot be measured has its rows counted only.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +94,11 @@ def _texts(chunk: Chunk, count: int) -> list[str]:
     if isinstance(chunk, Lines):
         return [_text(chunk.row(i)) for i in range(count)]
     rows: Sequence[Any] = chunk.batch.slice(0, count).to_pylist() if isinstance(chunk, Batch) else chunk.rows[:count]
-    return [json.dumps(dict(row), default=_text, ensure_ascii=False) for row in rows]
+    return [json.dumps(_visible(row), default=_text, ensure_ascii=False) for row in rows]
+
+
+def _visible(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("__")}
 
 
 def _text(value: Any) -> str:

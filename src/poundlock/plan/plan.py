@@ -103,6 +103,11 @@ class Plan:
         )
 
     @property
+    def shared(self) -> Mapping[str, str]:
+        """Return, per head of a branch that shares a pass over its source, that source."""
+        return {branch.head.id: branch.sources[0].id for branch in self.branches if branch.shared}
+
+    @property
     def only_split(self) -> bool:
         """Return whether the driver itself plans all there is to read."""
         return all(isinstance(source, SplitSource) for source in self.sources.values())

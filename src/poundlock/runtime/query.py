@@ -187,7 +187,7 @@ class Query:
             if not self.plan.stateless or not (directive["decided"] or delivery.idle):
                 self._collect(frame, directive, delivery, found)
             delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
-            return found.results()
+            return found.results(self.plan.shared)
 
         outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch

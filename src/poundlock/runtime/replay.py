@@ -24,7 +24,7 @@ from poundlock.checkpoint.records import checkpoint_records, state_of
 from poundlock.checkpoint.written import written
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, RangeSource, SourceReading, SparkRead, SplitSource
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
 from poundlock.plan.measuring import SHOWN, MeasuredSink
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
@@ -32,6 +32,7 @@ from poundlock.plan.splits import pack
 from poundlock.plan.stage import PROPERTY
 from poundlock.runtime.driver import checkpoint_dir, two_lines
 from poundlock.runtime.execution import observed_rows
+from poundlock.runtime.failures import explain
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.results import Gathered
 from poundlock.runtime.starting import start_spark, stop_spark
@@ -209,8 +210,20 @@ class _Replay:
             spark = self._session({jars for read in reads.values() for jars in read.jars})
             try:
                 return self._collect(spark, sources, reads)
+            except Exception as failure:  # told while the JVM is there to be asked
+                raise self._told(explain(failure, list(sources.values()))) from failure
             finally:
                 stop_spark(spark)
+
+    def _told(self, error: PoundlockError) -> PoundlockError:
+        error.checkpoint = self.decision.checkpoint if error.checkpoint is None else error.checkpoint
+        if error.next.startswith("see the log"):
+            error.next = f"read {self.settings.logs / self._log}"
+        return error
+
+    @property
+    def _log(self) -> str:
+        return f"{self.job.name}.replay.jvm.log"
 
     @contextmanager
     def _reading(self) -> Iterator[Mapping[str, Any]]:
@@ -256,7 +269,7 @@ class _Replay:
             self.job,
             local,
             jar_sets,
-            log=f"{self.job.name}.replay.jvm.log",
+            log=self._log,
             quick_start=self.plan.only_fused,
             local_checkpoint=True,
             say=self.say,
@@ -283,7 +296,7 @@ class _Replay:
         found.check_splits({b.head.id: given.get(b.head.id, 0) for b in self.plan.branches if b.placement == "fused"})
         if any(lowered.observed.values()):
             found.count_before_stage(lowered, observed_rows(lowered.frame._jdf.queryExecution()))
-        return found.results()
+        return found.results(self.plan.shared)
 
     def _measured(self, name: str, sink: Any) -> Any:
         """Return what stands for a sink in the tasks."""

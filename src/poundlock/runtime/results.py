@@ -28,6 +28,7 @@ class Gathered:
         """Rows read, per branch head."""
         self.event_time: EventTime | None = None
         """What Spark's watermarks saw."""
+        self._by_source: dict[str, int] = {}
         self._prepared: list[Prepared] = []
         self._counts: dict[str, dict[str, Counts]] = {}
         self._splits: dict[str, int] = {}
@@ -71,6 +72,7 @@ class Gathered:
         """
         for head, names in lowered.observed.items():
             came_in = sum(observed.get(name, 0) for name in names)
+            self._by_source.update({name.removeprefix(f"{head}/"): observed.get(name, 0) for name in names})
             lost = came_in - self.read.get(head, 0)
             self.read[head] = came_in
             for sink, found in self._counts.get(head, {}).items():
@@ -84,10 +86,16 @@ class Gathered:
                     found.produced -= lost - behind
                     found.late += behind
 
-    def results(self) -> TaskResults:
-        """Return the sums."""
+    def results(self, shared: Mapping[str, str] | None = None) -> TaskResults:
+        """Return the sums.
+
+        Args:
+            shared: head to source, of branches that share a pass over their source, so that each reads all of it.
+        """
+        rows = {**self.read, **self._by_source}
+        rows.update({source: self.read[head] for head, source in (shared or {}).items() if head in self.read})
         total: dict[str, Counts] = {}
         for of_head in self._counts.values():
             for sink, found in of_head.items():
                 total.setdefault(sink, Counts()).add(found)
-        return TaskResults(prepared=self._prepared, counts=total, rows_read=dict(self.read), event_time=self.event_time)
+        return TaskResults(prepared=self._prepared, counts=total, rows_read=rows, event_time=self.event_time)

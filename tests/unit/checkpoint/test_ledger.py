@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.checkpoint.decision import Decision, EventTime, SinkDecision, SourceRange
+from poundlock.checkpoint.decision import Decision, EventTime, Redo, SinkDecision, SourceRange
 from poundlock.checkpoint.ledger import Ledger, record_path
 from poundlock.checkpoint.participant import Counts
+from poundlock.checkpoint.records import checkpoint_records
 from poundlock.checkpoint.written import Written
-from poundlock.errors import CommitUnknown, FencedError, TerminalError
+from poundlock.errors import CommitUnknown, DefinitionError, FencedError, TerminalError
 from poundlock.storage import LocalStorage
 
 WROTE = Written.of(
@@ -164,3 +165,35 @@ def test_a_failure_that_finds_another_drivers_record_fences(storage: LocalStorag
     Ledger(storage).append(replace(decision(0), epoch=7))
     with pytest.raises(FencedError):
         Ledger(failing(storage, "before")).append(decision(0))
+
+
+def test_a_checkpoint_is_found_with_few_reads(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers have gaps; starts and rolls repeat the newest; one that was aborted from outside has a second record."""
+    kinds = [("start", -1), ("checkpoint", 0), ("roll", 0), ("checkpoint", 2), ("checkpoint", 2), ("start", 2)]
+    kinds += [("checkpoint", n) for n in range(3, 60)]
+    for number, (occasion, checkpoint) in enumerate(kinds):
+        redo = {"k": Redo((), ())} if number == 4 else {}
+        Ledger(storage).append(replace(decision(number), occasion=occasion, checkpoint=checkpoint, redo=redo))
+    ledger, reads = Ledger(storage), []
+    read = ledger.read
+    monkeypatch.setattr(ledger, "read", lambda number: reads.append(number) or read(number))
+    assert [record.number for record in checkpoint_records(ledger, 0)] == [1]
+    assert [record.number for record in checkpoint_records(ledger, 2)] == [3, 4]
+    reads.clear()
+    assert [record.number for record in checkpoint_records(ledger, 40)] == [43]
+    assert len(reads) < 12
+    for n, said in ((1, "the ledger has no checkpoint 1"), (60, "not decided: the ledger has 59 so far")):
+        with pytest.raises(DefinitionError, match=said):
+            checkpoint_records(ledger, n)
+
+
+def test_a_checkpoint_that_the_retention_took_is_told(storage: LocalStorage) -> None:
+    ledger = Ledger(storage, per_file=4, retention_ms=50)
+    for number in range(17):
+        ledger.append(decision(number, time_ms=number * 10))
+    first = ledger.first()
+    assert first > 0
+    with pytest.raises(DefinitionError, match=f"no longer in the ledger, which begins with record {first}") as told:
+        checkpoint_records(ledger, 0)
+    assert "ledger_retention" in told.value.next
+    assert [record.checkpoint for record in checkpoint_records(ledger, first)] == [first]
