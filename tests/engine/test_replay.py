@@ -80,7 +80,7 @@ def test_changed_code_shows_what_it_changed_and_nothing_else(folder: Path, capsy
     records = len(list(Ledger(open_storage("checkpoint"))))
     job_file(without=7, windows=True)
     with Epoch.claim(open_storage("checkpoint"), clock=SystemClock()):  # a driver is at work
-        assert main(["replay", "job.py", "1", "--show", "2", "--json"]) == 1
+        assert main(["replay", "job.py", "1", "--show", "2", "--json", "-D", "master=local[1]"]) == 1
     report = json.loads(capsys.readouterr().out)
     out, copy = report["sinks"]["out"], report["sinks"]["copy"]
     fates = {"read": 101, "produced": 100, "written": 180, "filtered": 20, "dead_lettered": 1, "skipped": 0, "late": 0}

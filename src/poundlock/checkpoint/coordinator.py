@@ -350,6 +350,7 @@ class Coordinator:
                 wrote=written(results.prepared),
                 started_ms=directive["started_ms"],
                 event_time=results.event_time,
+                tasks=results.tasks,
             )
         self._sources = decision.sources
         return self._finish(decision, durations)

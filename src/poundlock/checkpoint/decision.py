@@ -94,6 +94,7 @@ class Decision:
         started_ms: when the checkpoint's tasks were started, as they were told, ms since the epoch; None for other
             occasions and in records of older versions.
         event_time: what the checkpoint's watermarks saw; None where the job has none.
+        tasks: over how many tasks the splits of split-planned sources were spread; None where there are none.
     """
 
     number: int
@@ -108,6 +109,7 @@ class Decision:
     redo: Mapping[str, Redo] = field(default_factory=dict)
     started_ms: int | None = None
     event_time: EventTime | None = None
+    tasks: int | None = None
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
@@ -129,6 +131,7 @@ class Decision:
             **({"redo": redo} if redo else {}),
             **({"started_ms": self.started_ms} if self.started_ms is not None else {}),
             **({"event_time": asdict(self.event_time)} if self.event_time is not None else {}),
+            **({"tasks": self.tasks} if self.tasks is not None else {}),
         }
 
     @classmethod
@@ -159,6 +162,7 @@ class Decision:
             redo={name: Redo(r["again"], r["done"]) for name, r in value.get("redo", {}).items()},
             started_ms=value.get("started_ms"),
             event_time=EventTime(**value["event_time"]) if "event_time" in value else None,
+            tasks=value.get("tasks"),
         )
 
 

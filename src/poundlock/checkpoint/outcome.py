@@ -31,12 +31,14 @@ class TaskResults:
         counts: per sink name, the rows on the way to it.
         rows_read: per source name, rows read.
         event_time: what watermarks saw; None where there are none.
+        tasks: over how many tasks splits were spread; None where there are none.
     """
 
     prepared: Sequence[Prepared]
     counts: Mapping[str, Counts] = field(default_factory=dict)
     rows_read: Mapping[str, int] = field(default_factory=dict)
     event_time: EventTime | None = None
+    tasks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

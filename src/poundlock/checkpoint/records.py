@@ -75,6 +75,7 @@ def next_record(
     wrote: Mapping[str, Written] | None = None,
     started_ms: int | None = None,
     event_time: EventTime | None = None,
+    tasks: int | None = None,
     durations_ms: Mapping[str, int] | None = None,
     redo: Mapping[str, Redo] | None = None,
 ) -> Decision:
@@ -96,6 +97,7 @@ def next_record(
         redo=(redo or {}) if checkpoint is not None else to_redo(newest),
         started_ms=started_ms,
         event_time=event_time,
+        tasks=tasks,
     )
 
 

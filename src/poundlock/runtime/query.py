@@ -204,6 +204,7 @@ class Query:
         directive = {**directive, "splits": delivery.splits(self.planner)}
         frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
         found.add(row[0] for row in frame.collect())
+        found.tasks = delivery.tasks
         if not directive["decided"]:
             found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
         if any(self.lowered.observed.values()):

@@ -278,7 +278,8 @@ class _Replay:
     def _collect(self, spark: Any, sources: Mapping[str, Any], reads: Mapping[str, SparkRead]) -> TaskResults:
         from poundlock.plan.ranges import RangeLowering
 
-        tasks = self.job.parallelism or spark.sparkContext.defaultParallelism
+        # As many as then, whatever this machine has: how rows are cut into files depends on it.
+        tasks = self.decision.tasks or self.job.parallelism or spark.sparkContext.defaultParallelism
         lowered = RangeLowering(
             plan=self.plan,
             spark=spark,

@@ -28,6 +28,8 @@ class Gathered:
         """Rows read, per branch head."""
         self.event_time: EventTime | None = None
         """What Spark's watermarks saw."""
+        self.tasks: int | None = None
+        """Over how many tasks splits were spread."""
         self._by_source: dict[str, int] = {}
         self._prepared: list[Prepared] = []
         self._counts: dict[str, dict[str, Counts]] = {}
@@ -98,4 +100,6 @@ class Gathered:
         for of_head in self._counts.values():
             for sink, found in of_head.items():
                 total.setdefault(sink, Counts()).add(found)
-        return TaskResults(prepared=self._prepared, counts=total, rows_read=rows, event_time=self.event_time)
+        return TaskResults(
+            prepared=self._prepared, counts=total, rows_read=rows, event_time=self.event_time, tasks=self.tasks
+        )

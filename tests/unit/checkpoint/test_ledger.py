@@ -35,6 +35,7 @@ def decision(number: int, epoch: int = 1, time_ms: int = 5) -> Decision:
         durations_ms={"run": 3},
         started_ms=4,
         event_time=EventTime(min_ms=1, watermark_ms=2),
+        tasks=3,
     )
 
 
@@ -55,10 +56,16 @@ def test_records_come_back_as_they_were(storage: LocalStorage) -> None:
 
 def test_records_of_an_older_version_are_read(storage: LocalStorage) -> None:
     old = decision(0).to_json()
-    del old["started_ms"], old["event_time"], old["sinks"]["k"]["wrote"], old["sinks"]["k"]["counts"]["late"]
+    del (
+        old["started_ms"],
+        old["tasks"],
+        old["event_time"],
+        old["sinks"]["k"]["wrote"],
+        old["sinks"]["k"]["counts"]["late"],
+    )
     storage.create_exclusive(record_path(0), json.dumps(old).encode())
     (found,) = Ledger(storage)
-    assert (found.started_ms, found.event_time, found.sinks["k"].wrote) == (None, None, None)
+    assert (found.started_ms, found.tasks, found.event_time, found.sinks["k"].wrote) == (None, None, None, None)
     assert found.sinks["k"].counts == Counts(read=1, written=1)
 
 
