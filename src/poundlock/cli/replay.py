@@ -28,7 +28,7 @@ def command(
     config: ConfigOption = None,
     parallelism: ParallelismOption = None,
 ) -> int:
-    """Run one checkpoint's input once more and compare with what was committed.
+    """Run a checkpoint once more, and compare.
 
     It runs on this machine with the job's code as it is now; nothing is written, and the job may run meanwhile. The exit code is 0 if all is as committed, 1 if something differs.
     """
