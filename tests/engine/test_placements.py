@@ -25,12 +25,13 @@ from poundlock import (
     SparkSource,
     TerminalError,
 )
+from poundlock.checkpoint.comparison import ReplayReport
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.config import load_settings
 from poundlock.failpoints import Failpoint
 from poundlock.runtime.driver import run
-from poundlock.runtime.replay import ReplayReport, replay
+from poundlock.runtime.replay import replay
 from poundlock.storage import open_storage
 from poundlock.testing.lives import failpoint_setting
 

@@ -6,13 +6,13 @@ Only figures that both sides know are compared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Counts
 from poundlock.checkpoint.written import Written
 
-__all__ = ["Difference", "Measure", "compare"]
+__all__ = ["Difference", "Measure", "ReplayReport", "SinkReplay", "compare"]
 
 _NOTHING = Written(pieces=0, rows=0, bytes=0, digest=f"{0:016x}")
 
@@ -63,6 +63,70 @@ class Difference:
     figure: str
     committed: Any
     now: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkReplay:
+    """What a replay found of one sink.
+
+    Args:
+        committed: what the checkpoint did, as it was decided.
+        now: what it would do.
+        shown: the first records that came to it, as texts, where asked for.
+    """
+
+    committed: Measure
+    now: Measure
+    shown: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What a replay found.
+
+    Args:
+        job: name of the job.
+        checkpoint: which checkpoint.
+        record: number of the decision.
+        time_ms: when it was decided, ms since the epoch.
+        again: numbers of later decisions that named parts of it anew, because those were aborted from outside.
+        rows_read: per source, rows read then and now; None where nobody counted.
+        sinks: per sink that was compared.
+        left_out: per sink that was not, why.
+        differences: where then and now differ.
+    """
+
+    job: str
+    checkpoint: int
+    record: int
+    time_ms: int
+    again: Sequence[int]
+    rows_read: Mapping[str, tuple[int | None, int | None]]
+    sinks: Mapping[str, SinkReplay]
+    left_out: Mapping[str, str]
+    differences: Sequence[Difference]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything that was compared is as committed."""
+        return not self.differences
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            "job": self.job,
+            "checkpoint": self.checkpoint,
+            "record": self.record,
+            "time_ms": self.time_ms,
+            "again": list(self.again),
+            "rows_read": {name: {"committed": a, "now": b} for name, (a, b) in self.rows_read.items()},
+            "sinks": {
+                name: {"committed": s.committed.to_json(), "now": s.now.to_json(), "shown": list(s.shown)}
+                for name, s in self.sinks.items()
+            },
+            "left_out": dict(self.left_out),
+            "differences": [asdict(found) for found in self.differences],
+        }
 
 
 def compare(sink: str, committed: Measure, now: Measure) -> Sequence[Difference]:

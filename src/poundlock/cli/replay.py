@@ -14,7 +14,7 @@ from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonO
 from poundlock.cli.output import Output
 
 if TYPE_CHECKING:
-    from poundlock.runtime.replay import ReplayReport, SinkReplay
+    from poundlock.checkpoint.comparison import ReplayReport, SinkReplay
 
 __all__ = ["command"]
 

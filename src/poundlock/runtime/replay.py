@@ -10,11 +10,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from poundlock.checkpoint.comparison import Difference, Measure, compare
+from poundlock.checkpoint.comparison import Difference, Measure, ReplayReport, SinkReplay, compare
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
@@ -26,8 +26,10 @@ from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, RangeSource, SourceReading, SparkRead, SplitSource
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
+from poundlock.plan.lower import AGAIN
 from poundlock.plan.measuring import SHOWN, MeasuredSink
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
+from poundlock.plan.ranges import RangeLowering
 from poundlock.plan.splits import pack
 from poundlock.plan.stage import PROPERTY
 from poundlock.runtime.driver import checkpoint_dir, two_lines
@@ -38,73 +40,7 @@ from poundlock.runtime.results import Gathered
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.storage import Storage, open_storage
 
-__all__ = ["ReplayReport", "SinkReplay", "replay"]
-
-AGAIN = "#"  # as in poundlock.plan.lower, which needs Spark to be imported
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkReplay:
-    """What a replay found of one sink.
-
-    Args:
-        committed: what the checkpoint did, as it was decided.
-        now: what it would do.
-        shown: the first records that came to it, as texts, where asked for.
-    """
-
-    committed: Measure
-    now: Measure
-    shown: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayReport:
-    """What a replay found.
-
-    Args:
-        job: name of the job.
-        checkpoint: which checkpoint.
-        record: number of the decision.
-        time_ms: when it was decided, ms since the epoch.
-        again: numbers of later decisions that named parts of it anew, because those were aborted from outside.
-        rows_read: per source, rows read then and now; None where nobody counted.
-        sinks: per sink that was compared.
-        left_out: per sink that was not, why.
-        differences: where then and now differ.
-    """
-
-    job: str
-    checkpoint: int
-    record: int
-    time_ms: int
-    again: Sequence[int]
-    rows_read: Mapping[str, tuple[int | None, int | None]]
-    sinks: Mapping[str, SinkReplay]
-    left_out: Mapping[str, str]
-    differences: Sequence[Difference]
-
-    @property
-    def agrees(self) -> bool:
-        """Whether everything that was compared is as committed."""
-        return not self.differences
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as a JSON object."""
-        return {
-            "job": self.job,
-            "checkpoint": self.checkpoint,
-            "record": self.record,
-            "time_ms": self.time_ms,
-            "again": list(self.again),
-            "rows_read": {name: {"committed": a, "now": b} for name, (a, b) in self.rows_read.items()},
-            "sinks": {
-                name: {"committed": s.committed.to_json(), "now": s.now.to_json(), SHOWN: list(s.shown)}
-                for name, s in self.sinks.items()
-            },
-            "left_out": dict(self.left_out),
-            "differences": [asdict(found) for found in self.differences],
-        }
+__all__ = ["replay"]
 
 
 def replay(
@@ -140,7 +76,7 @@ def replay(
         before = ledger.read(decision.number - 1) if decision.number > ledger.first() else None
         cut, left_out = _stateless(plan)
         with _scratch() as folder:
-            work = _Replay(job, cut, settings, identity, decision, before, root, folder, show, say)
+            work = _Replay(job, cut, settings, identity, decision, before, root, folder, show, say, bool(left_out))
             results = work.run()
             return work.report(results, plan, left_out, [record.number for record in records[1:]])
 
@@ -189,6 +125,7 @@ class _Replay:
         folder: the only place that is written to.
         show: so many records of each sink.
         say: told of what takes long.
+        partial: whether branches are left out: which use of a source is whose is not known then.
     """
 
     job: Job
@@ -201,6 +138,7 @@ class _Replay:
     folder: Path
     show: int
     say: Callable[[str], None]
+    partial: bool
     _measuring: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> TaskResults:
@@ -258,9 +196,15 @@ class _Replay:
                     f"source {name!r} cannot be read from one offset to another: {type(source).__name__}",
                     next="checkpoints of Kafka, file and generator sources can be replayed",
                 )
-            for use, span in self.decision.sources.items():
-                if use.partition(AGAIN)[0] == name:
-                    reads[use] = source.range_read(span.start, span.end, span.identity)
+            uses = {use: span for use, span in self.decision.sources.items() if use.partition(AGAIN)[0] == name}
+            if self.partial and any((s.start, s.end) != (uses[name].start, uses[name].end) for s in uses.values()):
+                raise DefinitionError(
+                    f"checkpoint {self.decision.checkpoint} read different ranges of source {name!r} for the sinks that"
+                    " are left out and for the others",
+                    next="choose another checkpoint; most read the same",
+                )
+            for use, span in uses.items():
+                reads[use] = source.range_read(span.start, span.end, span.identity)
         return reads
 
     def _session(self, jar_sets: set[str]) -> Any:
@@ -276,8 +220,6 @@ class _Replay:
         )
 
     def _collect(self, spark: Any, sources: Mapping[str, Any], reads: Mapping[str, SparkRead]) -> TaskResults:
-        from poundlock.plan.ranges import RangeLowering
-
         # As many as then, whatever this machine has: how rows are cut into files depends on it.
         tasks = self.decision.tasks or self.job.parallelism or spark.sparkContext.defaultParallelism
         lowered = RangeLowering(

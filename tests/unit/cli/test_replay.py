@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from poundlock.checkpoint.comparison import Measure, compare
+from poundlock.checkpoint.comparison import Measure, ReplayReport, SinkReplay, compare
 from poundlock.checkpoint.participant import Counts
 from poundlock.checkpoint.written import Written
 from poundlock.cli.replay import _Shown
-from poundlock.runtime.replay import ReplayReport, SinkReplay
 
 THEN = Measure(
     counts=Counts(read=4000, written=3000, filtered=1000),
