@@ -25,10 +25,13 @@ from poundlock import (
     SparkSource,
     TerminalError,
 )
+from poundlock.checkpoint.comparison import ReplayReport
+from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.config import load_settings
 from poundlock.failpoints import Failpoint
 from poundlock.runtime.driver import run
+from poundlock.runtime.replay import replay
 from poundlock.storage import open_storage
 from poundlock.testing.lives import failpoint_setting
 
@@ -164,6 +167,31 @@ def test_many_branches_in_one_query(tmp_path: Path) -> None:
             "dead-letter": 15,
         },
     )
+    (decision,) = (
+        r for r in Ledger(open_storage(f"{tmp_path}/checkpoint")) if r.occasion == "checkpoint" and r.checkpoint == 0
+    )
+    read = {name: span.rows for name, span in decision.sources.items()}
+    assert read == {"raw": GOOD + 4, "typed": GOOD + 4, "both": GOOD + 4, "middle": GOOD + 4, "made": 100}
+
+    there = everything(tmp_path)
+    report = replayed(job, tmp_path)
+    assert report.differences == []
+    assert set(report.sinks) == {*decision.sinks}
+    assert report.rows_read == {name: (count, count) for name, count in read.items()}
+    assert report.sinks["days"].now.places == report.sinks["days"].committed.places != {}
+    assert everything(tmp_path) == there, "nothing is written"
+
+
+def everything(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return each file below a folder but logs, with its size and when it was written."""
+    found = {p: p.stat() for p in folder.rglob("*") if "logs" not in p.parts}
+    return {str(path): (stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
+
+
+def replayed(job: Job, tmp_path: Path) -> ReplayReport:
+    identity = read_identity(open_storage(f"{tmp_path}/checkpoint"))
+    assert identity is not None
+    return replay(job, identity, 0, settings=settings(tmp_path))
 
 
 def day(seconds: int) -> str:
@@ -181,6 +209,10 @@ def test_a_dataframe_function_after_a_decoded_source(tmp_path: Path) -> None:
         FileSink(f"{tmp_path}/out", format="json"), name="out"
     )
     assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+    with pytest.raises(
+        DefinitionError, match="no sink of job 'applied' can be replayed: windows and DataFrame functions"
+    ):
+        replayed(job, tmp_path)
     assert sorted(r["n"] for r in rows(tmp_path / "out")) == list(range(100))
     assert len(rows(tmp_path / "dead")) == 4
     assert_ledger_adds_up(tmp_path, {"out": 100, "dead-letter": 4})
@@ -196,6 +228,8 @@ def test_anything_else_spark_reads(tmp_path: Path) -> None:
         FileSink(f"{tmp_path}/out", format="json"), name="out"
     )
     assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+    with pytest.raises(DefinitionError, match="source 'text' cannot be read from one offset to another"):
+        replayed(job, tmp_path)
     assert sorted(r["v"] for r in rows(tmp_path / "out")) == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 

@@ -18,12 +18,16 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
+from poundlock.checkpoint.decision import Decision, EventTime
+from poundlock.checkpoint.ledger import Ledger
 from poundlock.config import load_settings
 from poundlock.runtime.driver import run
+from poundlock.storage import LocalStorage
 from poundlock.stream.keyed import WindowedStream
 
 pytestmark = pytest.mark.engine
 
+SINKS = ("tumbling", "sliding", "sessions-out")
 START = 1_545_184_220  # 2018-12-19T01:50:20Z, a multiple of 20 s
 # Out of order by up to 3 s; then one row long after, which lets the watermark pass all before it.
 TIMES = [(i * 7) % 50 for i in range(200)]
@@ -33,6 +37,8 @@ ROWS = [
 ]
 LAST = {"ts": START + 600, "user": "last", "n": -1}
 BAD = b"not json"
+# The watermark passes all of ROWS when the row before has come, and by Spark's rule rows are late a checkpoint after that.
+LATE = [{"ts": START + second, "user": user, "n": 99} for second, user in ((1, "u0"), (1.1, "u0"), (5, "u1"))]
 
 
 def model(size: int, slide: int, offset: int = 0) -> Counter[tuple[Any, ...]]:
@@ -62,9 +68,9 @@ def written(folder: Path) -> list[dict[str, Any]]:
 
 def test_windows_give_what_they_should(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    # Two files, so two checkpoints: state goes from one to the next; the last row comes in the second.
-    for number, part in enumerate((ROWS[:120], [*ROWS[120:], LAST])):
-        lines = [json.dumps(row).encode() for row in part] + [BAD] * number
+    # A file a checkpoint: state goes from one to the next; the last row comes in the second.
+    for number, part in enumerate((ROWS[:120], [*ROWS[120:], LAST], [LAST], [*LATE, LAST])):
+        lines = [json.dumps(row).encode() for row in part] + [BAD] * (number == 1)
         (tmp_path / f"in/{number}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     out, seconds = tmp_path / "out", "unix_millis({0}) / 1000 as {0}"
     job = Job(
@@ -101,6 +107,21 @@ def test_windows_give_what_they_should(tmp_path: Path) -> None:
     progress = run(job, settings=load_settings(options))
     assert progress.state == "FINISHED"
     assert progress.dead_lettered == 3, "each branch reads the bad line"
+
+    seen: dict[int, Decision] = {}
+    for record in Ledger(LocalStorage(str(tmp_path / "checkpoint"))):
+        seen.setdefault(record.checkpoint, record)
+    assert {n: [record.sinks[s].counts.late for s in SINKS] for n, record in seen.items() if n < 4} == {
+        -1: [0, 0, 0],
+        0: [0, 0, 0],
+        1: [0, 0, 0],
+        2: [0, 0, 0],
+        3: [2, 4, 3],  # keys and windows, rows of sessions, as Spark counts; to each those of its own source
+    }
+    assert all(part.counts.balanced() for record in seen.values() for part in record.sinks.values())
+    last = 1000 * LAST["ts"]
+    assert seen[0].event_time == EventTime(min_ms=1000 * START, max_ms=round(1000 * max(r["ts"] for r in ROWS[:120])))
+    assert seen[3].event_time == EventTime(min_ms=1000 * (START + 1), max_ms=last, watermark_ms=last - 5000)
 
     def totals(name: str) -> Counter[tuple[Any, ...]]:
         found: Counter[tuple[Any, ...]] = Counter()

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from poundlock import EventTimeBucketAssigner, FileSink, Job, KafkaSource, RollingPolicy
+from poundlock import EventTimeBucketAssigner, FileSink, Job, KafkaSink, KafkaSource, RollingPolicy
+from poundlock.checkpoint.identity import read_identity
 from poundlock.config import load_settings
 from poundlock.errors import SourceGoneError
 from poundlock.runtime.driver import run
 from poundlock.runtime.progress import Progress, StopRequest
+from poundlock.runtime.replay import replay
+from poundlock.storage import open_storage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
 pytestmark = [pytest.mark.services, pytest.mark.engine]
@@ -49,10 +52,18 @@ def test_formats_and_placements(tmp_path: Path, kafka_broker: EmbeddedKafka, new
     day = EventTimeBucketAssigner("ts", zone="UTC", earliest="1990-01-01")
     raw.sink_to(FileSink(f"{tmp_path}/raw", row="value", bucket=day), name="raw-files")
     typed = job.from_source(source(one, metadata={"key": "key", "at": "offset"}, **TYPED), name="typed")
-    typed.map(
+    mapped = typed.map(
         lambda r: {"n": r["n"], "key": r["key"].decode(), "at": r["at"]} if r["key"] else {},
         schema="n bigint, key string, at bigint",
-    ).sink_to(FileSink(f"{tmp_path}/typed", format="json"), name="typed-files")
+    )
+    mapped.sink_to(FileSink(f"{tmp_path}/typed", format="json"), name="typed-files")
+    to = new_topic(2)
+    mapped.sink_to(
+        KafkaSink(
+            kafka_broker.bootstrap_servers, to, format="json", key="key", client_options={"message.max.bytes": 1000}
+        ),
+        name="messages",
+    )
     spread = job.from_source(source([one, two], metadata={"topic": "topic"}, **TYPED), name="spread")
     spread.where("n >= 90").select("n", "topic").sink_to(
         FileSink(f"{tmp_path}/spread", format="json"), name="spread-files"
@@ -78,6 +89,28 @@ def test_formats_and_placements(tmp_path: Path, kafka_broker: EmbeddedKafka, new
     assert {p[1:] for p in places if p[0] == "raw"} == {tombstone, broken, text}
     assert {p[1:] for p in places if p[0] == "typed"} == {tombstone}
     assert {p[1:] for p in places if p[0] == "spread"} == {tombstone, broken, text}
+
+    ends = kafka_broker.end_offsets(to)
+    identity = read_identity(open_storage(f"{tmp_path}/state/checkpoints/formats"))
+    assert identity is not None
+    report = replay(job, identity, 0, settings=settings(tmp_path), show=1)
+    assert report.differences == []
+    messages = report.sinks["messages"]
+    assert messages.now == messages.committed
+    assert messages.now.wrote is not None
+    assert messages.now.wrote.rows == messages.now.counts.written == 101
+    assert "key" in json.loads(messages.shown[0])
+    assert report.rows_read == {"raw": (105, 105), "typed": (102, 102), "spread": (105, 105)}
+    assert kafka_broker.end_offsets(to) == ends, "nothing is sent"
+
+    kafka_broker.delete_records(one, {1: 4})
+    with pytest.raises(SourceGoneError, match=f"'{one}' partition 1: offsets 0 to 4 of this checkpoint have expired"):
+        replay(job, identity, 0, settings=settings(tmp_path))
+    kafka_broker.delete_topic(one)
+    kafka_broker.create_topic(one, 2)
+    kafka_broker.produce(one, [Record(event(n), partition=n % 2) for n in range(200)])
+    with pytest.raises(SourceGoneError, match=f"'{one}' is not the one this checkpoint has read: its id was"):
+        replay(job, identity, 0, settings=settings(tmp_path))
 
 
 def test_an_idle_stream_new_partitions_and_a_topic_that_was_recreated(

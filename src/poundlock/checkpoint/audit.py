@@ -1,6 +1,6 @@
 """The audit of a job: does the ledger add up, and do the sinks hold what it says? Reads only.
 
-In = out + filtered + dead-lettered + skipped, checkpoint by checkpoint; every row written is visible or waits; and what is
+In = out + filtered + late + dead-lettered + skipped, checkpoint by checkpoint; every row written is visible or waits; and what is
 visible is read back whole and compared with the counts and digests of the decision that named it.
 """
 
@@ -177,6 +177,11 @@ class _Audit:
                 found.at_once += part.counts.written
             if not part.counts.balanced():
                 self._say(name, decision.checkpoint, "", f"the counts do not add up: {part.counts.to_json()}")
+            prepared = part.wrote.rows if part.wrote is not None else None
+            # What is produced again was counted when it was produced first.
+            if prepared not in (None, part.counts.written) and name not in decision.redo:
+                what = f"{part.counts.written} rows are counted and {prepared} were prepared"
+                self._say(name, decision.checkpoint, "", what)
         self._name(decision, compared=True)
 
     def _name(self, decision: Decision, *, compared: bool) -> None:

@@ -28,6 +28,7 @@ from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, Stan
 from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Repeatable, Staged
 from poundlock.checkpoint.records import find_checkpoint, next_record, resting, start_record, state_of, to_redo
 from poundlock.checkpoint.trouble import explained
+from poundlock.checkpoint.written import written
 from poundlock.errors import CommitUnknown, FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.values import Clock
@@ -291,10 +292,11 @@ class Coordinator:
         self._epoch.check()  # what looks aborted to a driver that slept may be a newer one's
         decided = find_checkpoint(self._ledger, self.newest, n)
         check_same_ranges(decided, sources)
-        begun = self._clock.now_ms()
-        results = run(self.begin(n))
+        begun, directive = self._clock.now_ms(), self.begin(n)
+        results = run(directive)
         ran = self._clock.now_ms()
         staged: dict[str, Staged] = {}
+        kept: list[Prepared] = []
         with self._aborting(results.prepared):
             self._epoch.check()
             for name, redo in self._redo.items():
@@ -304,6 +306,7 @@ class Coordinator:
                 keep, drop = participant.match(redo.again, redo.done, mine)
                 self._abort(drop)
                 participant.verify(keep)
+                kept += keep
                 staged[name] = participant.stage(state_of(self.newest, name), keep, Occasion.CHECKPOINT, ran)
             durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
             decision = self._record(
@@ -312,6 +315,8 @@ class Coordinator:
                 durations,
                 checkpoint=n,
                 sources={name: replace(span, rows=None) for name, span in decided.sources.items()},
+                wrote=written(kept),
+                started_ms=directive["started_ms"],
                 redo={name: Redo((), redo.done) for name, redo in self._redo.items()},
             )
         self._redo = {}
@@ -326,8 +331,8 @@ class Coordinator:
                 f"part of checkpoint {self.newest.checkpoint} has to be produced again, but Spark goes on with {n}",
                 next="restore Spark's checkpoint and the ledger from the same moment",
             )
-        begun = self._clock.now_ms()
-        results = run(self.begin(n))
+        begun, directive = self._clock.now_ms(), self.begin(n)
+        results = run(directive)
         ran = self._clock.now_ms()
         with self._aborting(results.prepared):
             self._epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
@@ -345,6 +350,10 @@ class Coordinator:
                     **{name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
                 },
                 counts=results.counts,
+                wrote=written(results.prepared),
+                started_ms=directive["started_ms"],
+                event_time=results.event_time,
+                tasks=results.tasks,
             )
         self._sources = decision.sources
         return self._finish(decision, durations)

@@ -7,12 +7,13 @@ committing it. Hence only the newest record may have work left, and its sink sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Counts
+from poundlock.checkpoint.written import Written
 
-__all__ = ["Decision", "Redo", "SinkDecision", "SourceRange"]
+__all__ = ["Decision", "EventTime", "Redo", "SinkDecision", "SourceRange"]
 
 FORMAT = 1
 
@@ -36,11 +37,29 @@ class SourceRange:
 
 @dataclass(frozen=True, slots=True)
 class SinkDecision:
-    """What the decision says for one sink: what becomes visible now, what is carried on, and how many rows went in."""
+    """What the decision says for one sink: what becomes visible now, what is carried on, and how many rows went in.
+
+    `wrote` is what this checkpoint wrote, visible or not; None if that was nothing, or an older version decided it.
+    """
 
     committables: Sequence[JSON]
     state: JSON
     counts: Counts = field(default_factory=Counts)
+    wrote: Written | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTime:
+    """The event times that a checkpoint's windows saw, ms since the epoch; None where it is not known.
+
+    Args:
+        min_ms, max_ms: the earliest and the latest.
+        watermark_ms: the watermark in use: rows of windows that end before it are late.
+    """
+
+    min_ms: int | None = None
+    max_ms: int | None = None
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +91,10 @@ class Decision:
         sinks: per sink name, what is committed and carried on. Every sink the job ever had is in every record.
         redo: per sink, what of the newest decided checkpoint has to be produced again before anything else is decided.
         durations_ms: how long "run" and "verify" took, and "decide" and "commit" of the record before.
+        started_ms: when the checkpoint's tasks were started, as they were told, ms since the epoch; None for other
+            occasions and in records of older versions.
+        event_time: what the checkpoint's watermarks saw; None where the job has none.
+        tasks: over how many tasks the splits of split-planned sources were spread; None where there are none.
     """
 
     number: int
@@ -84,6 +107,9 @@ class Decision:
     sinks: Mapping[str, SinkDecision]
     durations_ms: Mapping[str, int] = field(default_factory=dict)
     redo: Mapping[str, Redo] = field(default_factory=dict)
+    started_ms: int | None = None
+    event_time: EventTime | None = None
+    tasks: int | None = None
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
@@ -100,12 +126,12 @@ class Decision:
                 name: {"start": r.start, "end": r.end, "identity": dict(r.identity), "rows": r.rows}
                 for name, r in self.sources.items()
             },
-            "sinks": {
-                name: {"committables": list(s.committables), "state": s.state, "counts": s.counts.to_json()}
-                for name, s in self.sinks.items()
-            },
+            "sinks": {name: _sink_json(sink) for name, sink in self.sinks.items()},
             "durations_ms": dict(self.durations_ms),
             **({"redo": redo} if redo else {}),
+            **({"started_ms": self.started_ms} if self.started_ms is not None else {}),
+            **({"event_time": asdict(self.event_time)} if self.event_time is not None else {}),
+            **({"tasks": self.tasks} if self.tasks is not None else {}),
         }
 
     @classmethod
@@ -124,9 +150,22 @@ class Decision:
                 n: SourceRange(r["start"], r["end"], r["identity"], r.get("rows")) for n, r in value["sources"].items()
             },
             sinks={
-                n: SinkDecision(s["committables"], s["state"], Counts.from_json(s["counts"]))
+                n: SinkDecision(
+                    s["committables"],
+                    s["state"],
+                    Counts.from_json(s["counts"]),
+                    Written.from_json(s["wrote"]) if "wrote" in s else None,
+                )
                 for n, s in value["sinks"].items()
             },
             durations_ms=value.get("durations_ms", {}),
             redo={name: Redo(r["again"], r["done"]) for name, r in value.get("redo", {}).items()},
+            started_ms=value.get("started_ms"),
+            event_time=EventTime(**value["event_time"]) if "event_time" in value else None,
+            tasks=value.get("tasks"),
         )
+
+
+def _sink_json(sink: SinkDecision) -> JSON:
+    said = {"committables": list(sink.committables), "state": sink.state, "counts": sink.counts.to_json()}
+    return {**said, "wrote": sink.wrote.to_json()} if sink.wrote is not None else said

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from poundlock.checkpoint.decision import Decision, SourceRange
+from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
 from poundlock.checkpoint.participant import Counts, Orphan, Prepared
 
 __all__ = ["Directive", "Log", "Outcome", "Recovery", "StandardLog", "TaskResults"]
@@ -30,11 +30,15 @@ class TaskResults:
         prepared: everything that was prepared, of all tasks and sinks.
         counts: per sink name, the rows on the way to it.
         rows_read: per source name, rows read.
+        event_time: what watermarks saw; None where there are none.
+        tasks: over how many tasks splits were spread; None where there are none.
     """
 
     prepared: Sequence[Prepared]
     counts: Mapping[str, Counts] = field(default_factory=dict)
     rows_read: Mapping[str, int] = field(default_factory=dict)
+    event_time: EventTime | None = None
+    tasks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ __all__ = [
     "Finding",
     "Inspectable",
     "Kind",
+    "Measurable",
     "Occasion",
     "Orphan",
     "Participant",
@@ -62,8 +63,9 @@ class Occasion(Enum):
 class Counts:
     """Rows on the way to one sink in one task or checkpoint.
 
-    read + produced = written + filtered + dead_lettered + skipped.
-    `produced` is what user functions added (flat_map) less what they merged away; it may be negative.
+    read + produced = written + filtered + late + dead_lettered + skipped.
+    `produced` is what user functions added (flat_map) less what they, or windows, merged away; it may be negative.
+    `late` is what windows dropped because it came behind the watermark, as Spark counts it.
     """
 
     read: int = 0
@@ -72,6 +74,7 @@ class Counts:
     filtered: int = 0
     dead_lettered: int = 0
     skipped: int = 0
+    late: int = 0
 
     def add(self, other: Counts) -> None:
         """Add another task's counts to these."""
@@ -80,7 +83,8 @@ class Counts:
 
     def balanced(self) -> bool:
         """Return whether every row that came in is accounted for."""
-        return self.read + self.produced == self.written + self.filtered + self.dead_lettered + self.skipped
+        gone = self.filtered + self.late + self.dead_lettered + self.skipped
+        return self.read + self.produced == self.written + gone
 
     def to_json(self) -> dict[str, int]:
         """Return the counts as a JSON object."""
@@ -207,7 +211,9 @@ class Writer(Protocol):
     def prepare(self) -> Sequence[JSON]:
         """Make all that was written durable and return the payloads that describe it. Called once, last.
 
-        Empty if nothing was written. A payload with "rows" is counted against the rows written.
+        Empty if nothing was written. A payload with "rows" is counted against the rows written. The ledger keeps, per
+        checkpoint, the sums of "rows", of "bytes" and of "digest" (16 hex digits, the same for the same rows), and the
+        bounds of "min_ms" and "max_ms" (event times).
         """
         ...
 
@@ -293,6 +299,23 @@ class Inspectable(Protocol):
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         """Compare what the state carries on, and what is still to become visible, with what is there; touch nothing."""
+        ...
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A participant that can tell what it would write without writing it, for `poundlock replay`."""
+
+    def measuring(self, folder: str) -> Participant:
+        """Return a participant whose writers prepare the same payloads and reach nobody.
+
+        Args:
+            folder: a folder of this machine for it alone, removed afterwards; the only place it may write to.
+        """
+        ...
+
+    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
+        """Return the rows that a checkpoint wrote per place, such as a bucket, by what its decision says; {} if it has none."""
         ...
 
 

@@ -5,17 +5,18 @@ Pure functions; every sink the job ever had stays in every record, so that one t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from poundlock.checkpoint.commits import Carried
-from poundlock.checkpoint.decision import Decision, Redo, SinkDecision, SourceRange
+from poundlock.checkpoint.decision import Decision, EventTime, Redo, SinkDecision, SourceRange
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
-from poundlock.errors import TerminalError
+from poundlock.checkpoint.written import Written
+from poundlock.errors import DefinitionError, TerminalError
 
-__all__ = ["find_checkpoint", "next_record", "resting", "start_record", "state_of", "to_redo"]
+__all__ = ["checkpoint_records", "find_checkpoint", "next_record", "resting", "start_record", "state_of", "to_redo"]
 
 START = "start"
 
@@ -71,13 +72,18 @@ def next_record(
     checkpoint: int | None = None,
     sources: Mapping[str, SourceRange] | None = None,
     counts: Mapping[str, Counts] | None = None,
+    wrote: Mapping[str, Written] | None = None,
+    started_ms: int | None = None,
+    event_time: EventTime | None = None,
+    tasks: int | None = None,
     durations_ms: Mapping[str, int] | None = None,
     redo: Mapping[str, Redo] | None = None,
 ) -> Decision:
     """Return the record after `newest`. A roll or an end keeps its checkpoint number, what is to be redone, and reads nothing."""
     sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}
     for name, part in staged.items():
-        sinks[name] = SinkDecision(list(part.committables), part.state, (counts or {}).get(name, Counts()))
+        said = (counts or {}).get(name, Counts()), (wrote or {}).get(name)
+        sinks[name] = SinkDecision(list(part.committables), part.state, *said)
     return Decision(
         number=newest.number + 1,
         occasion=occasion,
@@ -89,6 +95,9 @@ def next_record(
         sinks=sinks,
         durations_ms=durations_ms or {},
         redo=(redo or {}) if checkpoint is not None else to_redo(newest),
+        started_ms=started_ms,
+        event_time=event_time,
+        tasks=tasks,
     )
 
 
@@ -114,6 +123,43 @@ def to_redo(decision: Decision | None, carried: Carried | None = None) -> dict[s
 def resting(before: Mapping[str, SourceRange], now: Mapping[str, SourceRange]) -> dict[str, SourceRange]:
     """Return where sources stand that a checkpoint does not read: one that was taken out and put back goes on from there."""
     return {name: replace(span, start=span.end, rows=0) for name, span in before.items() if name not in now}
+
+
+def checkpoint_records(ledger: Ledger, n: int) -> Sequence[Decision]:
+    """Return the records of checkpoint n, oldest first: the one that decided it, and those that decided parts of it again.
+
+    Few records are read, whatever the ledger holds.
+
+    Raises:
+        DefinitionError: n is not decided yet, was never, or is older than what the ledger keeps.
+    """
+    newest = ledger.newest()
+    if newest is None or newest.checkpoint < n:
+        so_far = "nothing yet" if newest is None or newest.checkpoint < 0 else f"{newest.checkpoint} so far"
+        raise DefinitionError(f"checkpoint {n} is not decided: the ledger has {so_far}", next=_LOOK)
+    first = ledger.first()
+    low, high = first, newest.number
+    while low < high:  # checkpoint numbers never fall
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if ledger.read(middle).checkpoint < n else (low, middle)
+    found: list[Decision] = []
+    for number in range(low, newest.number + 1):
+        record = ledger.read(number)
+        if record.checkpoint > n:
+            break
+        if record.occasion == "checkpoint":
+            found.append(record)
+    if found and not found[0].redo:
+        return found
+    if first > 0 and ledger.read(first).checkpoint >= n:
+        raise DefinitionError(
+            f"checkpoint {n} is no longer in the ledger, which begins with record {first}",
+            next="ledger_retention says how long decisions are kept; choose a newer checkpoint",
+        )
+    raise DefinitionError(f"the ledger has no checkpoint {n}: numbers may have gaps", next=_LOOK)
+
+
+_LOOK = "see what there is: poundlock ledger PATH --occasion checkpoint"
 
 
 def find_checkpoint(ledger: Ledger, newest: Decision, n: int) -> Decision:

@@ -1,4 +1,4 @@
-"""`poundlock audit`: proves that in = out + filtered + dead-lettered + skipped, and reads the sinks back. Reads only."""
+"""`poundlock audit`: proves that in = out + filtered + late + dead-lettered + skipped, and reads the sinks back. Reads only."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _Shown:
             counts = sink.counts
             yield (
                 f"sink {name}: {counts.read:,} in + {counts.produced:,} made = {counts.written:,} written + {counts.filtered:,} filtered"
-                f" + {counts.dead_lettered:,} dead-lettered + {counts.skipped:,} skipped"
+                f" + {counts.late:,} late + {counts.dead_lettered:,} dead-lettered + {counts.skipped:,} skipped"
             )
             if sink.unchecked:
                 yield f"  not read back: {sink.unchecked}"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,12 +28,13 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which decisions to show, and of which sink the numbers are."""
+    """Which decisions to show, of which sink the numbers are, and whether each is told in full."""
 
     first: int | None
     last: int | None
     occasion: str | None
     sink: str | None
+    verbose: bool
 
     def __call__(self, decision: Decision) -> bool:
         return (
@@ -54,7 +56,8 @@ class _Decisions:
 
     def lines(self) -> Iterable[str]:
         yield _HEADING
-        yield from (_row(decision, self.wanted.sink) for decision in self.decisions)
+        for decision in self.decisions:
+            yield from _lines(decision, self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +65,70 @@ class _Line:
     """One decision of those that are followed."""
 
     decision: Decision
-    sink: str | None
+    wanted: _Wanted
 
     def to_json(self) -> Any:
         return self.decision.to_json()
 
     def lines(self) -> Iterable[str]:
-        yield _row(self.decision, self.sink)
+        yield from _lines(self.decision, self.wanted)
 
 
-_COLUMNS = ("read", "written", "filtered", "dead-letter", "skipped", "committed", "ms")
+_COLUMNS = ("read", "written", "bytes", "filtered", "late", "dead-letter", "skipped", "committed", "ms")
 _HEADING = f"{'number':>7}  {'time':19}  {'occasion':10}  {'checkpoint':>10}  {'epoch':>5}" + "".join(
     f"  {name:>11}" for name in _COLUMNS
 )
 
 
+def _lines(decision: Decision, wanted: _Wanted) -> Iterator[str]:
+    yield _row(decision, wanted.sink)
+    if wanted.verbose:
+        yield from (f"{'':9}{text}" for text in _details(decision, wanted.sink))
+
+
+def _details(decision: Decision, sink: str | None) -> Iterator[str]:
+    """Yield what a checkpoint read and wrote, a line a source and a sink, and what it took."""
+    if decision.occasion == "checkpoint":
+        for name, span in decision.sources.items():
+            yield f"source {name}: {_json(span.start)} to {_json(span.end)}, {_count(span.rows)} rows"
+    for name, part in decision.sinks.items():
+        if sink in (None, name) and (wrote := part.wrote) is not None:
+            times = f", events {_time(wrote.min_ms)} to {_time(wrote.max_ms)}" if wrote.min_ms is not None else ""
+            yield (
+                f"sink {name}: {_count(wrote.rows)} rows, {_count(wrote.bytes)} bytes, {wrote.pieces} pieces,"
+                f" digest {wrote.digest or '-'}{times}"
+            )
+    if (seen := decision.event_time) is not None:
+        yield f"event time: {_time(seen.min_ms)} to {_time(seen.max_ms)}, watermark {_time(seen.watermark_ms)}"
+    if decision.durations_ms:
+        yield "took: " + ", ".join(f"{name} {ms} ms" for name, ms in decision.durations_ms.items())
+
+
+def _json(position: Any) -> str:
+    return json_text(position, separators=(",", ":"), ensure_ascii=False)
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number}"
+
+
+def _time(ms: int | None) -> str:
+    return "-" if ms is None else _stamp(ms).isoformat(sep=" ", timespec="milliseconds")
+
+
+def _stamp(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
+
+
 def _row(decision: Decision, sink: str | None) -> str:
-    stamp = datetime.fromtimestamp(decision.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    stamp = _stamp(decision.time_ms).isoformat(sep=" ", timespec="seconds")
     parts = [part for name, part in decision.sinks.items() if sink in (None, name)]
     numbers = (
         sum(span.rows or 0 for span in decision.sources.values()) if decision.occasion == "checkpoint" else 0,
         sum(part.counts.written for part in parts),
+        sum(part.wrote.bytes or 0 for part in parts if part.wrote is not None),
         sum(part.counts.filtered for part in parts),
+        sum(part.counts.late for part in parts),
         sum(part.counts.dead_lettered for part in parts),
         sum(part.counts.skipped for part in parts),
         sum(len(part.committables) for part in parts),
@@ -104,6 +149,9 @@ def command(
         str | None, typer.Option("--occasion", help="Only one kind: start, checkpoint, roll or end.")
     ] = None,
     sink: Annotated[str | None, typer.Option("--sink", help="Count the rows of this sink alone.")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Ranges, digests, event times and durations as well.")
+    ] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with decisions as they are made.")] = False,
     json: JsonOption = False,
     define: DefineOption = None,
@@ -117,7 +165,7 @@ def command(
 
     if occasion is not None and occasion not in _OCCASIONS:
         raise DefinitionError(f"--occasion {occasion} is none", next=f"use one of {', '.join(_OCCASIONS)}")
-    wanted = _Wanted(first_checkpoint, last_checkpoint, occasion, sink)
+    wanted = _Wanted(first_checkpoint, last_checkpoint, occasion, sink, verbose)
     ledger = Ledger(find_checkpoint(path, define or (), config).storage)
     newest = ledger.newest()
     if sink is not None and newest is not None and sink not in newest.sinks:
@@ -131,10 +179,10 @@ def command(
     if not json:
         output.line(_HEADING)
     for decision in shown.decisions:
-        output.show(_Line(decision, sink))
+        output.show(_Line(decision, wanted))
     for decision in _new(ledger, newest.number + 1 if newest is not None else 0):
         if wanted(decision):
-            output.show(_Line(decision, sink))
+            output.show(_Line(decision, wanted))
 
 
 def _new(ledger: Ledger, number: int) -> Iterator[Decision]:

@@ -21,7 +21,7 @@ from pathlib import Path
 import typer
 from typer.exceptions import TyperException
 
-from poundlock.cli import audit, demo, doctor, explain, files, fsck, kafka, ledger, new, run, version, warm
+from poundlock.cli import audit, demo, doctor, explain, files, fsck, kafka, ledger, new, replay, run, version, warm
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -44,6 +44,7 @@ app.command("doctor")(doctor.command)
 app.command("fsck")(fsck.command)
 app.command("ledger")(ledger.command)
 app.command("audit")(audit.command)
+app.command("replay")(replay.command)
 app.command("files")(files.command)
 app.command("warm")(warm.command)
 app.command("version")(version.command)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BindableSource",
     "Enumerator",
+    "RangeSource",
     "Reader",
     "ReaderContext",
     "SourceReading",
@@ -186,6 +187,22 @@ class SourceReading(SparkSource, Protocol):
 
     def close(self) -> None:
         """Let go of connections. Called once, at the end of the start, whatever the outcome."""
+        ...
+
+
+@runtime_checkable
+class RangeSource(Protocol):
+    """A Spark source of which a range that was read before can be read once more, as a batch."""
+
+    def range_read(self, start: JSON | None, end: JSON, identity: Mapping[str, Any]) -> SparkRead:
+        """Return how Spark reads just a decided range: with `spark.read`, not `spark.readStream`.
+
+        Args:
+            start, end, identity: as the decision has them.
+
+        Raises:
+            SourceGoneError: the range is not there any more, or the topic is another one.
+        """
         ...
 
 

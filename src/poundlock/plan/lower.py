@@ -57,12 +57,14 @@ class Lowered:
         observed: per branch head, the names of what Spark counts for it; none where the stage counts itself.
         row_wise: per branch head, whether rows that vanish before the stage were filtered.
         order: the uses of sources in the order in which Spark numbers them; None where it knows the sources by name.
+        uses: the same where it does know them.
     """
 
     frame: DataFrame
     observed: Mapping[str, Sequence[str]]
     row_wise: Mapping[str, bool]
     order: Sequence[str] | None
+    uses: Sequence[str] = ()
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Lowering:
         spark: the session.
         job_id: 32 hex digits.
         sources: by name, as this start of the job reads them.
-        reads: per Spark source, how Spark reads it.
+        reads: per Spark source, or per use of one, how Spark reads it.
         sinks: participants by name, as this job owns them.
         parallelism: greatest number of tasks of a split-planned source.
     """
@@ -114,12 +116,17 @@ class Lowering:
                 frames.extend(self._spread(branch))
         frame = reduce(DataFrame.union, frames)
         order = None if self.plan.named else self._order
-        return Lowered(frame, self._observed, {b.head.id: b.row_wise for b in self.plan.branches}, order)
+        return Lowered(frame, self._observed, {b.head.id: b.row_wise for b in self.plan.branches}, order, self._order)
 
-    def _reader(self, name: str) -> Any:
-        """Return a reader for one more use of a source; a second use is a source of its own to Spark."""
+    def _use(self, name: str) -> str:
+        """Note one more use of a source and return its name; a second use is a source of its own to Spark."""
         uses = sum(1 for used in self._order if used.partition(AGAIN)[0] == name)
         self._order.append(f"{name}{AGAIN}{uses + 1}" if uses else name)
+        return self._order[-1]
+
+    def _reader(self, name: str) -> Any:
+        """Return a reader for one more use of a source."""
+        self._use(name)
         return self.spark.readStream.name(name) if self.plan.named else self.spark.readStream
 
     # --- the stage ---------------------------------------------------------------------------------------------------
@@ -217,8 +224,9 @@ class Lowering:
     # --- Spark's side ------------------------------------------------------------------------------------------------
 
     def _connector(self, name: str) -> DataFrame:
-        read = self.reads[name]
-        reader = self._reader(name).format(read.format).options(**read.options)
+        reader = self._reader(name)
+        read = self.reads.get(self._order[-1]) or self.reads[name]
+        reader = reader.format(read.format).options(**read.options)
         if read.schema is not None:
             reader = reader.schema(read.schema)
         frame: DataFrame = reader.load()

@@ -96,6 +96,18 @@ class Plan:
         )
 
     @property
+    def timed(self) -> bool:
+        """Return whether Spark keeps a watermark, or may: what a DataFrame function does is not known."""
+        return not self.stateless or any(
+            isinstance(node, WatermarkNode) for branch in self.branches for node in walk([branch.head])
+        )
+
+    @property
+    def shared(self) -> Mapping[str, str]:
+        """Return, per head of a branch that shares a pass over its source, that source."""
+        return {branch.head.id: branch.sources[0].id for branch in self.branches if branch.shared}
+
+    @property
     def only_split(self) -> bool:
         """Return whether the driver itself plans all there is to read."""
         return all(isinstance(source, SplitSource) for source in self.sources.values())

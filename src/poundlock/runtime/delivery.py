@@ -72,6 +72,11 @@ class Delivery:
         """Return the ranges of all sources."""
         return {**self.spark, **self.split}
 
+    @property
+    def tasks(self) -> int | None:
+        """Return over how many tasks splits are spread; None where there is no split-planned source."""
+        return max((last - first for first, last in self.ticks.values()), default=None)
+
     def identify(self, sources: Mapping[str, Any], known: Mapping[str, SourceRange]) -> None:
         """Ask the Spark sources what names the very data. Raises SourceGoneError where it is no longer what it was."""
         for use, span in self.spark.items():

@@ -24,17 +24,14 @@ from poundlock.errors import PoundlockError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
-from poundlock.runtime import cds
 from poundlock.runtime import session as sessions
 from poundlock.runtime.failures import explain, is_transient
-from poundlock.runtime.jars import JarPlaces, jar_set
-from poundlock.runtime.java import find_java
-from poundlock.runtime.logs import write_log4j2
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.query import Query, files_made
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
+from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.tracker import Tracker
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.local import LocalStorage
@@ -109,7 +106,7 @@ class Driver:
     def run(self) -> Progress:
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
-        with _two_lines(self.plan, storage):
+        with two_lines(self.plan):
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
             sinks = {
                 name: sink.describe_json()
@@ -256,28 +253,15 @@ class Driver:
         if self._spark is not None:
             sessions.forget_session()
             self._spark = None
-        java = find_java(_environment(self.settings))
-        places = JarPlaces.of(self.settings)
-        jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=self._say, places=places)]
-        master = _master(self.settings.master, self.job.parallelism)
-        log = self.settings.logs / f"{self.job.name}.jvm.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        spec = sessions.SessionSpec(
-            name=self.job.name,
-            master=master,
-            jvm_log=log,
-            log4j=write_log4j2(log.with_suffix(".properties"), log),
-            jvm_options=cds.jvm_options(java, jars, cache=self.settings.cache_dir)
-            if master.startswith("local")
-            else (),
-            java_home=java.home,
-            jars=jars,
-            driver_memory=self.settings.driver_memory,
+        self._spark = start_spark(
+            self.job,
+            self.settings,
+            jar_sets,
+            log=f"{self.job.name}.jvm.log",
             quick_start=self.plan.only_fused,
             local_checkpoint=isinstance(storage, LocalStorage),
-            user={**self.job.spark, **self.settings.spark},
+            say=self._say,
         )
-        self._spark = sessions.start_session(spec)
         return self._spark
 
     def _say(self, line: str) -> None:
@@ -289,30 +273,13 @@ class Driver:
         return replace(self.tracker.progress, state="CANCELED")
 
     def _end_session(self) -> None:
-        if self._spark is None:
-            return
-        try:
-            if sessions.jvm_alive():
-                self._spark.stop()
-        except Exception:
-            pass  # it is going away either way
-        sessions.forget_session()
-        self._spark = None
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    env = {**os.environ, "POUNDLOCK_CACHE_DIR": str(settings.cache_dir)}
-    if settings.java_home is not None:
-        env["JAVA_HOME"] = str(settings.java_home)
-    return env
-
-
-def _master(master: str, parallelism: int | None) -> str:
-    return f"local[{parallelism}]" if master == "local[*]" and parallelism is not None else master
+        if self._spark is not None:
+            stop_spark(self._spark)
+            self._spark = None
 
 
 @contextmanager
-def _two_lines(plan: Plan, storage: Storage) -> Iterator[None]:
+def two_lines(plan: Plan) -> Iterator[None]:
     """Let nothing but a PoundlockError out."""
     try:
         yield

@@ -23,6 +23,7 @@ from poundlock.plan.lower import AGAIN, Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
 from poundlock.runtime.delivery import Delivery, idle
+from poundlock.runtime.execution import event_times, observed_rows
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import StopRequest
@@ -186,7 +187,7 @@ class Query:
             if not self.plan.stateless or not (directive["decided"] or delivery.idle):
                 self._collect(frame, directive, delivery, found)
             delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
-            return found.results()
+            return found.results(self.plan.shared)
 
         outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
@@ -203,10 +204,15 @@ class Query:
         directive = {**directive, "splits": delivery.splits(self.planner)}
         frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
         found.add(row[0] for row in frame.collect())
+        found.tasks = delivery.tasks
         if not directive["decided"]:
             found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
         if any(self.lowered.observed.values()):
-            found.count_before_stage(self.lowered, _observed_rows(self._query))
+            execution = self._query._jsq.streamingQuery().lastExecution()
+            late: Mapping[str, int] = {}
+            if self.plan.timed and not directive["decided"]:
+                late, found.event_time = event_times(execution, self.lowered.observed)
+            found.count_before_stage(self.lowered, observed_rows(execution), late)
 
     # --- between checkpoints -----------------------------------------------------------------------------------------
 
@@ -276,14 +282,3 @@ class Query:
 def files_made(outcome: Outcome) -> int:
     """Return how many committables a decision made visible."""
     return 0 if outcome.replayed else sum(len(sink.committables) for sink in outcome.decision.sinks.values())
-
-
-def _observed_rows(query: Any) -> dict[str, int]:
-    """Return what Spark counted in the batch that is being delivered, by the name of each count."""
-    metrics = query._jsq.streamingQuery().lastExecution().observedMetrics()
-    found = {}
-    iterator = metrics.iterator()
-    while iterator.hasNext():
-        pair = iterator.next()
-        found[str(pair._1())] = int(pair._2().get(0))
-    return found

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from poundlock.checkpoint.decision import EventTime
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Prepared
 from poundlock.errors import TransientError
@@ -25,6 +26,11 @@ class Gathered:
     def __init__(self) -> None:
         self.read: dict[str, int] = {}
         """Rows read, per branch head."""
+        self.event_time: EventTime | None = None
+        """What Spark's watermarks saw."""
+        self.tasks: int | None = None
+        """Over how many tasks splits were spread."""
+        self._by_source: dict[str, int] = {}
         self._prepared: list[Prepared] = []
         self._counts: dict[str, dict[str, Counts]] = {}
         self._splits: dict[str, int] = {}
@@ -56,15 +62,19 @@ class Gathered:
                     next="nothing was committed; the checkpoint is taken again",
                 )
 
-    def count_before_stage(self, lowered: Lowered, observed: Mapping[str, int]) -> None:
+    def count_before_stage(
+        self, lowered: Lowered, observed: Mapping[str, int], late: Mapping[str, int] | None = None
+    ) -> None:
         """Add what happened to rows before they came to a stage.
 
         Args:
             lowered: the query.
             observed: rows that Spark counted, by the name of the count.
+            late: per branch head, what Spark dropped because it came behind the watermark.
         """
         for head, names in lowered.observed.items():
             came_in = sum(observed.get(name, 0) for name in names)
+            self._by_source.update({name.removeprefix(f"{head}/"): observed.get(name, 0) for name in names})
             lost = came_in - self.read.get(head, 0)
             self.read[head] = came_in
             for sink, found in self._counts.get(head, {}).items():
@@ -74,12 +84,22 @@ class Gathered:
                 if lowered.row_wise[head]:
                     found.filtered += lost
                 else:
-                    found.produced -= lost
+                    behind = (late or {}).get(head, 0)
+                    found.produced -= lost - behind
+                    found.late += behind
 
-    def results(self) -> TaskResults:
-        """Return the sums."""
+    def results(self, shared: Mapping[str, str] | None = None) -> TaskResults:
+        """Return the sums.
+
+        Args:
+            shared: head to source, of branches that share a pass over their source, so that each reads all of it.
+        """
+        rows = {**self.read, **self._by_source}
+        rows.update({source: self.read[head] for head, source in (shared or {}).items() if head in self.read})
         total: dict[str, Counts] = {}
         for of_head in self._counts.values():
             for sink, found in of_head.items():
                 total.setdefault(sink, Counts()).add(found)
-        return TaskResults(prepared=self._prepared, counts=total, rows_read=dict(self.read))
+        return TaskResults(
+            prepared=self._prepared, counts=total, rows_read=rows, event_time=self.event_time, tasks=self.tasks
+        )

@@ -19,6 +19,7 @@ from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion
+from poundlock.checkpoint.written import Written
 from poundlock.connectors.files.compaction import FileCompaction
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.sink import FileSink
@@ -162,11 +163,16 @@ def test_a_ledger_that_does_not_add_up_is_told(tmp_path: Path) -> None:
                 epoch=1,
                 time_ms=1,
                 sources={"in": SourceRange({"row": start}, {"row": end}, rows=2)},
-                sinks={"out": SinkDecision([], newest.sinks["out"].state, Counts(read=2, written=1))},
+                sinks={
+                    "out": SinkDecision(
+                        [], newest.sinks["out"].state, Counts(read=2, written=1), Written(pieces=1, rows=end - start)
+                    )
+                },
             )
         )
     texts = [text for _, _, text in said(ran.audit())]
     assert sum("the counts do not add up" in text for text in texts) == 2
+    assert sum("1 rows are counted and 2 were prepared" in text for text in texts) == 1
     assert sum("source 'in' goes on at {'row': 9}, not at {'row': 8}" in text for text in texts) == 1
     assert sum("8 rows were written or waited, and 6 are visible or wait" in text for text in texts) == 1
 

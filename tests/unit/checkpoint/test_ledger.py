@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import errno
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
+from poundlock.checkpoint.decision import Decision, EventTime, Redo, SinkDecision, SourceRange
 from poundlock.checkpoint.ledger import Ledger, record_path
 from poundlock.checkpoint.participant import Counts
-from poundlock.errors import CommitUnknown, FencedError, TerminalError
+from poundlock.checkpoint.records import checkpoint_records
+from poundlock.checkpoint.written import Written
+from poundlock.errors import CommitUnknown, DefinitionError, FencedError, TerminalError
 from poundlock.storage import LocalStorage
+
+WROTE = Written.of(
+    [{"rows": 2, "bytes": 9, "digest": "ffffffffffffffff", "min_ms": 5}, {"rows": 1, "bytes": 1, "digest": "02"}]
+)
 
 
 def decision(number: int, epoch: int = 1, time_ms: int = 5) -> Decision:
@@ -24,8 +31,11 @@ def decision(number: int, epoch: int = 1, time_ms: int = 5) -> Decision:
         epoch=epoch,
         time_ms=time_ms,
         sources={"s": SourceRange({"t": {"0": number}}, {"t": {"0": number + 1}}, {"t": "id"}, 1)},
-        sinks={"k": SinkDecision([{"v": 1, "path": "ä"}], {"v": 1}, Counts(read=1, written=1))},
+        sinks={"k": SinkDecision([{"v": 1, "path": "ä"}], {"v": 1}, Counts(read=1, written=1), WROTE)},
         durations_ms={"run": 3},
+        started_ms=4,
+        event_time=EventTime(min_ms=1, watermark_ms=2),
+        tasks=3,
     )
 
 
@@ -42,6 +52,28 @@ def test_records_come_back_as_they_were(storage: LocalStorage) -> None:
     assert list(ledger) == [decision(number) for number in range(3)]
     assert ledger.newest() == decision(2)
     assert [record.number for record in ledger.back(decision(2))] == [2, 1, 0]
+
+
+def test_records_of_an_older_version_are_read(storage: LocalStorage) -> None:
+    old = decision(0).to_json()
+    del (
+        old["started_ms"],
+        old["tasks"],
+        old["event_time"],
+        old["sinks"]["k"]["wrote"],
+        old["sinks"]["k"]["counts"]["late"],
+    )
+    storage.create_exclusive(record_path(0), json.dumps(old).encode())
+    (found,) = Ledger(storage)
+    assert (found.started_ms, found.tasks, found.event_time, found.sinks["k"].wrote) == (None, None, None, None)
+    assert found.sinks["k"].counts == Counts(read=1, written=1)
+
+
+def test_what_was_written_adds_up_in_any_order() -> None:
+    assert Written(pieces=2, rows=3, bytes=10, digest="0000000000000001", min_ms=5) == WROTE
+    payloads = [{"rows": n, "bytes": n, "digest": f"{n:x}", "max_ms": n} for n in (3, 1, 2)]
+    assert Written.of(payloads) == Written.of(sorted(payloads, key=str))
+    assert Written.of([{"rows": 1}, {}]) == Written(pieces=2), "what one piece does not tell is not known"
 
 
 def test_a_taken_number_fences(storage: LocalStorage) -> None:
@@ -140,3 +172,35 @@ def test_a_failure_that_finds_another_drivers_record_fences(storage: LocalStorag
     Ledger(storage).append(replace(decision(0), epoch=7))
     with pytest.raises(FencedError):
         Ledger(failing(storage, "before")).append(decision(0))
+
+
+def test_a_checkpoint_is_found_with_few_reads(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers have gaps; starts and rolls repeat the newest; one that was aborted from outside has a second record."""
+    kinds = [("start", -1), ("checkpoint", 0), ("roll", 0), ("checkpoint", 2), ("checkpoint", 2), ("start", 2)]
+    kinds += [("checkpoint", n) for n in range(3, 60)]
+    for number, (occasion, checkpoint) in enumerate(kinds):
+        redo = {"k": Redo((), ())} if number == 4 else {}
+        Ledger(storage).append(replace(decision(number), occasion=occasion, checkpoint=checkpoint, redo=redo))
+    ledger, reads = Ledger(storage), []
+    read = ledger.read
+    monkeypatch.setattr(ledger, "read", lambda number: reads.append(number) or read(number))
+    assert [record.number for record in checkpoint_records(ledger, 0)] == [1]
+    assert [record.number for record in checkpoint_records(ledger, 2)] == [3, 4]
+    reads.clear()
+    assert [record.number for record in checkpoint_records(ledger, 40)] == [43]
+    assert len(reads) < 12
+    for n, said in ((1, "the ledger has no checkpoint 1"), (60, "not decided: the ledger has 59 so far")):
+        with pytest.raises(DefinitionError, match=said):
+            checkpoint_records(ledger, n)
+
+
+def test_a_checkpoint_that_the_retention_took_is_told(storage: LocalStorage) -> None:
+    ledger = Ledger(storage, per_file=4, retention_ms=50)
+    for number in range(17):
+        ledger.append(decision(number, time_ms=number * 10))
+    first = ledger.first()
+    assert first > 0
+    with pytest.raises(DefinitionError, match=f"no longer in the ledger, which begins with record {first}") as told:
+        checkpoint_records(ledger, 0)
+    assert "ledger_retention" in told.value.next
+    assert [record.checkpoint for record in checkpoint_records(ledger, first)] == [first]

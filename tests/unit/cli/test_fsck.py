@@ -445,8 +445,18 @@ def test_ledger_lists_decisions(project: Project, capsys: pytest.CaptureFixture[
     assert main(["ledger", "swept"]) == 0
     text = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in text] == ["number", "0", "1"]
-    # read, written, filtered, dead-lettered, skipped, committed
-    assert text[2].split()[3:-1] == ["checkpoint", "0", "1", "0", "2", "0", "0", "0", "2"]
+    # read, written, bytes, filtered, late, dead-lettered, skipped, committed
+    (record,) = (r for r in Ledger(project.storage) if r.occasion == "checkpoint")
+    wrote = record.sinks["out"].wrote
+    assert wrote is not None
+    assert wrote.digest is not None
+    size = sum(len(data) for data in project.visible().values())
+    assert text[2].split()[3:-1] == ["checkpoint", "0", "1", "0", "2", str(size), "0", "0", "0", "0", "2"]
+    assert main(["ledger", "swept", "--occasion", "checkpoint", "--sink", "out", "-v"]) == 0
+    _, _, source, sink, took = capsys.readouterr().out.splitlines()
+    assert source.strip() == 'source in: {"o":0} to {"o":1}, - rows'
+    assert sink.strip().startswith(f"sink out: {wrote.rows} rows, {wrote.bytes} bytes, {wrote.pieces} pieces, digest ")
+    assert "run " in took
     assert main(["ledger", "swept", "--last", "1", "--json"]) == 0
     (newest,) = json.loads(capsys.readouterr().out)
     assert newest["number"] == 1

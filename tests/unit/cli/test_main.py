@@ -38,7 +38,20 @@ def _fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out
-    commands = ("run", "explain", "new", "demo", "kafka", "doctor", "fsck", "ledger", "audit", "files", "version")
+    commands = (
+        "run",
+        "explain",
+        "new",
+        "demo",
+        "kafka",
+        "doctor",
+        "fsck",
+        "ledger",
+        "audit",
+        "replay",
+        "files",
+        "version",
+    )
     assert [name for name in commands if f"  {name} " not in out] == []
     assert "..." not in out.partition("Commands:")[2]
 

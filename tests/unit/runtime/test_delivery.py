@@ -114,14 +114,14 @@ def test_splits_that_no_task_read_fail_the_checkpoint() -> None:
         found.check_splits({"other": 1})
 
 
-@pytest.mark.parametrize(("row_wise", "filtered", "produced"), [(True, 3, 0), (False, 0, -3)])
-def test_rows_that_vanish_in_spark_are_counted(row_wise: bool, filtered: int, produced: int) -> None:
+@pytest.mark.parametrize(("row_wise", "filtered", "produced", "late"), [(True, 3, 0, 0), (False, 0, -1, 2)])
+def test_rows_that_vanish_in_spark_are_counted(row_wise: bool, filtered: int, produced: int, late: int) -> None:
     found = Gathered()
     counts = {"read": 7, "produced": 0, "written": 7, "filtered": 0, "dead_lettered": 0, "skipped": 0}
     found.add([json.dumps({"t": "counts", "head": "h", "read": 7, "sinks": {"s": counts}})])
-    found.count_before_stage(Lowered(None, {"h": ["h/in"]}, {"h": row_wise}, None), {"h/in": 10})  # type: ignore[arg-type]
+    found.count_before_stage(Lowered(None, {"h": ["h/in"]}, {"h": row_wise}, None), {"h/in": 10}, {"h": late})  # type: ignore[arg-type]
     got = found.results().counts["s"]
-    assert (got.read, got.filtered, got.produced) == (10, filtered, produced)
+    assert (got.read, got.filtered, got.produced, got.late) == (10, filtered, produced, late)
     assert got.balanced()
 
 

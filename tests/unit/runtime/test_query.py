@@ -53,7 +53,7 @@ class Planner:
 
 def query(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Query:
     made: Any = Query(
-        plan=SimpleNamespace(only_split=True, bounded=False, stateless=True),  # type: ignore[arg-type]
+        plan=SimpleNamespace(only_split=True, bounded=False, stateless=True, timed=False, shared={}),  # type: ignore[arg-type]
         lowered=None,  # type: ignore[arg-type]
         sources={"made": DatagenSource("n int")},
         spark_log=SimpleNamespace(

@@ -277,6 +277,14 @@ class FileSink:
 
         return sum(int(segment["rows"]) for segment in carried_segments(state))
 
+    # Measurable
+
+    def measuring(self, folder: str) -> FileSink:
+        return replace(self, path=folder)
+
+    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
+        return staging.rows_by_bucket(committables, state, checkpoint)
+
     # Parts
 
     def _storage(self, root: str | None = None) -> Storage:

@@ -27,6 +27,7 @@ __all__ = [
     "known_paths",
     "next_roll_ms",
     "rescale",
+    "rows_by_bucket",
     "stage",
 ]
 
@@ -242,6 +243,17 @@ def carried_segments(state: JSON) -> list[JSON]:
     """Return the segments, {"path", "bytes"}, that are to become visible with a later decision."""
     waiting: Iterable[JSON] = (w["file"] for w in state.get("compaction", {}).get("waiting", ()))
     return [segment for part in (*state.get("parts", ()), *waiting) for segment in part["segments"]]
+
+
+def rows_by_bucket(committables: Sequence[JSON], state: JSON, checkpoint: int) -> dict[str, int]:
+    """Return the rows of one checkpoint per bucket, of what becomes visible and of what is carried on."""
+    waiting = (w["file"] for w in state.get("compaction", {}).get("waiting", ()))
+    rows: dict[str, int] = {}
+    for part in (*committables, *state.get("parts", ()), *waiting):
+        for segment in part["segments"]:
+            if segment.get("checkpoint") == checkpoint:
+                rows[part["bucket"]] = rows.get(part["bucket"], 0) + int(segment["rows"])
+    return rows
 
 
 def known_paths(state: JSON) -> set[str]:

@@ -201,6 +201,12 @@ class KafkaReading:
             if topic in now and now[topic] != old:
                 raise recreated(topic, f"its id was {old} and is {now[topic]}")
 
+    def range_read(self, start: dict[str, Any] | None, end: dict[str, Any], identity: Mapping[str, Any]) -> SparkRead:
+        """Return how Spark reads a decided range once more, as a batch; see `RangeSource`."""
+        from poundlock.connectors.kafka.ranges import range_read
+
+        return range_read(self._source, self._cluster, self._group, start, end, identity)
+
     # -- at each checkpoint --------------------------------------------------------------------------------------------
 
     def identity(

@@ -293,6 +293,16 @@ class KafkaSink:
     def rows_pending(self, state: JSON) -> int:
         return 0
 
+    # Measurable
+
+    def measuring(self, folder: str) -> KafkaSink:
+        from poundlock.connectors.kafka.measuring import MeasuringKafkaSink
+
+        return MeasuringKafkaSink.of(self)
+
+    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
+        return {}
+
     # Parts
 
     @property

@@ -13,6 +13,7 @@ import pytest
 from poundlock.checkpoint.checks import holds_pending
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.participant import Occasion, Prepared
+from poundlock.checkpoint.written import Written
 from poundlock.connectors.files.compaction import FileCompaction
 from poundlock.connectors.files.manifest import ManifestEntry, finished_files
 from poundlock.connectors.files.names import owner_tag
@@ -245,6 +246,45 @@ def test_the_state_says_whether_anything_waits(tmp_path: Path, compaction: FileC
     h.end_checkpoint(Occasion.END)
     assert h.state["counters"] == {"0": 1}
     assert not holds_pending(h.state)
+
+
+@pytest.mark.parametrize("compaction", [None, FileCompaction(every_checkpoints=9)])
+def test_the_rows_of_a_checkpoint_are_found_wherever_its_segments_are(
+    tmp_path: Path, compaction: FileCompaction | None
+) -> None:
+    """In a part that goes on, in one that waits to be merged, and in one that becomes visible."""
+    rolling = RollingPolicy(size=8)
+    h = harness(tmp_path, compaction=compaction, rolling=rolling, bucket=lambda value: value.decode()[:1])
+    h.write(lines(b"a1", b"b1", b"b2"))
+    h.end_checkpoint()
+    h.write(lines(b"a2", b"a3", b"a4", b"a5", b"c1"))
+    payloads = h.prepare()
+    staged = h.sink.stage(h.state, payloads, Occasion.CHECKPOINT, 5)
+    n = h.checkpoint
+    assert h.sink.places(staged.committables, staged.state, n) == {"a": 4, "c": 1}
+    assert h.sink.places(staged.committables, staged.state, n - 1) == {"a": 1, "b": 2}
+    digests = {item.payload["digest"] for item in payloads}
+    assert len(digests) == len(payloads), "bucket, length and checksum tell segments apart"
+
+
+def test_what_is_measured_is_what_would_be_written(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "measured").mkdir()
+    sink = FileSink(str(tmp_path / "real"), row="value", rolling=RollingPolicy(size=8), compression="gzip")
+    real, measured = FileSinkHarness(sink), FileSinkHarness(sink.measuring(str(tmp_path / "measured")))
+    for h in (real, measured):
+        h.write(lines(b"a", b"bb", b"ccc", b"dddd"))
+    one, two = (Written.of([item.payload for item in h.prepare()]) for h in (real, measured))
+    assert one == two
+    assert one.digest is not None
+    real.write(lines(b"a", b"bb", b"ccd", b"dddd"))
+    assert Written.of([item.payload for item in real.prepare()]).digest != one.digest
+
+
+def test_avro_has_no_digest_for_its_bytes_are_never_the_same(tmp_path: Path) -> None:
+    h = FileSinkHarness(FileSink(str(tmp_path), format="avro"))
+    h.write(batch(n=[1, 2]))
+    assert Written.of([item.payload for item in h.prepare()]).digest is None
 
 
 def test_stage_is_pure(tmp_path: Path) -> None:

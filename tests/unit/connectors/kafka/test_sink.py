@@ -15,8 +15,10 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, FileSink, Job, KafkaSecurity, KafkaSink, TerminalError, TopicExpression
-from poundlock.checkpoint.participant import Kind, Occasion, Prepared
+from poundlock.checkpoint.participant import Kind, Occasion, Prepared, WriterContext
+from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.committer import match
+from poundlock.connectors.kafka.measuring import MeasuringKafkaSink, MeasuringSender
 from poundlock.connectors.kafka.names import TO_TOPIC, TransactionNames, slots, tags
 from poundlock.connectors.kafka.rows import Digest, MessageMaker, Messages
 from poundlock.connectors.kafka.transactions import KAFKA_PYTHON
@@ -353,3 +355,47 @@ def test_ids_of_tasks_that_commit_are_their_sinks_own() -> None:
     assert all(names.ours(tid) and names.commits_itself(tid) for tid in ids)
     assert not names.commits_itself(names.at("host", 3))
     assert not TransactionNames("p", "12345678", "00000000").commits_itself(ids[0])
+
+
+# --- what would be sent -----------------------------------------------------------------------------------------------
+
+
+def test_what_measures_a_sink_is_the_sink_but_for_its_sender() -> None:
+    given = sink(format="json", key="k", client_options={"message.max.bytes": 2000}).bind(job_id=JOB_ID, sink="out")
+    measuring = pickle.loads(pickle.dumps(given.measuring("/nowhere")))
+    assert isinstance(measuring, MeasuringKafkaSink)
+    assert measuring._spec() == given._spec()
+    assert measuring.directive({}) == given.directive({})
+    context = WriterContext(
+        job_id=JOB_ID,
+        sink="out",
+        epoch=1,
+        checkpoint=0,
+        subtask=0,
+        attempt="a",
+        directive={},
+        reject=print,
+        started_ms=0,
+    )
+    sender = measuring._sender(TransactionNames("p", "j", "s"), context)
+    assert isinstance(sender, MeasuringSender)
+    assert sender.send("out", b"v" * 500, b"k") is None
+    assert "larger than a message may be: 2500 bytes" in str(sender.send("out", b"v" * 2500))
+    assert list(sender.send_values("out", [b"v", b"v" * 2500, None])) == [1]
+
+
+def test_messages_that_the_client_would_refuse_are_refused_when_measured() -> None:
+    """The client counts a message's own fields too: it is asked near the limit, with no broker at its end."""
+    kafka = confluent()
+    producer = kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "message.max.bytes": 2000})
+    sender = MeasuringSender(SERVERS, {}, 2000)
+    refused = []
+    for size in range(1880, 2020, 4):
+        try:
+            producer.produce("t", b"v" * size, b"key", headers=[("h", b"12345")])
+        except kafka.KafkaException:
+            refused.append(size)
+        told = sender.send("t", b"v" * size, b"key", headers=[("h", b"12345")])
+        assert (told is not None) == (size in refused), size
+    assert 0 < len(refused) < 35
+    producer.purge()

@@ -1,0 +1,83 @@
+"""Starting Spark for a job: its Java, its jars, its logs and its settings. Whoever runs or replays a job starts it in one way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from typing import Any
+
+from poundlock.config import Settings
+from poundlock.job import Job
+from poundlock.runtime import cds
+from poundlock.runtime import session as sessions
+from poundlock.runtime.jars import JarPlaces, jar_set
+from poundlock.runtime.java import find_java
+from poundlock.runtime.logs import write_log4j2
+
+__all__ = ["start_spark", "stop_spark"]
+
+
+def start_spark(
+    job: Job,
+    settings: Settings,
+    jar_sets: Collection[str],
+    *,
+    log: str,
+    quick_start: bool,
+    local_checkpoint: bool,
+    say: Callable[[str], None],
+) -> Any:
+    """Start a session and return it.
+
+    Args:
+        job: whose it is.
+        settings: of the machine and the run.
+        jar_sets: names of the jar sets that the sources need.
+        log: name of the JVM's log in the folder of logs; the only one who writes it.
+        quick_start, local_checkpoint: see SessionSpec.
+        say: told of what takes long.
+
+    Raises:
+        DefinitionError: there is no Java, or Spark does not start.
+    """
+    java = find_java(_environment(settings))
+    places = JarPlaces.of(settings)
+    jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=say, places=places)]
+    master = _master(settings.master, job.parallelism)
+    path = settings.logs / log
+    path.parent.mkdir(parents=True, exist_ok=True)
+    spec = sessions.SessionSpec(
+        name=job.name,
+        master=master,
+        jvm_log=path,
+        log4j=write_log4j2(path.with_suffix(".properties"), path),
+        jvm_options=cds.jvm_options(java, jars, cache=settings.cache_dir) if master.startswith("local") else (),
+        java_home=java.home,
+        jars=jars,
+        driver_memory=settings.driver_memory,
+        quick_start=quick_start,
+        local_checkpoint=local_checkpoint,
+        user={**job.spark, **settings.spark},
+    )
+    return sessions.start_session(spec)
+
+
+def stop_spark(spark: Any) -> None:
+    """End a session and its JVM; must not raise."""
+    try:
+        if sessions.jvm_alive():
+            spark.stop()
+    except Exception:
+        pass  # it is going away either way
+    sessions.forget_session()
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    env = {**os.environ, "POUNDLOCK_CACHE_DIR": str(settings.cache_dir)}
+    if settings.java_home is not None:
+        env["JAVA_HOME"] = str(settings.java_home)
+    return env
+
+
+def _master(master: str, parallelism: int | None) -> str:
+    return f"local[{parallelism}]" if master == "local[*]" and parallelism is not None else master
