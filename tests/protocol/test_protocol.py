@@ -19,11 +19,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from memory_storage import Death, Disk, Fault, MortalStorage
 from protocol_model import ModelSink, TransactionSink, decided_targets, ledger_files, visible_rows
 
-from poundlock.checkpoint import commits, coordinator
+from poundlock.checkpoint import commits, coordinator, history
 from poundlock.checkpoint.commits import Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.history import History
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
@@ -86,17 +87,20 @@ class Driver:
         self.identity = open_identity(self.storage, name="job", clock=world.clock)
         self.sinks = {name: world.sink(self.storage, name, self._unknown) for name in SINKS}
         self.epoch = Epoch.claim(self.storage, clock=world.clock)
-        self.coordinator = world.variant(
-            identity=self.identity,
-            epoch=self.epoch,
-            ledger=Ledger(self.storage),
-            participants=self.sinks,
-            clock=world.clock,
-            retry=Retry(attempts=3),
-            sleep=lambda seconds: None,
-            log=Silence(),
+        given: dict[str, Any] = {
+            "identity": self.identity,
+            "epoch": self.epoch,
+            "ledger": Ledger(self.storage),
+            "participants": self.sinks,
+            "clock": world.clock,
+            "retry": Retry(attempts=3),
+            "sleep": lambda seconds: None,
+            "log": Silence(),
             **world.options,
-        )
+        }
+        self.coordinator = world.variant(**given)
+        if world.history is not History:
+            self.coordinator._history = world.history(**given)
         self.coordinator.recover()
 
     def arm(self, plan: Plan) -> None:
@@ -128,6 +132,7 @@ class ProtocolMachine(RuleBasedStateMachine):
     """Drivers come and go; what readers see is compared with what Spark delivered after every step."""
 
     variant: type[Coordinator] = Coordinator
+    history: type[History] = History
     sink: type[ModelSink] = ModelSink
     options: Mapping[str, Any] = MappingProxyType({})
 
@@ -145,7 +150,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.attempts = 0
         self.next_row = 0
         self.rivals = 0
-        self._patches = [mock.patch.object(module, "hit", self.hit) for module in (coordinator, commits)]
+        self._patches = [mock.patch.object(module, "hit", self.hit) for module in (coordinator, history, commits)]
         for patch in self._patches:
             patch.start()
 
@@ -382,7 +387,7 @@ class Forgets(Coordinator):
     """Broken on purpose: what was aborted after the decision is not produced again, as Flink's Kafka sink does."""
 
     def _produce_again(self, n: int, sources: Any, run: Any) -> Any:
-        self._redo = {}
+        self._history.redo = {}
         return self._resume(n, sources, run)
 
 
@@ -400,7 +405,7 @@ class Believing(ProtocolMachine):
     options: Mapping[str, Any] = MappingProxyType({"ignore_ledger": True})
 
 
-class CommitsFirst(Coordinator):
+class CommitsFirst(History):
     """Broken on purpose: makes things visible, then decides."""
 
     def _append(self, decision: Decision) -> None:
@@ -409,41 +414,41 @@ class CommitsFirst(Coordinator):
 
 
 class CommitsFirstMachine(ProtocolMachine):
-    variant = CommitsFirst
+    history = CommitsFirst
 
 
-class SweepsFirst(Coordinator):
+class SweepsFirst(History):
     """Broken on purpose: a start removes orphans without closing the ledger to older drivers."""
 
-    def _take_over(self) -> tuple[Decision | None, int]:
+    def take_over(self) -> tuple[Decision | None, int]:
         before = self._ledger.newest()
         if before is None:
-            return super()._take_over()
+            return super().take_over()
         committed = sum(len(done) for done in self._carry_out(before).done.values())
-        self._newest, self._settled, self._sources = before, True, before.sources
+        self._newest, self._settled, self.sources = before, True, before.sources
         return before, committed
 
 
 class SweepsFirstMachine(ProtocolMachine):
-    variant = SweepsFirst
+    history = SweepsFirst
 
 
-class AbortsDecided(Coordinator):
+class AbortsDecided(History):
     """Broken on purpose: what was decided is aborted when carrying it out fails."""
 
-    def _finish(self, decision: Decision, durations: Mapping[str, int]) -> Any:
+    def finish(self, decision: Decision, durations: Mapping[str, int]) -> Any:
         try:
-            return super()._finish(decision, durations)
+            return super().finish(decision, durations)
         except Exception:
             for name, sink in decision.sinks.items():
                 for part in sink.committables:
                     for path in part["sources"]:
-                        self._abort([Prepared(name, 0, {"path": path})])
+                        self._participants[name].abort(Prepared(name, 0, {"path": path}))
             raise
 
 
 class AbortsDecidedMachine(ProtocolMachine):
-    variant = AbortsDecided
+    history = AbortsDecided
 
 
 _THOROUGH = int(os.environ.get("POUNDLOCK_PROTOCOL_EXAMPLES", "60"))

@@ -10,26 +10,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from poundlock.checkpoint.checks import (
     check_continues,
     check_counts,
-    check_owner,
-    check_removed_sinks,
     check_same_ranges,
 )
-from poundlock.checkpoint.commits import Carried, Retry, carry_out
+from poundlock.checkpoint.commits import Retry
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.history import History
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, StandardLog, TaskResults
+from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
 from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Repeatable, Staged
-from poundlock.checkpoint.records import find_checkpoint, next_record, resting, start_record, state_of, to_redo
+from poundlock.checkpoint.records import resting, state_of
 from poundlock.checkpoint.trouble import explained
 from poundlock.checkpoint.written import written
-from poundlock.errors import CommitUnknown, FencedError, TerminalError, TransientError
+from poundlock.errors import CommitUnknown, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.values import Clock
 
@@ -71,18 +69,20 @@ class Coordinator:
         """Taken by everything that decides; take it to look at several facts at once."""
         self._identity = identity
         self._epoch = epoch
-        self._ledger = ledger
         self._participants = dict(participants)
         self._clock = clock
-        self._log = log or StandardLog()
-        self._retry = retry or Retry()
-        self._sleep = sleep
         self._ignore_ledger = ignore_ledger
-        self._newest: Decision | None = None  # None until recovered, and again when a decision's fate is not known
-        self._settled = False  # whether the newest decision is carried out
-        self._sources: Mapping[str, SourceRange] = {}
-        self._redo: Mapping[str, Redo] = {}  # what of the newest checkpoint was aborted from outside
-        self._last_ms: dict[str, int] = {}
+        self._history = History(
+            identity=identity,
+            epoch=epoch,
+            ledger=ledger,
+            participants=self._participants,
+            clock=clock,
+            log=log,
+            retry=retry,
+            sleep=sleep,
+            ignore_ledger=ignore_ledger,
+        )
 
     @property
     def newest(self) -> Decision:
@@ -91,16 +91,12 @@ class Coordinator:
         Raises:
             TransientError: `recover` has not been called, or must be called again.
         """
-        if self._newest is None:
-            raise TransientError(
-                "the newest decision is not known", next="start the job again; it reads the ledger and goes on"
-            )
-        return self._newest
+        return self._history.newest
 
     @property
     def sources(self) -> Mapping[str, SourceRange]:
         """Per source, the newest decided range; the next checkpoint begins where it ends."""
-        return self._sources
+        return self._history.sources
 
     def recover(self) -> Recovery:
         """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
@@ -116,17 +112,17 @@ class Coordinator:
         """
         with self.lock, explained("recovering", job=self._identity.name, starting=True):
             begun = self._clock.now_ms()
-            before, committed = self._take_over()
+            before, committed = self._history.take_over()
             orphans = self._sweep()
             recovery = Recovery(
                 newest=before,
                 checkpoint=self.newest.checkpoint,
-                sources=self._sources,
+                sources=self.sources,
                 committed=committed,
                 orphans=orphans,
                 took_ms=max(0, self._clock.now_ms() - begun),
             )
-        self._log.info(
+        self._history.log.info(
             "recovered",
             checkpoint=recovery.checkpoint,
             committed=committed,
@@ -137,7 +133,7 @@ class Coordinator:
 
     def is_produced_again(self, checkpoint: int) -> bool:
         """Return whether a decided checkpoint has parts that were aborted and must be produced once more."""
-        return bool(self._redo) and checkpoint == self.newest.checkpoint
+        return self._history.is_produced_again(checkpoint)
 
     def decided(self, checkpoint: int) -> Mapping[str, SourceRange] | None:
         """Return what a checkpoint was decided to read, None if it is not decided.
@@ -146,15 +142,15 @@ class Coordinator:
             TerminalError: the ledger never decided it, although it decided a later one.
         """
         with self.lock:
-            if not self._is_decided(checkpoint):
+            if not self._history.is_decided(checkpoint):
                 return None
-            return find_checkpoint(self._ledger, self.newest, checkpoint).sources
+            return self._history.find(checkpoint).sources
 
     def begin(self, checkpoint: int) -> Directive:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
         again = self.is_produced_again(checkpoint)
-        decided = self._is_decided(checkpoint) and not again
-        names = [] if decided else list(self._redo) if again else list(self._participants)
+        decided = self._history.is_decided(checkpoint) and not again
+        names = [] if decided else list(self._history.redo) if again else list(self._participants)
         return {
             "checkpoint": checkpoint,
             "epoch": self._epoch.number,
@@ -182,11 +178,11 @@ class Coordinator:
         with self.lock, explained(f"taking checkpoint {n}", job=self._identity.name, checkpoint=n):
             hit(Failpoint.BATCH_PLANNED)
             hit(Failpoint.CHECKPOINT_ENTERED)
-            self._ready()
+            self._history.ready()
             if self.is_produced_again(n):
                 outcome = self._produce_again(n, sources, run)
             else:
-                outcome = self._resume(n, sources, run) if self._is_decided(n) else self._take(n, sources, run)
+                outcome = self._resume(n, sources, run) if self._history.is_decided(n) else self._take(n, sources, run)
             for _ in range(_REDO_ROUNDS):
                 if not self.is_produced_again(n):
                     break
@@ -204,7 +200,7 @@ class Coordinator:
             TransientError, TerminalError, FencedError: as in `checkpoint`.
         """
         with self.lock, explained(f"finishing files ({occasion.value})", job=self._identity.name):
-            self._ready()
+            self._history.ready()
             last: Outcome | None = None
             staged = self._stage([], occasion)
             for _ in range(_END_ROUNDS):
@@ -236,52 +232,10 @@ class Coordinator:
             times = (item.next_roll_ms(state_of(newest, name)) for name, item in self._participants.items())
             return min((time for time in times if time is not None), default=None)
 
-    def _take_over(self) -> tuple[Decision | None, int]:
-        """Carry the newest decision out and close the ledger to older drivers; return it and how much was committed."""
-        while True:
-            self._epoch.check()
-            before, committed = self._ledger.newest(), 0
-            redo: Mapping[str, Redo] = {}
-            check_owner(before, self._identity)
-            check_removed_sinks(before, self._participants, self._identity.name)
-            if before is not None and not self._ignore_ledger:
-                self._ledger.settle(before.number)
-                if not self._ledger.is_carried_out(before.number):
-                    carried = self._carry_out(before)
-                    committed = sum(len(done) for done in carried.done.values())
-                    redo = to_redo(before, carried)
-            start = start_record(
-                before,
-                ledger=self._ledger,
-                identity=self._identity,
-                epoch=self._epoch.number,
-                now_ms=self._clock.now_ms(),
-                sinks=self._participants,
-                redo=redo,
-            )
-            try:
-                self._ledger.append(start)
-            except FencedError:
-                # An older driver was about to decide and was first: its decision stands and is carried out as well.
-                continue
-            self._ledger.mark_carried_out(start.number)
-            self._newest, self._settled, self._sources, self._redo = start, True, start.sources, start.redo
-            return before, committed
-
-    def _ready(self) -> None:
-        newest = self.newest
-        self._epoch.check()
-        if not self._settled:  # an earlier call failed after its decision
-            self._redo = to_redo(newest, self._carry_out(newest)) or self._redo
-            self._settled = True
-
-    def _is_decided(self, n: int) -> bool:
-        return not self._ignore_ledger and n <= self.newest.checkpoint
-
     def _check_done(self, n: int) -> None:
         if self.is_produced_again(n):
             raise TransientError(
-                f"checkpoint {self.newest.checkpoint} was aborted from outside in {', '.join(self._redo)} each time it was produced",
+                f"checkpoint {self.newest.checkpoint} was aborted from outside in {', '.join(self._history.redo)} each time it was produced",
                 next="look at the other system's limits, such as the transaction timeout; the job goes on by itself",
             )
 
@@ -290,7 +244,7 @@ class Coordinator:
     ) -> Outcome:
         """Produce and decide what of a decided checkpoint was aborted from outside; the rest of it stays as it is."""
         self._epoch.check()  # what looks aborted to a driver that slept may be a newer one's
-        decided = find_checkpoint(self._ledger, self.newest, n)
+        decided = self._history.find(n)
         check_same_ranges(decided, sources)
         begun, directive = self._clock.now_ms(), self.begin(n)
         results = run(directive)
@@ -299,7 +253,7 @@ class Coordinator:
         kept: list[Prepared] = []
         with self._aborting(results.prepared):
             self._epoch.check()
-            for name, redo in self._redo.items():
+            for name, redo in self._history.redo.items():
                 participant = self._participants[name]
                 assert isinstance(participant, Repeatable)
                 mine = [item for item in results.prepared if item.sink == name]
@@ -309,7 +263,7 @@ class Coordinator:
                 kept += keep
                 staged[name] = participant.stage(state_of(self.newest, name), keep, Occasion.CHECKPOINT, ran)
             durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
-            decision = self._record(
+            decision = self._history.record(
                 Occasion.CHECKPOINT,
                 staged,
                 durations,
@@ -317,16 +271,15 @@ class Coordinator:
                 sources={name: replace(span, rows=None) for name, span in decided.sources.items()},
                 wrote=written(kept),
                 started_ms=directive["started_ms"],
-                redo={name: Redo((), redo.done) for name, redo in self._redo.items()},
+                redo={name: Redo((), redo.done) for name, redo in self._history.redo.items()},
             )
-        self._redo = {}
-        self._log.info("produced again", checkpoint=n, sinks=list(staged))
-        return self._finish(decision, durations)
+        self._history.log.info("produced again", checkpoint=n, sinks=list(staged))
+        return self._history.finish(decision, durations)
 
     def _take(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
         if not self._ignore_ledger:
-            check_continues(self._sources, n, sources)
-        if self._redo:
+            check_continues(self._history.sources, n, sources)
+        if self._history.redo:
             raise TerminalError(
                 f"part of checkpoint {self.newest.checkpoint} has to be produced again, but Spark goes on with {n}",
                 next="restore Spark's checkpoint and the ledger from the same moment",
@@ -340,13 +293,13 @@ class Coordinator:
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(results.prepared, Occasion.CHECKPOINT)
             durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
-            decision = self._record(
+            decision = self._history.record(
                 Occasion.CHECKPOINT,
                 staged,
                 durations,
                 checkpoint=n,
                 sources={
-                    **resting(self._sources, sources),
+                    **resting(self._history.sources, sources),
                     **{name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
                 },
                 counts=results.counts,
@@ -355,17 +308,16 @@ class Coordinator:
                 event_time=results.event_time,
                 tasks=results.tasks,
             )
-        self._sources = decision.sources
-        return self._finish(decision, durations)
+        return self._history.finish(decision, durations)
 
     def _resume(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
         """See a decided checkpoint through again: the rows are read, as Spark demands, and nothing is written."""
-        decided = find_checkpoint(self._ledger, self.newest, n)
+        decided = self._history.find(n)
         check_same_ranges(decided, sources)
         begun = self._clock.now_ms()
         results = run(self.begin(n))
         self._abort(results.prepared)
-        self._log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
+        self._history.log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
         return Outcome(decision=decided, replayed=True, durations_ms={"run": max(0, self._clock.now_ms() - begun)})
 
     def _verify(self, results: TaskResults) -> None:
@@ -389,23 +341,7 @@ class Coordinator:
         return any(part.committables or part.state != state_of(self.newest, name) for name, part in staged.items())
 
     def _decide_roll(self, occasion: Occasion, staged: Mapping[str, Staged]) -> Outcome:
-        return self._finish(self._record(occasion, staged, {}), {})
-
-    def _record(
-        self, occasion: Occasion, staged: Mapping[str, Staged], durations: Mapping[str, int], **said: Any
-    ) -> Decision:
-        """Make the next record and append it; `said` is what only a checkpoint says, see `next_record`."""
-        decision = next_record(
-            self.newest,
-            occasion=occasion.value,
-            staged=staged,
-            epoch=self._epoch.number,
-            now_ms=self._clock.now_ms(),
-            durations_ms={**durations, **self._last_ms},
-            **said,
-        )
-        self._append(decision)
-        return decision
+        return self._history.finish(self._history.record(occasion, staged, {}), {})
 
     @contextmanager
     def _aborting(self, prepared: Sequence[Prepared]) -> Iterator[None]:
@@ -418,49 +354,12 @@ class Coordinator:
             self._abort(prepared)
             raise
 
-    def _append(self, decision: Decision) -> None:
-        self._epoch.check()
-        begun = self._clock.now_ms()
-        before, self._newest = self._newest, None  # whatever interrupts this leaves the newest decision unknown
-        try:
-            self._ledger.append(decision)
-        except OSError:
-            self._newest = before  # proven: it was not recorded
-            raise
-        self._newest, self._settled = decision, False
-        self._last_ms = {"decide": max(0, self._clock.now_ms() - begun)}
-
-    def _finish(self, decision: Decision, durations: Mapping[str, int]) -> Outcome:
-        """Carry out what was just recorded. From here on nothing is ever aborted."""
-        hit(Failpoint.DECISION_RECORDED)
-        # A driver that slept so long that the number it took was archived since must not carry anything out.
-        self._epoch.check()
-        begun = self._clock.now_ms()
-        carried = self._carry_out(decision)
-        self._redo = to_redo(decision, carried) or to_redo(decision)
-        self._settled = True
-        self._last_ms["commit"] = max(0, self._clock.now_ms() - begun)
-        return Outcome(decision=decision, committed=carried.done, durations_ms={**durations, **self._last_ms})
-
-    def _carry_out(self, decision: Decision) -> Carried:
-        carried = carry_out(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self._log)
-        for name in carried.aborted:
-            if not isinstance(self._participants[name], Repeatable):
-                raise TerminalError(
-                    f"sink {name!r} aborted its part of checkpoint {decision.checkpoint}, which was decided",
-                    next="look into its log; a sink whose data can be aborted from outside needs a method match()",
-                    participant=name,
-                )
-        if not carried.aborted:
-            self._ledger.mark_carried_out(decision.number)
-        return carried
-
     def _abort(self, prepared: Sequence[Prepared]) -> None:
         for item in prepared:
             try:
                 self._participants[item.sink].abort(item)
             except Exception as error:  # the failure that led here is the one to report; sweep finds what is left
-                self._log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
+                self._history.log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
 
     def _sweep(self) -> dict[str, Sequence[Orphan]]:
         newest = self.newest
