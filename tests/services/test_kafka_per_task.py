@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -114,6 +115,10 @@ def test_an_attempt_nobody_waits_for_writes_nothing(broker: EmbeddedKafka) -> No
 def test_what_a_dead_attempt_left_open_is_swept(broker: EmbeddedKafka) -> None:
     tasks = Tasks(broker, "swept")
     left = tasks.begin(0, 0, ["left"])  # kept, so that the client does not end it
+    end = time.monotonic() + 60
+    while not tasks.sink.sweep({}, remove=False):  # the client sends when it likes
+        assert time.monotonic() < end
+        time.sleep(0.05)
     assert [o.path.split("/")[0] for o in tasks.sink.sweep({}, remove=True)] == ["transaction"]
     assert tasks.sink.sweep({}, remove=True) == []
     del left

@@ -24,6 +24,7 @@ def test_offsets_of_a_broker_that_does_not_answer_are_an_error(own_kafka_broker:
     assert sum(cluster.end(partitions).values()) == 300
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
+    os.waitpid(broker.pid, os.WUNTRACED)  # until it has stopped
     try:
         with pytest.raises(TransientError, match="offsets cannot be looked up"):
             cluster.end(partitions, timeout=1)
