@@ -97,6 +97,9 @@ def test_rows_of_a_task_that_is_not_there_any_more_stop_the_job(broker: Embedded
     tasks.run(0, 1, "b")
     with pytest.raises(TerminalError, match=r"per_task\.1 has committed 1 messages of checkpoint 0"):
         tasks.sink.verify([tasks.run(0, 0, "a")])
+    with pytest.raises(TerminalError, match=r"per_task\.\d has committed 1 messages of checkpoint 0"):
+        tasks.sink.verify_nothing(0)  # type: ignore[attr-defined]
+    tasks.sink.verify_nothing(1)  # type: ignore[attr-defined]
     tasks.sink.verify([tasks.run(1, 0, "c")])
 
 

@@ -8,10 +8,10 @@ where they do not, the job stops.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON, Prepared
+from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.names import TransactionNames
 from poundlock.connectors.kafka.places import from_places
@@ -132,17 +132,25 @@ class TaskSender(Sender):
                 producer.abort_transaction(5)
 
 
-def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prepared]) -> None:
+def verify(
+    asked: Transactions, names: TransactionNames, named: Collection[str], checkpoint: int, marker_topic: str
+) -> None:
     """Check that no other task has committed rows of the checkpoint, in an attempt that was cut otherwise.
+
+    Args:
+        asked: for questions about transactions.
+        names: the sink's transactional ids.
+        named: those of the tasks that have rows now.
+        checkpoint: about to be decided.
+        marker_topic: where the markers are.
 
     Raises:
         TerminalError: one has; the rows are visible, some of them twice.
     """
-    named = {item.payload["tid"] for item in prepared}
     for group in asked.groups():
         if names.commits_itself(group) and group not in named:
-            found = asked.marker(group, prepared[0].payload["marker_topic"], stable=False)
-            if isinstance(found, Marker) and found.checkpoint == prepared[0].payload["checkpoint"]:
+            found = asked.marker(group, marker_topic, stable=False)
+            if isinstance(found, Marker) and found.checkpoint == checkpoint:
                 raise TerminalError(
                     f"{group} has committed {found.rows} messages of checkpoint {found.checkpoint} in an earlier attempt, "
                     "and none of its tasks gives them now",

@@ -198,9 +198,17 @@ class KafkaSink:
         from poundlock.connectors.kafka.committer import verify
 
         if self._per_task:
-            per_task.verify(self._asked(), self._names, prepared)
+            payload = prepared[0].payload
+            named = {item.payload["tid"] for item in prepared}
+            per_task.verify(self._asked(), self._names, named, payload["checkpoint"], payload["marker_topic"])
         elif self._once:
             verify(self._asked(), self._names, prepared, self.clock.now_ms())
+
+    def verify_nothing(self, checkpoint: int) -> None:
+        from poundlock.connectors.kafka import per_task
+
+        if self._per_task:
+            per_task.verify(self._asked(), self._names, (), checkpoint, self.marker_topic)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         at_once = {} if self._once else {"at_once": True}
