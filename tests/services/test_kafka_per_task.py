@@ -127,3 +127,29 @@ def test_what_a_dead_attempt_left_open_is_swept(broker: EmbeddedKafka) -> None:
     del left
     other = replace(tasks.sink, commit_mode="two_phase")
     assert other.sweep({}, remove=False) == []
+
+
+@pytest.mark.parametrize("mode", ["per_task", "two_phase"])
+def test_a_task_that_takes_longer_than_its_transaction_is_told_which_setting(broker: EmbeddedKafka, mode: str) -> None:
+    tasks = Tasks(broker, f"slow-{mode}", transaction_timeout="1 s")
+    tasks.sink = replace(tasks.sink, commit_mode=mode)
+    writer = tasks.begin(0, 0, ["a"] * 10)
+    asked = tasks.sink._asked()
+    end = time.monotonic() + 60
+    seen = False
+    while not seen or any(tid.startswith(tasks.topic) for tid in asked.ongoing()):
+        seen = seen or any(tid.startswith(tasks.topic) for tid in asked.ongoing())
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    late = Batch(pa.record_batch({"value": pa.array([b"late"] * 100, pa.binary())}))
+
+    def go_on() -> None:
+        for _ in range(100):
+            writer.write(late)
+            time.sleep(0.01)
+        writer.prepare()
+
+    with pytest.raises(TransientError) as caught:
+        go_on()
+    assert "transaction_timeout" in str(caught.value.next), caught.value
+    assert tasks.seen() == []

@@ -15,7 +15,7 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.names import TransactionNames
 from poundlock.connectors.kafka.places import from_places
-from poundlock.connectors.kafka.producer import Sender, begin_transaction, group_metadata, transaction_name
+from poundlock.connectors.kafka.producer import TIMED_OUT, Sender, begin_transaction, group_metadata, transaction_name
 from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import UNSTABLE, Marker, Transactions, marker_text
 from poundlock.errors import TerminalError, TransientError
@@ -43,6 +43,8 @@ class TaskSender(Sender):
         marker_topic: the topic whose partition 0 the markers' offsets are for.
         timeout_ms: when the broker aborts the transaction; the time of one task must fit.
     """
+
+    when_ended = TIMED_OUT
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class TaskSender(Sender):
         tid, pid, epoch = self._tid, self._pid, self._epoch
         told = self._asked.describe(tid)
         if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", pid, epoch):
-            raise TransientError(f"transaction {tid} did not stay open: {told}", next="the checkpoint is repeated")
+            raise TransientError(f"transaction {tid} did not stay open: {told}", next=TIMED_OUT)
         text = marker_text(tid, pid, epoch, digest.rows, digest.text, from_places(told.places))
         marker = confluent().TopicPartition(self._marker_topic, 0, checkpoint + 1, metadata=text)
         self._producer.send_offsets_to_transaction([marker], group_metadata(tid), _ANSWER_S)
