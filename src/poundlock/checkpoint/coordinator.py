@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from poundlock.checkpoint.checks import (
     check_continues,
@@ -202,6 +203,7 @@ class Coordinator:
         with self.lock, explained(f"finishing files ({occasion.value})", job=self._identity.name):
             self._history.ready()
             last: Outcome | None = None
+            visible: dict[str, list[Mapping[str, Any]]] = {}
             staged = self._stage([], occasion)
             for _ in range(_END_ROUNDS):
                 if not self._changes(staged):
@@ -209,12 +211,14 @@ class Coordinator:
                 last = self._decide_roll(occasion, staged)
                 if occasion is not Occasion.END:
                     return last
+                for name, details in last.committed.items():
+                    visible.setdefault(name, []).extend(details)
                 staged = self._stage([], occasion)
             else:
                 raise TerminalError(f"a sink still had data to finish after {_END_ROUNDS} rounds", next="report this")
             if occasion is Occasion.END and any(sink.committables for sink in self.newest.sinks.values()):
                 self._decide_roll(occasion, staged)
-            return last
+            return None if last is None else replace(last, committed=visible)
 
     def sweep(self) -> None:
         """Remove what tasks of failed attempts left behind, at the end of a job and with no task running.
