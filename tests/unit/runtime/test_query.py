@@ -76,7 +76,7 @@ def test_old_batches_go_by_without_waiting_and_a_wait_ends_with_a_stop(monkeypat
     made = query(coordinator, monkeypatch)
     waits: list[float] = []
     stopping = made._stopping
-    monkeypatch.setattr(stopping, "wait", lambda seconds: waits.append(seconds) or stopping.set())
+    monkeypatch.setattr(made._serving, "pause", lambda seconds: waits.append(seconds) or stopping.set())
     for batch in range(6):
         made._on_batch(None, batch)
     assert coordinator.taken == [0, 1, 2, 3, 4, 5]
