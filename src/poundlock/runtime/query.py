@@ -24,7 +24,7 @@ from poundlock.plan.lower import AGAIN, Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
 from poundlock.runtime.delivery import Delivery, idle
-from poundlock.runtime.execution import event_times, observed_rows
+from poundlock.runtime.execution import event_times, observed_rows, state_bytes
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import StopRequest
@@ -298,7 +298,8 @@ class Query:
             if not isinstance(source, SplitSource) and name in decided
         ]
         known = [lag for lag in lags if lag is not None]
-        self.tracker.lag(sum(known) if known else None)
+        state = None if self.plan.stateless else state_bytes(self._query._jsq)
+        self.tracker.lag(sum(known) if known else None, state)
 
     def _input_ended(self) -> bool:
         if not self.plan.bounded:
