@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 
+from poundlock import __version__
 from poundlock.errors import PoundlockError
 from poundlock.rest import models
 from poundlock.rest.figures import CheckpointFigures
@@ -46,7 +46,7 @@ def overview(job: Observed) -> models.Overview:
         jobs_finished=int(state == "FINISHED"),
         jobs_cancelled=int(state == "CANCELED"),
         jobs_failed=int(state == "FAILED"),
-        poundlock_version=version("poundlock"),
+        poundlock_version=__version__,
     )
 
 
@@ -57,7 +57,7 @@ def configuration() -> models.Configuration:
         refresh_interval=_REFRESH_MS,
         timezone_name=local.tm_zone,
         timezone_offset=local.tm_gmtoff * 1000,
-        poundlock_version=version("poundlock"),
+        poundlock_version=__version__,
         features={"web-submit": False, "web-cancel": True, "web-history": False, "web-rescale": False},
     )
 
