@@ -97,7 +97,7 @@ class Requests:
         then: Then = "go on",
         drain: bool = False,
     ) -> Trigger:
-        """Ask for something; returns at once. After `close` the trigger has failed already.
+        """Ask for something; returns at once. After `close`, or while a hundred wait, the trigger has failed already.
 
         Args:
             kind: "checkpoint" or "savepoint". A "stop" is only noted, so that it can be looked up: whoever asks for it tells
@@ -109,6 +109,8 @@ class Requests:
             self._known[made.id] = made
             if self._closed is not None:
                 made.fail(self._closed)
+            elif kind != "stop" and len(self._waiting) >= _KEPT:
+                made.fail(PoundlockError(f"{_KEPT} requests wait already", next="ask again when the job is running"))
             elif kind != "stop":
                 self._waiting.append(made)
             self._forget()
