@@ -6,6 +6,7 @@ The server never ends or slows the job: what goes wrong in it is logged, and the
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -71,6 +72,7 @@ class RestServer:
     _server: Any = None
     _thread: threading.Thread | None = None
     _ended: threading.Event = field(default_factory=threading.Event)
+    _wake: tuple[socket.socket, socket.socket] = field(default_factory=socket.socketpair)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -79,7 +81,7 @@ class RestServer:
         return str(host), int(port)
 
     def start(self, job: Observed) -> None:
-        """Begin to answer; returns at once. Importing the server takes a while, so that is done beside the job."""
+        """Begin to answer; returns at once. The server is loaded for the first request: a job that nobody asks pays nothing."""
         self._thread = threading.Thread(target=self._run, args=(job,), name="poundlock-rest", daemon=True)
         self._thread.start()
         # Records are added up as they come, so that the first look after a day does not read a day of them.
@@ -88,14 +90,19 @@ class RestServer:
     def close(self) -> None:
         """Answer what has been asked, then let go of the port."""
         self._ended.set()
+        self._wake[0].close()
         if self._server is not None:
             self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(_END_S)
         self.listening.close()
+        self._wake[1].close()
 
     def _run(self, job: Observed) -> None:
         try:
+            select.select([self.listening, self._wake[1]], [], [])  # the other end is closed at the end
+            if self._ended.is_set():
+                return
             import uvicorn
 
             from poundlock.rest.app import make_app
