@@ -20,7 +20,10 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> int:
-    """End a job at once. Pending data stays hidden for the next start; nothing is lost."""
+    """End a job at once and wait for it.
+
+    Pending data stays hidden for the next start; nothing is lost.
+    """
     from poundlock.rest.client import NoAnswer
 
     output = Output(json)

@@ -21,7 +21,10 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Take a checkpoint now and wait until it is decided and committed."""
+    """Have a job take a checkpoint now.
+
+    Waits until it is decided and committed.
+    """
     output = Output(json)
     _, entry = find_running(job, define, config)
     client = client_of(entry)

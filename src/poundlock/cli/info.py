@@ -62,6 +62,6 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show one job: its process, its folders, how it goes or how it ended."""
+    """Show one job: how it goes or how it ended."""
     _, entry = find_job(job, define, config)
     Output(json).show(_Info(entry=entry, progress=progress_of(entry)))

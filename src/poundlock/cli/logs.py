@@ -31,7 +31,10 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Print a job's log. With --json the lines are as they are in the file, one JSON object each."""
+    """Print a job's log.
+
+    With --json the lines are as they are in the file, one JSON object each.
+    """
     registry, entry = find_job(job, define, config)
     output = Output(json)
     path = Path(entry.log)

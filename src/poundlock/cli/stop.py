@@ -18,7 +18,10 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> int:
-    """Stop a job cleanly: finish its checkpoint and all pending files, and wait for its end."""
+    """Stop a job cleanly and wait for its end.
+
+    The running checkpoint and all pending files are finished.
+    """
     from poundlock.rest.client import NoAnswer
 
     output = Output(json)

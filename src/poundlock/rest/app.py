@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -32,6 +33,7 @@ _ID = r"^[0-9a-fA-F]{32}$"
 JobId = Annotated[str, Path(pattern=_ID, description="The job's id, 32 hex digits.")]
 TriggerId = Annotated[str, Path(pattern=_ID, description="What the request was answered with.")]
 _LARGEST = 2**63 - 1
+_log = logging.getLogger("poundlock.rest")
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status.value: {"model": models.Errors, "description": status.phrase}
     for status in (
@@ -62,6 +64,7 @@ def make_app(job: Observed, token: str) -> Any:
     )
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _failed)
     _looking(app, job)
     _looking_at_checkpoints(app, job)
     _asking(app, job)
@@ -84,7 +87,11 @@ class _Guard:
             )
             await refusal(scope, receive, send)
         elif scope["type"] in ("http", "lifespan"):
-            await self.app(scope, receive, send)
+            try:
+                await self.app(scope, receive, send)
+            except Exception:
+                # It has been answered; whoever runs the server would print the stack trace on the job's terminal.
+                _log.exception("a request failed: %s %s", scope.get("method"), scope.get("path"))
 
     def _allowed(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
@@ -99,6 +106,11 @@ async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     said = error.detail if isinstance(error.detail, list) else [str(error.detail)]
     return JSONResponse({"errors": said}, status_code=error.status_code, headers=error.headers)
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    said = [f"the request failed: {type(error).__name__}", "the stack trace is in the job's log; please report it"]
+    return JSONResponse({"errors": said}, status_code=HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:

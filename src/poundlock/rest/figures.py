@@ -92,19 +92,24 @@ class Figures:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
-        newest = ledger.newest()
-        self._read = -1 if newest is None else newest.number
-        self.restored = None if newest is None or newest.checkpoint < 0 else newest.checkpoint
+        self.restored: int | None = None
         """The checkpoint this process went on from; None on a first start."""
-        self._restored_ms = 0 if newest is None else newest.time_ms
+        self.restored_ms = 0
+        """When that checkpoint was decided, ms since the epoch."""
+        self._read: int | None = None
+        with suppress(PoundlockError, OSError):  # a ledger that cannot be read is the driver's to tell
+            self._begin()
         self._totals = Totals()
         self._history: deque[CheckpointFigures] = deque(maxlen=_HISTORY)
         self._took: dict[int, int] = {}
 
-    @property
-    def restored_ms(self) -> int:
-        """When that checkpoint was decided, ms since the epoch."""
-        return self._restored_ms
+    def _begin(self) -> int:
+        """Return the number of the newest record that was there before; what follows is counted."""
+        newest = self._ledger.newest()
+        if newest is not None and newest.checkpoint >= 0:
+            self.restored, self.restored_ms = newest.checkpoint, newest.time_ms
+        self._read = -1 if newest is None else newest.number
+        return self._read
 
     def took(self, checkpoint: int, ms: int) -> None:
         """Be told how long a checkpoint took from its start to its end."""
@@ -116,11 +121,12 @@ class Figures:
         """Read what is new and return the sums."""
         with self._lock:
             with suppress(PoundlockError, OSError):
+                read = self._begin() if self._read is None else self._read
                 newest = self._ledger.newest()
-                last = self._read if newest is None else newest.number
-                while self._read < last:
-                    self._add(self._ledger.read(self._read + 1))
-                    self._read += 1
+                last = read if newest is None else newest.number
+                for number in range(read + 1, last + 1):
+                    self._add(self._ledger.read(number))
+                    self._read = number
             return self._totals
 
     def history(self) -> Sequence[CheckpointFigures]:

@@ -115,6 +115,9 @@ class RestServer:
                 server_header=False,
                 timeout_graceful_shutdown=1,
             )
+            # What it has to say of bad requests must not reach the job's terminal.
+            logging.getLogger("uvicorn").propagate = False
+            logging.getLogger("uvicorn").addHandler(logging.NullHandler())
             self._server = uvicorn.Server(config)
             if not self._ended.is_set():
                 self._server.run(sockets=[self.listening])

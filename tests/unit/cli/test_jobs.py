@@ -129,6 +129,15 @@ def test_info_asks_the_job_and_goes_without_its_answer(capsys: pytest.CaptureFix
     assert "progress" not in said(capsys, 0, "info", "orders")[0]
 
 
+def test_what_is_no_http_says_nothing_on_the_jobs_terminal(capfd: pytest.CaptureFixture[str], served: Served) -> None:
+    assert main(["info", "orders", "--json"]) == 0
+    capfd.readouterr()
+    with socket.create_connection(served.server.address, timeout=10) as connection:
+        connection.sendall(b"\x16\x03 this is no HTTP\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_checkpoint_is_waited_for(capsys: pytest.CaptureFixture[str], served: Served) -> None:
     waiting = served.job.requests
     served.when(lambda: bool(waiting._waiting), lambda: waiting._waiting[0].complete(13))

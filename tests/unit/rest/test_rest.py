@@ -13,6 +13,7 @@ from rest_job import ID, TOKEN, decision, observed
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.errors import PoundlockError
 from poundlock.rest.app import make_app
+from poundlock.rest.figures import Figures
 from poundlock.rest.observed import Observed
 from poundlock.runtime.progress import Progress
 
@@ -221,3 +222,20 @@ def test_without_the_token_nothing_is_shown_and_nothing_changes(job: Observed, h
     assert ID not in "".join(answer.text for answer in answers)
     assert not job.stop.stopping
     assert job.requests.take() is None
+
+
+def test_a_ledger_that_cannot_be_read_yet_does_not_end_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, ledger = observed(tmp_path)
+    newest = ledger.newest
+
+    def broken() -> Any:
+        raise PoundlockError("the storage is away")
+
+    monkeypatch.setattr(ledger, "newest", broken)
+    figures = Figures(ledger)
+    assert figures.history() == []
+    monkeypatch.setattr(ledger, "newest", newest)
+    assert figures.history() == []
+    ledger.append(decision(4, 3))
+    assert [each.number for each in figures.history()] == [3]
+    assert figures.restored == 2

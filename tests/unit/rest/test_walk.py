@@ -146,7 +146,9 @@ def test_no_request_makes_the_server_fail_and_none_without_the_token_changes_any
         assert ("errors" in answer.json()) == (answer.status_code >= 400)
 
 
-def test_the_walk_sees_a_server_that_fails(job: Observed) -> None:
+def test_the_walk_sees_a_server_that_fails_and_its_stack_trace_is_in_the_log_alone(
+    job: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
     guard = make_app(job, TOKEN)
     assert isinstance(guard.app, FastAPI)
 
@@ -158,6 +160,9 @@ def test_the_walk_sees_a_server_that_fails(job: Observed) -> None:
         "/fails", headers={"Authorization": f"Bearer {TOKEN}"}
     )
     assert answer.status_code == 500
+    assert "RuntimeError" in answer.json()["errors"][0]
+    assert "broken" not in answer.text
+    assert "broken" in caplog.text
     job.requests.trigger("checkpoint")
     assert changed(job)
     assert not changed(job)
