@@ -1,4 +1,4 @@
-"""Jobs as processes with a real Spark: started in the background, found, asked, stopped, cancelled, and missed when killed."""
+"""Jobs as processes with a real Spark: started in the background, found, asked, stopped and cancelled."""
 
 from __future__ import annotations
 
@@ -19,10 +19,23 @@ from poundlock.runtime.registry import Registry
 pytestmark = pytest.mark.engine
 
 JOB = """
-from poundlock import DatagenSource, FileSink, Job
+from poundlock import DatagenSource, FileSink, Job, SparkSource, TumblingEventTimeWindows, WatermarkStrategy
 
 job = Job("made", checkpoint_interval="10 min", checkpoint_dir="checkpoint", parallelism=1)
 job.from_source(DatagenSource(rate=300), name="events").sink_to(FileSink("out", row="value"), name="files")
+
+# Spark keeps this one's interval, and its state.
+counted = Job("counted", checkpoint_interval="10 min", checkpoint_dir="checkpoint-counted", parallelism=1,
+              spark={"spark.sql.shuffle.partitions": "1"})
+(
+    counted.from_source(SparkSource("rate", {"rowsPerSecond": 50}), name="rate")
+    .assign_timestamps_and_watermarks(
+        WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="timestamp"), name="event-time"
+    )
+    .key_by("value % 3 as kind").window(TumblingEventTimeWindows("1 s")).aggregate("count(*) as n", name="counts")
+    .select("kind", "n")
+    .sink_to(FileSink("out-counted", format="json"), name="counted-out")
+)
 """
 
 
@@ -61,13 +74,13 @@ def asked(found: dict[str, Any], method: str, path: str, token: str | None) -> t
     return answer.status, json.loads(text) if text.startswith("{") else text
 
 
-def rows(project: Path) -> int:
-    finished = [path for path in (project / "out").rglob("*") if path.is_file() and path.name[0] != "."]
+def rows(folder: Path) -> int:
+    finished = [path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."]
     return sum(len(path.read_text().splitlines()) for path in finished)
 
 
 def test_a_detached_job_is_found_asked_and_stopped(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = poundlock(capsys, "run", "-d", "job.py")
+    (line,) = poundlock(capsys, "run", "-d", "job.py:job")
     job_id = line.removeprefix("Job has been submitted with JobID ")
     assert job_id == json.loads((project / "checkpoint" / "job.json").read_text())["job_id"]
     assert any(line.endswith(f" : {job_id} : made (RUNNING)") for line in poundlock(capsys, "list"))
@@ -94,7 +107,7 @@ def test_a_detached_job_is_found_asked_and_stopped(project: Path, capsys: pytest
         in asked(found, "GET", "/metrics/prometheus", token)[1]
     )
 
-    what, next = poundlock(capsys, "run", "-d", "job.py", code=2)
+    what, next = poundlock(capsys, "run", "-d", "job.py:job", code=2)
     assert "two drivers on one checkpoint" in what
     assert str(found["pid"]) in next
     assert entry(capsys, "made")["pid"] == found["pid"], "the second one is not listed"
@@ -114,36 +127,30 @@ def test_a_detached_job_is_found_asked_and_stopped(project: Path, capsys: pytest
         0,
         False,
     )
-    assert rows(project) == last["progress"]["rows_written"] > 0
+    assert rows(project / "out") == last["progress"]["rows_written"] > 0
     assert not any(
         token in path.read_text(errors="replace") for path in (project / "state").rglob("*") if path.is_file()
     )
 
 
-def test_a_job_without_rest_is_cancelled_and_one_that_was_killed_is_gone(
+def test_a_job_in_which_spark_keeps_the_interval_is_asked_and_cancelled(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    poundlock(capsys, "run", "-d", "job.py", "--no-rest")
-    found = entry(capsys, "made")
-    assert found["rest"] is None
-    out = poundlock(capsys, "cancel", "made")
-    assert out[-1] == f"Cancelled job {found['job_id']}."
-    assert entry(capsys, "made")["state"] == "CANCELED"
-    assert rows(project) == 0, "what was pending is hidden"
+    poundlock(capsys, "run", "-d", "job.py:counted")
+    found = entry(capsys, "counted")
+    numbers = [int(poundlock(capsys, "checkpoint", "counted")[-1].split()[1]) for _ in range(2)]
+    assert numbers[1] > numbers[0] >= 0, "rows come all the time, and the interval is ten minutes"
+    token = Path(found["token_file"]).read_text()
+    read = [
+        asked(found, "GET", f"/jobs/{found['job_id']}/checkpoints/details/{number}", token)[1]["sources"]["rate"]
+        for number in numbers
+    ]
+    assert read[1]["start"] == read[0]["end"] < read[1]["end"]
+    text = ""
+    while "poundlock_state_size_bytes" not in text:  # it is asked for once a second
+        text = asked(found, "GET", "/metrics/prometheus", token)[1]
 
-    poundlock(capsys, "run", "-d", "job.py", "--no-rest")
-    again = entry(capsys, "made")
-    assert (again["job_id"], again["pid"] != found["pid"]) == (found["job_id"], True)
-    os.killpg(again["pid"], signal.SIGKILL)
-    what, _ = poundlock(capsys, "stop", "made", code=2) if _gone(project) else ("", "")
-    assert "is not running: FAILED" in what
-    lost = entry(capsys, "made")
-    assert (lost["state"], lost["gone"]) == ("FAILED", True)
-    assert any(line.endswith("(FAILED, gone)") for line in poundlock(capsys, "list", "-a"))
-
-
-def _gone(project: Path) -> bool:
-    """Wait until the killed process is no more."""
-    while Registry(project / "state").running():
-        threading.Event().wait(0.05)
-    return True
+    assert poundlock(capsys, "cancel", "counted")[-1] == f"Cancelled job {found['job_id']}."
+    last = entry(capsys, "counted")
+    assert (last["state"], last["exit_code"], Path(found["token_file"]).exists()) == ("CANCELED", 130, False)
+    assert rows(project / "out-counted") == 0, "what is pending stays hidden"

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from poundlock.checkpoint.trouble import is_full, storage_trouble
 from poundlock.errors import DefinitionError
 from poundlock.runtime.processes import is_alive, process_start
 
@@ -159,6 +160,7 @@ class Registry:
 
         Raises:
             DefinitionError: the folder cannot be written.
+            TransientError: its disk is full.
         """
         path = self._path(entry)
         try:
@@ -169,6 +171,8 @@ class Registry:
                 entry = replace(entry, token_file=str(file.absolute()))
             _write(path, _dump(entry))
         except OSError as error:
+            if is_full(error):
+                raise storage_trouble(error, doing=f"listing the job in {self.folder}", starting=True) from error
             raise DefinitionError(
                 f"{self.folder} cannot be written: {error.strerror or error}",
                 next="set state_dir to a folder of yours: -D state_dir=…",

@@ -129,7 +129,7 @@ def changed(job: Observed) -> bool:
     return asked
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_request_makes_the_server_fail_and_none_without_the_token_changes_anything(
     data: st.DataObject, client: TestClient, job: Observed, description: dict[str, Any]

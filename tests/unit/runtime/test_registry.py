@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.runtime.processes import is_alive, process_start, send_signal
 from poundlock.runtime.registry import JobEntry, Registry, registered
 
@@ -195,3 +196,20 @@ def test_a_folder_that_cannot_be_written_is_refused_in_two_lines(tmp_path: Path)
     with pytest.raises(DefinitionError, match="cannot be written") as refused:
         Registry(tmp_path / "file").register(entry())
     assert "state_dir" in refused.value.next
+
+
+def test_a_full_disk_is_told_at_the_start_and_is_no_reason_to_fail_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    registry = Registry(tmp_path)
+    mine = registry.register(entry())
+    monkeypatch.setattr(os, "fsync", full)
+    mine.update(state="RUNNING")
+    with pytest.raises(TransientError, match="disk full"):
+        registry.register(entry(TWO), "secret")
+    monkeypatch.undo()
+    assert [(each.job_id, each.state) for each in registry.entries()] == [(ONE, "INITIALIZING")]
+    assert len(list(registry.folder.iterdir())) == 1, "nothing half written is left"
