@@ -24,7 +24,7 @@ import typer
 
 import poundlock
 from poundlock.cli.main import app
-from poundlock.config import Settings, load_settings
+from poundlock.config import Settings, _spelled, load_settings
 from poundlock.errors import PoundlockError
 from poundlock.failpoints import Failpoint
 
@@ -443,7 +443,7 @@ def test_every_public_name_command_and_setting_is_on_a_page() -> None:
     operations = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     assert [c for c in typer.main.get_command(app).commands if f"`poundlock {c}" not in operations] == []  # type: ignore[attr-defined]
     settings = {n for n in Settings.model_fields if not n.startswith("restart_strategy_")} - {"spark"}
-    assert sorted(n for n in settings if f"`{n}`" not in operations) == []
+    assert sorted(n for n in settings if f"`{_spelled(n)}`" not in operations) == []
 
 
 def test_exit_codes_on_the_page_are_those_of_the_errors() -> None:

@@ -30,6 +30,7 @@ from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.query import Query, files_made
+from poundlock.runtime.requests import Requests
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.tracker import Tracker
@@ -53,6 +54,8 @@ def run(
     settings: Settings | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: StopRequest | None = None,
+    requests: Requests | None = None,
+    on_claim: Callable[[Identity], None] | None = None,
 ) -> Progress:
     """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
 
@@ -61,6 +64,8 @@ def run(
         settings: the machine's and the run's settings; default: file and environment.
         on_progress: told of every checkpoint and change of state, from this process's threads.
         stop: how to end it; see StopRequest.
+        requests: what others ask of it while it runs.
+        on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
 
     Raises:
         PoundlockError: the job cannot run, or failed for good.
@@ -70,8 +75,23 @@ def run(
     plan = make_plan(job)
     check_required(plan)
     preflight(plan)
-    driver = Driver(job, plan, settings, Tracker(on_progress), stop or StopRequest())
-    return driver.run()
+    requests = requests or Requests()
+    driver = Driver(
+        job,
+        plan,
+        settings,
+        Tracker(on_progress),
+        stop or StopRequest(),
+        requests=requests,
+        on_claim=on_claim or (lambda identity: None),
+    )
+    try:
+        progress = driver.run()
+    except BaseException as error:
+        requests.close(error if isinstance(error, PoundlockError) else None)
+        raise
+    requests.close()
+    return progress
 
 
 def with_settings(job: Job, settings: Settings) -> Job:
@@ -101,6 +121,8 @@ class Driver:
     tracker: Tracker
     stop: StopRequest
     clock: Clock = field(default_factory=SystemClock)
+    requests: Requests = field(default_factory=Requests)
+    on_claim: Callable[[Identity], None] = lambda identity: None
     _spark: Any = None
 
     def run(self) -> Progress:
@@ -115,6 +137,7 @@ class Driver:
             }
             with Epoch.claim(storage, clock=self.clock, sinks=sinks) as epoch:
                 try:
+                    self.on_claim(identity)
                     return self._keep_running(storage, identity, epoch)
                 finally:
                     self._end_session()
@@ -246,6 +269,7 @@ class Driver:
             ),
             interval=duration(self.job.checkpoint_interval),
             clock=self.clock,
+            requests=self.requests,
         )
 
     def _session(self, storage: Storage, jar_sets: Collection[str]) -> Any:
