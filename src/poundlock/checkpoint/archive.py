@@ -31,7 +31,7 @@ class Archive:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._held: tuple[int, Mapping[int, Any]] = (-1, {})
+        self._held: Mapping[int, Any] = {}  # the records of the file that was read last
 
     def files(self) -> list[tuple[int, int]]:
         """Return the first and last record number of each file, in order. Overlaps are possible and harmless."""
@@ -44,13 +44,14 @@ class Archive:
 
     def read(self, number: int) -> Any | None:
         """Return a record's JSON, None if it is not in the archive."""
+        if number in self._held:  # readers go from record to record: the folder is looked at once for each file
+            return self._held[number]
         for first, last in self.files():
             if first <= number <= last:
-                if self._held[0] != first:
-                    data = gzip.decompress(self._storage.read(_path(first, last)))
-                    values = [json.loads(line) for line in data.splitlines()]
-                    self._held = (first, {value["number"]: value for value in values})
-                return self._held[1].get(number)
+                data = gzip.decompress(self._storage.read(_path(first, last)))
+                values = [json.loads(line) for line in data.splitlines()]
+                self._held = {value["number"]: value for value in values}
+                return self._held.get(number)
         return None
 
     def add(self, records: Mapping[int, bytes]) -> None:
@@ -74,6 +75,7 @@ class Archive:
             newest = self.read(last)
             if newest is None or newest["time_ms"] >= before_ms:
                 return
+            self._held = {}
             with suppress(OSError):
                 self._storage.delete(_path(first, last))
 

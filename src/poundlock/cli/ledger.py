@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from json import dumps as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -173,9 +174,13 @@ def command(
     newest = ledger.newest()
     if sink is not None and newest is not None and sink not in newest.sinks:
         raise DefinitionError(f"the job has no sink {sink!r}", next=f"use one of {', '.join(newest.sinks)}")
-    found = [decision for decision in ledger if wanted(decision)] if newest is not None else []
+    found: list[Decision] = []
+    if newest is not None and last is not None:
+        found = [*islice(filter(wanted, ledger.back(newest)), last)][::-1]  # a long ledger is not read for its end
+    elif newest is not None:
+        found = [decision for decision in ledger if wanted(decision)]
     output = Output(json)
-    shown = _Decisions(found[-last:] if last else found, wanted)
+    shown = _Decisions(found, wanted)
     if not follow:
         output.show(shown)
         return

@@ -51,7 +51,7 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
     for item in prepared:
         payload = item.payload
         told = asked.describe(payload["tid"])
-        if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", payload["pid"], payload["epoch"]):
+        if told is None or not told.is_open(payload["pid"], payload["epoch"]):
             raise TransientError(
                 f"transaction {payload['transaction']} is not open any more: {_say(told)}",
                 next="if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",

@@ -12,10 +12,16 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.names import TransactionNames
 from poundlock.connectors.kafka.places import from_places
-from poundlock.connectors.kafka.producer import TIMED_OUT, Sender, begin_transaction, group_metadata, transaction_name
+from poundlock.connectors.kafka.producer import (
+    TIMED_OUT,
+    Sender,
+    begin_transaction,
+    describe_open,
+    mark,
+    transaction_name,
+)
 from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import UNSTABLE, Marker, Transactions, marker_text
 from poundlock.errors import TerminalError, TransientError
@@ -108,12 +114,9 @@ class TaskSender(Sender):
 
     def _commit(self, checkpoint: int, digest: Digest) -> Marker:
         tid, pid, epoch = self._tid, self._pid, self._epoch
-        told = self._asked.describe(tid)
-        if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", pid, epoch):
-            raise TransientError(f"transaction {tid} did not stay open: {told}", next=TIMED_OUT)
+        told = describe_open(self._asked, tid, pid, epoch)
         text = marker_text(tid, pid, epoch, digest.rows, digest.text, from_places(told.places))
-        marker = confluent().TopicPartition(self._marker_topic, 0, checkpoint + 1, metadata=text)
-        self._producer.send_offsets_to_transaction([marker], group_metadata(tid), _ANSWER_S)
+        mark(self._producer, tid, self._marker_topic, checkpoint, text, _ANSWER_S)
         self._producer.commit_transaction(_ANSWER_S)
         return Marker.of(text, checkpoint)
 

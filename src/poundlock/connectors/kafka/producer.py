@@ -26,7 +26,9 @@ __all__ = [
     "Sender",
     "TransactionSender",
     "begin_transaction",
+    "describe_open",
     "group_metadata",
+    "mark",
     "transaction_name",
 ]
 
@@ -266,17 +268,14 @@ class TransactionSender(Sender):
 
     def prepare(self, checkpoint: int, digest: Digest) -> JSON:
         assert self._slot is not None
-        tid, before, kafka = self._slot.tid, self._described, confluent()
+        tid, before = self._slot.tid, self._described
         if before is None:
             raise TransientError(f"Kafka at {self.servers} does not know transactional id {tid} just initialised")
         self._flush(self._timeout_ms / 1000)
         text = marker_text(tid, before.pid, before.epoch, digest.rows, digest.text)
-        marker = kafka.TopicPartition(self._marker_topic, 0, checkpoint + 1, metadata=text)
-        self._producer.send_offsets_to_transaction([marker], group_metadata(tid), _ANSWER_S)
+        mark(self._producer, tid, self._marker_topic, checkpoint, text, _ANSWER_S)
         self._flush(self._timeout_ms / 1000)
-        told = self._asked.describe(tid)
-        if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", before.pid, before.epoch):
-            raise TransientError(f"transaction {tid} did not stay open: {told}", next=TIMED_OUT)
+        told = describe_open(self._asked, tid, before.pid, before.epoch)
         # Dropped, not closed: an open transaction of a producer that is closed would be aborted.
         super().abandon()
         self._slot.release()
@@ -309,6 +308,20 @@ def begin_transaction(producer: Any, tid: str, marker_topic: str, asked: Transac
     told = asked.describe(tid)
     producer.begin_transaction()
     return told
+
+
+def describe_open(asked: Transactions, tid: str, pid: int, epoch: int) -> Described:
+    """Return what the coordinator says of a transaction. Raises TransientError unless it is this one that is open."""
+    told = asked.describe(tid)
+    if told is None or not told.is_open(pid, epoch):
+        raise TransientError(f"transaction {tid} did not stay open: {told}", next=TIMED_OUT)
+    return told
+
+
+def mark(producer: Any, tid: str, marker_topic: str, checkpoint: int, text: str, seconds: float) -> None:
+    """Add a marker, made by `marker_text`, to a producer's open transaction, within so many seconds."""
+    marker = confluent().TopicPartition(marker_topic, 0, checkpoint + 1, metadata=text)
+    producer.send_offsets_to_transaction([marker], group_metadata(tid), seconds)
 
 
 def group_metadata(group: str) -> Any:

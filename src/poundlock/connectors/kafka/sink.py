@@ -185,8 +185,7 @@ class KafkaSink:
     def open_writer(self, context: WriterContext) -> Writer:
         from poundlock.connectors.kafka.writer import KafkaWriter
 
-        job, sink = tags(context.job_id, context.sink)
-        names = TransactionNames(effective_prefix(self.transactional_id_prefix, job), job, sink)
+        names = self.bind(job_id=context.job_id, sink=context.sink)._names
         return KafkaWriter(context, spec=self._spec(), sender=self._sender(names, context))
 
     # Participant, driver side

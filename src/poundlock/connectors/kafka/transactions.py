@@ -58,6 +58,10 @@ class Described:
     timeout_ms: int
     places: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
+    def is_open(self, pid: int, epoch: int) -> bool:
+        """Return whether it is this very transaction that is open, and not another of the same id."""
+        return (self.state, self.pid, self.epoch) == ("Ongoing", pid, epoch)
+
     @property
     def resolved(self) -> bool:
         """Whether no transaction of this id is open or being ended."""
