@@ -14,17 +14,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption, MasterOption, ParallelismOption
 from poundlock.cli.output import Output
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 
 if TYPE_CHECKING:
     from poundlock.config import Settings
     from poundlock.job import Job
     from poundlock.runtime.logs import JobLog
     from poundlock.runtime.progress import Progress, StopRequest
+    from poundlock.runtime.saving import Beginning
 
 __all__ = ["command"]
 
@@ -38,6 +41,21 @@ def command(
     config: ConfigOption = None,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
+    savepoint: Annotated[
+        str | None, typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint.")
+    ] = None,
+    allow_non_restored: Annotated[
+        bool,
+        typer.Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for."),
+    ] = False,
+    newer_output: Annotated[
+        str | None,
+        typer.Option(
+            "--on-newer-output",
+            metavar="refuse|keep|retract",
+            help="Output finished after the savepoint; default: refuse.",
+        ),
+    ] = None,
 ) -> int:
     """Run a job until its input ends or Ctrl-C.
 
@@ -49,13 +67,29 @@ def command(
 
     output = Output(json)
     settings = load_settings(define or (), config=config, master=master, parallelism=parallelism)
+    beginning = _beginning(savepoint, allow_non_restored, newer_output)
     found = load_job(job)
     with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
         log.logger.info("run", file=job, settings=settings.shown())
-        return _watched(found, settings, output, log)
+        return _watched(found, settings, output, log, beginning)
 
 
-def _watched(job: Job, settings: Settings, output: Output, log: JobLog) -> int:
+def _beginning(savepoint: str | None, allow_non_restored: bool, newer: str | None) -> Beginning | None:
+    if newer not in (None, "refuse", "keep", "retract"):
+        raise DefinitionError(f"--on-newer-output={newer} is not known", next="use one of refuse, keep, retract")
+    if savepoint is None:
+        if allow_non_restored or newer is not None:
+            raise DefinitionError(
+                "-n and --on-newer-output are said of a savepoint, and none is given",
+                next="add -s PATH, or leave them out",
+            )
+        return None
+    from poundlock.runtime.saving import Beginning
+
+    return Beginning(savepoint, allow_non_restored, newer or "refuse")  # type: ignore[arg-type]
+
+
+def _watched(job: Job, settings: Settings, output: Output, log: JobLog, beginning: Beginning | None) -> int:
     from poundlock.cli.status import watcher
     from poundlock.runtime.driver import run
     from poundlock.runtime.progress import StopRequest
@@ -68,7 +102,7 @@ def _watched(job: Job, settings: Settings, output: Output, log: JobLog) -> int:
                 log.logger.info(progress.message, state=progress.state, checkpoint=progress.checkpoint)
             watch.update(progress)
 
-        work = _Work(lambda: run(job, settings=settings, on_progress=report, stop=stop))
+        work = _Work(lambda: run(job, settings=settings, on_progress=report, stop=stop, beginning=beginning))
         try:
             progress = work.wait()
         except BaseException as error:

@@ -31,6 +31,7 @@ from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.query import Query, files_made
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
+from poundlock.runtime.saving import Beginning, begin
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.tracker import Tracker
 from poundlock.storage import Storage, open_storage
@@ -53,6 +54,7 @@ def run(
     settings: Settings | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: StopRequest | None = None,
+    beginning: Beginning | None = None,
 ) -> Progress:
     """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
 
@@ -61,6 +63,7 @@ def run(
         settings: the machine's and the run's settings; default: file and environment.
         on_progress: told of every checkpoint and change of state, from this process's threads.
         stop: how to end it; see StopRequest.
+        beginning: the savepoint to begin with.
 
     Raises:
         PoundlockError: the job cannot run, or failed for good.
@@ -70,7 +73,7 @@ def run(
     plan = make_plan(job)
     check_required(plan)
     preflight(plan)
-    driver = Driver(job, plan, settings, Tracker(on_progress), stop or StopRequest())
+    driver = Driver(job, plan, settings, Tracker(on_progress), stop or StopRequest(), beginning=beginning)
     return driver.run()
 
 
@@ -101,12 +104,15 @@ class Driver:
     tracker: Tracker
     stop: StopRequest
     clock: Clock = field(default_factory=SystemClock)
+    beginning: Beginning | None = None
     _spark: Any = None
 
     def run(self) -> Progress:
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
         with two_lines(self.plan):
+            if self.beginning is not None:
+                begin(self.plan, storage, self.beginning, clock=self.clock, say=self._say)
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
             sinks = {
                 name: sink.describe_json()

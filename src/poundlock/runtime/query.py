@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import SourceReading, SplitSource
+from poundlock.errors import TransientError
 from poundlock.plan.lower import AGAIN, Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
@@ -33,10 +34,13 @@ from poundlock.values import Clock
 
 __all__ = ["Query", "QueryStopped", "files_made"]
 
+T = TypeVar("T")
+
 _POLL_S = 0.05
 _TELL_S = 1.0
 _QUIET_POLLS = 10
 _COMMIT_LOG_S = 10.0
+_BORDER_S = 60.0
 
 
 class QueryStopped(Exception):
@@ -213,6 +217,33 @@ class Query:
             if self.plan.timed and not directive["decided"]:
                 late, found.event_time = event_times(execution, self.lowered.observed)
             found.count_before_stage(self.lowered, observed_rows(execution), late)
+
+    def at_border(self, act: Callable[[], T]) -> T:
+        """Run something while no checkpoint runs, when the newest is decided, carried out, and in Spark's log.
+
+        Raises:
+            TransientError: Spark did not write its log in time.
+        """
+        deadline = time.monotonic() + _BORDER_S
+        while True:
+            with self.coordinator.lock:
+                # Spark writes its log after the callback and needs no lock for that; with the next one it waits for ours.
+                # A checkpoint that it delivers again needs the lock first, so it is let go of in between.
+                until = time.monotonic() + 1
+                while not self._settled() and time.monotonic() < until:
+                    time.sleep(_POLL_S / 5)
+                if self._settled():
+                    return act()
+            if time.monotonic() > deadline or not self._query.isActive:
+                raise TransientError(
+                    f"Spark has not finished checkpoint {self.coordinator.newest.checkpoint}",
+                    next="try again when the job goes on",
+                )
+            time.sleep(_POLL_S)
+
+    def _settled(self) -> bool:
+        newest = self.coordinator.newest.checkpoint
+        return newest < 0 or self.spark_log.committed(newest)
 
     # --- between checkpoints -----------------------------------------------------------------------------------------
 
