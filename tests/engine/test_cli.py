@@ -134,7 +134,7 @@ def test_one_signal_stops_cleanly_with_every_file_finished(project: Path) -> Non
         for line in process.stdout:
             if json.loads(line)["rows_read"] == 2_001:
                 break
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)  # as `timeout` and shells do: Java must not end by it
         out, _ = process.communicate(timeout=120)
         assert process.returncode == 0
         assert json.loads(out.splitlines()[-1])["state"] == "FINISHED"

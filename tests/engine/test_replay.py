@@ -103,7 +103,7 @@ def test_changed_code_shows_what_it_changed_and_nothing_else(folder: Path, capsy
         assert len(err.splitlines()) == 2, err
         return err
 
-    assert "checkpoint 7 is not decided: the ledger has 2 so far" in refused("job.py", "7")
+    assert "checkpoint 7 is not decided: the ledger has 0 to 2 so far" in refused("job.py", "7")
     assert "checkpoint is no file of a job" in refused("checkpoint", "1")
     Path("job.py").write_text(Path("job.py").read_text().replace('numbers("all")', 'numbers("more")'))
     assert "checkpoint 1 did not read source 'more'" in refused("job.py", "1")

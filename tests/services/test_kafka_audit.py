@@ -155,6 +155,26 @@ def test_what_a_forgotten_decision_named_is_not_taken_for_nobodys(rig: Rig) -> N
     assert [what.split(" of ")[0] for _, what in said(rig.audit())] == ["20 rows"]
 
 
+@pytest.mark.parametrize(
+    ("edited", "told"),
+    [
+        ({"rows": "many"}, "ValueError"),
+        ({"rows": None}, "TypeError"),
+        ({"pid": None}, "TypeError"),
+        ({"places": {"t": "q-"}}, "ValueError"),
+        ({"places": {"t": "0-999999999"}}, "no partitions of a topic"),
+        ({"places": [1]}, "AttributeError"),
+    ],
+)
+def test_a_decision_that_names_rubbish_is_told_with_its_checkpoint(rig: Rig, edited: dict[str, Any], told: str) -> None:
+    rig.run(1)
+    rig.change(1, lambda record: record["sinks"]["out"]["committables"][0].update(edited))
+    (checkpoint, what), *_ = said(rig.audit())
+    assert checkpoint == 0
+    assert what.startswith("decision 1 names what is none of this sink's")
+    assert told in what
+
+
 def test_another_digest_and_other_numbers_are_told_with_their_checkpoint(rig: Rig) -> None:
     rig.run(5)
 

@@ -97,6 +97,9 @@ def test_rows_of_a_task_that_is_not_there_any_more_stop_the_job(broker: Embedded
     tasks.run(0, 1, "b")
     with pytest.raises(TerminalError, match=r"per_task\.1 has committed 1 messages of checkpoint 0"):
         tasks.sink.verify([tasks.run(0, 0, "a")])
+    with pytest.raises(TerminalError, match=r"per_task\.\d has committed 1 messages of checkpoint 0"):
+        tasks.sink.verify_nothing(0)  # type: ignore[attr-defined]
+    tasks.sink.verify_nothing(1)  # type: ignore[attr-defined]
     tasks.sink.verify([tasks.run(1, 0, "c")])
 
 
@@ -124,3 +127,29 @@ def test_what_a_dead_attempt_left_open_is_swept(broker: EmbeddedKafka) -> None:
     del left
     other = replace(tasks.sink, commit_mode="two_phase")
     assert other.sweep({}, remove=False) == []
+
+
+@pytest.mark.parametrize("mode", ["per_task", "two_phase"])
+def test_a_task_that_takes_longer_than_its_transaction_is_told_which_setting(broker: EmbeddedKafka, mode: str) -> None:
+    tasks = Tasks(broker, f"slow-{mode}", transaction_timeout="1 s")
+    tasks.sink = replace(tasks.sink, commit_mode=mode)
+    writer = tasks.begin(0, 0, ["a"] * 10)
+    asked = tasks.sink._asked()
+    end = time.monotonic() + 60
+    seen = False
+    while not seen or any(tid.startswith(tasks.topic) for tid in asked.ongoing()):
+        seen = seen or any(tid.startswith(tasks.topic) for tid in asked.ongoing())
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    late = Batch(pa.record_batch({"value": pa.array([b"late"] * 100, pa.binary())}))
+
+    def go_on() -> None:
+        for _ in range(100):
+            writer.write(late)
+            time.sleep(0.01)
+        writer.prepare()
+
+    with pytest.raises(TransientError) as caught:
+        go_on()
+    assert "transaction_timeout" in str(caught.value.next), caught.value
+    assert tasks.seen() == []

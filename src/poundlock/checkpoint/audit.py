@@ -212,9 +212,15 @@ class _Audit:
 
     def _settle(self, name: str) -> None:
         for item in self._held.pop(name, ()):
+            try:
+                rows = self._auditable[name].rows_of(item.committable)
+                self._readings[name].take(item)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:  # the record was edited
+                what = f"decision {item.record} names what is none of this sink's: {type(error).__name__}: {error}"
+                self._say(name, item.checkpoint, "", what)
+                continue
             if item.compared:
-                self._sink(name).visible += self._auditable[name].rows_of(item.committable)
-            self._readings[name].take(item)
+                self._sink(name).visible += rows
         self._held[name] = []
 
     def read(self, meanwhile: Callable[[], Iterable[Decision]]) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from poundlock.checkpoint.checks import (
     check_continues,
@@ -23,7 +24,7 @@ from poundlock.checkpoint.history import History
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
-from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Repeatable, Staged
+from poundlock.checkpoint.participant import Early, Occasion, Orphan, Participant, Prepared, Repeatable, Staged
 from poundlock.checkpoint.records import resting, state_of
 from poundlock.checkpoint.trouble import explained
 from poundlock.checkpoint.written import written
@@ -202,6 +203,7 @@ class Coordinator:
         with self.lock, explained(f"finishing files ({occasion.value})", job=self._identity.name):
             self._history.ready()
             last: Outcome | None = None
+            visible: dict[str, list[Mapping[str, Any]]] = {}
             staged = self._stage([], occasion)
             for _ in range(_END_ROUNDS):
                 if not self._changes(staged):
@@ -209,12 +211,14 @@ class Coordinator:
                 last = self._decide_roll(occasion, staged)
                 if occasion is not Occasion.END:
                     return last
+                for name, details in last.committed.items():
+                    visible.setdefault(name, []).extend(details)
                 staged = self._stage([], occasion)
             else:
                 raise TerminalError(f"a sink still had data to finish after {_END_ROUNDS} rounds", next="report this")
             if occasion is Occasion.END and any(sink.committables for sink in self.newest.sinks.values()):
                 self._decide_roll(occasion, staged)
-            return last
+            return None if last is None else replace(last, committed=visible)
 
     def sweep(self) -> None:
         """Remove what tasks of failed attempts left behind, at the end of a job and with no task running.
@@ -289,7 +293,7 @@ class Coordinator:
         ran = self._clock.now_ms()
         with self._aborting(results.prepared):
             self._epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
-            self._verify(results)
+            self._verify(n, results)
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(results.prepared, Occasion.CHECKPOINT)
             durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
@@ -320,12 +324,14 @@ class Coordinator:
         self._history.log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
         return Outcome(decision=decided, replayed=True, durations_ms={"run": max(0, self._clock.now_ms() - begun)})
 
-    def _verify(self, results: TaskResults) -> None:
+    def _verify(self, n: int, results: TaskResults) -> None:
         check_counts(results, self._participants)
         for name, participant in self._participants.items():
             prepared = [item for item in results.prepared if item.sink == name]
             if prepared:
                 participant.verify(prepared)
+            elif isinstance(participant, Early):
+                participant.verify_nothing(n)
 
     def _stage(self, prepared: Sequence[Prepared], occasion: Occasion) -> dict[str, Staged]:
         newest, now = self.newest, self._clock.now_ms()

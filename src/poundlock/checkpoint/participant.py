@@ -343,6 +343,15 @@ class Repeatable(Protocol):
 
 
 @runtime_checkable
+class Early(Protocol):
+    """A participant whose tasks may make rows visible before the decision."""
+
+    def verify_nothing(self, checkpoint: int) -> None:
+        """Driver, before the decision, where no task prepared anything: raise TerminalError if rows of it are visible."""
+        ...
+
+
+@runtime_checkable
 class Bindable(Protocol):
     """A participant that marks what it writes with its job and name, so that it never takes another's for its own."""
 

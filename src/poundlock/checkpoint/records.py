@@ -135,7 +135,7 @@ def checkpoint_records(ledger: Ledger, n: int) -> Sequence[Decision]:
     """
     newest = ledger.newest()
     if newest is None or newest.checkpoint < n:
-        so_far = "nothing yet" if newest is None or newest.checkpoint < 0 else f"{newest.checkpoint} so far"
+        so_far = "nothing yet" if newest is None or newest.checkpoint < 0 else f"0 to {newest.checkpoint} so far"
         raise DefinitionError(f"checkpoint {n} is not decided: the ledger has {so_far}", next=_LOOK)
     first = ledger.first()
     low, high = first, newest.number

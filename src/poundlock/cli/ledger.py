@@ -122,7 +122,10 @@ def _stamp(ms: int) -> datetime:
 
 def _row(decision: Decision, sink: str | None) -> str:
     stamp = _stamp(decision.time_ms).isoformat(sep=" ", timespec="seconds")
-    parts = [part for name, part in decision.sinks.items() if sink in (None, name)]
+    from poundlock.plan.plan import DEAD_LETTER  # not when only help is asked for
+
+    # Dead letters have a column of their own.
+    parts = [part for name, part in decision.sinks.items() if (name != DEAD_LETTER if sink is None else name == sink)]
     numbers = (
         sum(span.rows or 0 for span in decision.sources.values()) if decision.occasion == "checkpoint" else 0,
         sum(part.counts.written for part in parts),

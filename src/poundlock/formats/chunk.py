@@ -37,15 +37,19 @@ class NoOrigin:
 
 @dataclass(frozen=True, slots=True)
 class KafkaOrigin:
-    """Rows of Kafka: one topic for all or one a row, partition and offset per row."""
+    """Rows of Kafka: one topic for all or one a row, partition and offset per row; what is not known is -1."""
 
     topic: str | Sequence[str]
     partition: npt.NDArray[np.int32]
     offset: npt.NDArray[np.int64]
 
     def at(self, row: int) -> Mapping[str, Any]:
+        partition, offset = int(self.partition[row]), int(self.offset[row])
+        if partition < 0:
+            return {}
         topic = self.topic if isinstance(self.topic, str) else self.topic[row]
-        return {"topic": topic, "partition": int(self.partition[row]), "offset": int(self.offset[row])}
+        place: dict[str, Any] = {"topic": topic, "partition": partition}
+        return place if offset < 0 else {**place, "offset": offset}
 
 
 @dataclass(frozen=True, slots=True)

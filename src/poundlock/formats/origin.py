@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from poundlock.formats.chunk import Chunk, Lines, NoOrigin, Origin, Records
+from poundlock.formats.chunk import Chunk, KafkaOrigin, Lines, NoOrigin, Origin, Records
 
-__all__ = ["SubsetOrigin", "origin_of", "subset"]
+__all__ = ["SubsetOrigin", "origin_of", "subset", "within"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,18 @@ def subset(origin: Origin, index: npt.NDArray[np.int64]) -> Origin:
     if isinstance(origin, SubsetOrigin):
         return SubsetOrigin(origin.of, np.asarray(origin.index, np.int64)[index])
     return SubsetOrigin(origin, index)
+
+
+def within(origin: Origin, rows: int) -> Origin:
+    """Return the origin of rows that were made out of those of another origin, nobody knows which: at most its partition."""
+    of, index = (origin.of, origin.index) if isinstance(origin, SubsetOrigin) else (origin, None)
+    if not isinstance(of, KafkaOrigin):
+        return NoOrigin()
+    partitions = np.asarray(of.partition) if index is None else np.asarray(of.partition)[np.asarray(index, np.int64)]
+    if not len(partitions) or (partitions != partitions[0]).any():
+        return NoOrigin()
+    topic = of.topic if isinstance(of.topic, str) else of.topic[0 if index is None else int(index[0])]
+    return KafkaOrigin(topic, np.full(rows, partitions[0], np.int32), np.full(rows, -1, np.int64))
 
 
 def origin_of(chunk: Chunk) -> Origin:

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import convert
-from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
+from poundlock.formats.chunk import Batch, Chunk, Records
+from poundlock.formats.origin import within
 from poundlock.stream.stream import Side
 
 __all__ = ["Chain", "Decode", "Edge", "Filter", "FlatMap", "Map", "MapBatches", "Operator", "Pass", "Step", "Tally"]
@@ -231,7 +232,7 @@ class MapBatches:
                     f"{self.id} returned the undeclared column {min(extra)!r}",
                     next=f"add it to schema=, or return only {', '.join(self.schema.names)}",
                 )
-            origin = batch.origin if part.num_rows == len(chunk) else NoOrigin()
+            origin = batch.origin if part.num_rows == len(chunk) else within(batch.origin, part.num_rows)
             emit(MAIN, convert.to_batch(Batch(part, origin), self.schema))
 
 

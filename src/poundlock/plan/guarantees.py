@@ -13,7 +13,7 @@ from poundlock.checkpoint.participant import Kind
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import DEAD_LETTER, Plan
-from poundlock.stream.nodes import SinkNode, SourceNode, walk
+from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, walk
 
 __all__ = ["SINKS", "SOURCES", "Guarantee", "PathGuarantee", "check_required", "guarantees"]
 
@@ -85,17 +85,56 @@ def check_required(plan: Plan) -> None:
 
 
 def _check_repeated(plan: Plan) -> None:
-    """Refuse a sink that skips what a task did before behind a source whose tasks are cut anew when a checkpoint is repeated."""
+    """Refuse a sink that skips what a task did before where a repeated checkpoint may cut its tasks anew."""
     for sink in plan.job.graph():
-        for node in _sources(sink) if plan.sinks[sink.id].kind is Kind.SKIPPING else ():
-            source = plan.sources[node.id]
-            if _replay(source) != "repeatable" or getattr(source, "min_partitions", None) is not None:
-                raise DefinitionError(
+        if plan.sinks[sink.id].kind is not Kind.SKIPPING:
+            continue
+        ways = _ways(sink)
+        for node in _sources(sink):
+            if _replay(plan.sources[node.id]) != "repeatable" or not getattr(
+                plan.sources[node.id], "task_per_partition", False
+            ):
+                raise _not_skipping(
+                    plan,
                     f'{node.id} -> {sink.id}: commit_mode="per_task" needs a task for each partition of a Kafka source, '
                     "with the same rows when a checkpoint is repeated",
-                    next='leave min_partitions out, or say commit_mode="two_phase"',
-                    job=plan.job.name,
+                    "leave min_partitions and maxRecordsPerPartition out",
                 )
+        for step in walk([sink]):
+            if isinstance(step, ApplyNode):
+                raise _not_skipping(
+                    plan,
+                    f'{step.id} -> {sink.id}: commit_mode="per_task" needs to know which partition a task reads, and a '
+                    "DataFrame function hides it",
+                    "use where, select, map and windows instead",
+                )
+        for i, node in enumerate(ways):
+            one = plan.sources[node.id]
+            for other in ways[i + 1 :]:
+                if topic := _both_read(one, plan.sources[other.id]):
+                    raise _not_skipping(
+                        plan,
+                        f'{node.id}, {other.id} -> {sink.id}: commit_mode="per_task" needs one task for each partition, '
+                        f"and two ways to this sink read topic {topic}",
+                        "let them be one way, such as one where(...) with OR instead of a union",
+                    )
+
+
+def _not_skipping(plan: Plan, what: str, instead: str) -> DefinitionError:
+    return DefinitionError(what, next=f'{instead}, or say commit_mode="two_phase"', job=plan.job.name)
+
+
+def _ways(node: Node) -> list[SourceNode]:
+    """Return the source at the end of every way back from a node; each way is a reading of its own."""
+    return [node] if isinstance(node, SourceNode) else [source for parent in node.inputs for source in _ways(parent)]
+
+
+def _both_read(one: Any, other: Any) -> str | None:
+    """Return a topic that two Kafka sources, or one source twice, read; None if there is none."""
+    if one is other:
+        return ", ".join(one.topics or one.partitions or ()) or one.pattern
+    pairs = ((one, other), (other, one))
+    return next((t for a, b in pairs for t in (a.topics or a.partitions or ()) if b.reads(t)), None)
 
 
 def _sources(sink: SinkNode) -> Sequence[SourceNode]:

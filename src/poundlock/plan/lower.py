@@ -315,9 +315,10 @@ def _python_stage(frame: DataFrame, node: PythonNode | SideOutputNode) -> DataFr
     python = node.inputs[0] if isinstance(node, SideOutputNode) else node
     assert isinstance(python, PythonNode)
     fields = [f for f in frame.schema.fields if f.name not in HIDDEN]
+    hidden = [BAD, *(f.name for f in frame.schema.fields if f.name in HIDDEN and f.name != BAD)]
     before = ddl.parse(", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in fields))
     after = schema_after(node, before)
     assert after is not None
     tag = node.tag if isinstance(node, SideOutputNode) else ""
-    task = python_task(operator_of(python, before), tag, after, python.id)
-    return map_in_arrow(frame, task, _columns(ddl.render(after), [BAD]))
+    task = python_task(operator_of(python, before), tag, after, python.id, hidden)
+    return map_in_arrow(frame, task, _columns(ddl.render(after), hidden))

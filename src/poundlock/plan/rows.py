@@ -74,9 +74,13 @@ def _origin(batch: pa.RecordBatch, topic: str | None, source: str = "") -> Origi
     place: str | Sequence[str] = topic or ""
     if topic is None and TOPIC in names:
         place = _LazyTopics(batch.column(TOPIC))
-    partition = batch.column(PARTITION).to_numpy(zero_copy_only=False)
-    offset = batch.column(OFFSET).to_numpy(zero_copy_only=False)
+    partition, offset = _numbers(batch.column(PARTITION)), _numbers(batch.column(OFFSET))
     return KafkaOrigin(place, partition, offset)
+
+
+def _numbers(column: pa.Array) -> Any:
+    """Return a column as an array, -1 for null: in a union some rows are from Kafka and others are not."""
+    return (column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False)
 
 
 class _LazyTopics(Sequence[str]):

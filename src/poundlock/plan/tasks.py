@@ -125,8 +125,16 @@ def decode_task(decoder: Any, schema: pa.Schema, hidden: Sequence[str], source: 
     return task
 
 
-def python_task(operator: Operator, tag: str, schema: pa.Schema, name: str) -> Task:
-    """Return a user's Python function as a task of its own, for Spark operators that follow; `tag` is the output wanted."""
+def python_task(operator: Operator, tag: str, schema: pa.Schema, name: str, hidden: Sequence[str]) -> Task:
+    """Return a user's Python function as a task of its own, for Spark operators that follow.
+
+    Args:
+        operator: runs the function.
+        tag: the output wanted.
+        schema: of that output.
+        name: of the operator.
+        hidden: the hidden columns of its rows, BAD among them.
+    """
 
     def chunks(batches: Iterator[pa.RecordBatch], bad: list[Reject]) -> Iterator[Chunk]:
         for batch in batches:
@@ -138,6 +146,6 @@ def python_task(operator: Operator, tag: str, schema: pa.Schema, name: str) -> T
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad: list[Reject] = []
-        yield from arrow_rows(chunks(batches, bad), schema, [BAD], bad, name)
+        yield from arrow_rows(chunks(batches, bad), schema, hidden, bad, name)
 
     return task

@@ -144,7 +144,8 @@ class Driver:
                 if delay is None or self.stop.stopping:
                     self.tracker.state("FAILED")
                     raise error from failure
-                self.tracker.state("RESTARTING", f"{error.what} (again in {delay.total_seconds():.1f} s)", restarts=1)
+                again = f"again in {delay.total_seconds():.1f} s" + (f"; {error.next}" if error.next else "")
+                self.tracker.state("RESTARTING", f"{error.what} ({again})", restarts=1)
                 self.stop.wait(delay.total_seconds())
                 if self.stop.canceling:
                     return self._canceled()

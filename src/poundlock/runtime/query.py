@@ -311,5 +311,5 @@ class Query:
 
 
 def files_made(outcome: Outcome) -> int:
-    """Return how many committables a decision made visible."""
-    return 0 if outcome.replayed else sum(len(sink.committables) for sink in outcome.decision.sinks.values())
+    """Return how many files a decision made visible."""
+    return sum("path" in detail for details in outcome.committed.values() for detail in details)

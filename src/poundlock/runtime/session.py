@@ -159,7 +159,8 @@ def start_session(spec: SessionSpec) -> Any:
     spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
     with spec.jvm_log.open("ab") as log:
         try:
-            gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            # In a process group of its own: a signal to the driver's group asks the driver to stop, and Java would just end.
+            gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "process_group": 0})  # type: ignore[no-untyped-call]
             with _without_pandas():
                 context = SparkContext(gateway=gateway, conf=conf)
             _quiet(context)

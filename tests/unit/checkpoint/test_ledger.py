@@ -189,7 +189,7 @@ def test_a_checkpoint_is_found_with_few_reads(storage: LocalStorage, monkeypatch
     reads.clear()
     assert [record.number for record in checkpoint_records(ledger, 40)] == [43]
     assert len(reads) < 12
-    for n, said in ((1, "the ledger has no checkpoint 1"), (60, "not decided: the ledger has 59 so far")):
+    for n, said in ((1, "the ledger has no checkpoint 1"), (60, "not decided: the ledger has 0 to 59 so far")):
         with pytest.raises(DefinitionError, match=said):
             checkpoint_records(ledger, n)
 

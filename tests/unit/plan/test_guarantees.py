@@ -94,6 +94,7 @@ def test_the_docs_have_the_same_table() -> None:
     [
         (KafkaSource(bootstrap_servers="localhost:9092", topics="t"), False),
         (KafkaSource(bootstrap_servers="localhost:9092", topics="t", min_partitions=9), True),
+        (KafkaSource(bootstrap_servers="localhost:9092", topics="t", options={"maxRecordsPerPartition": 9}), True),
         (DatagenSource("n int"), True),
         (SparkSource("strange"), True),
     ],
@@ -109,3 +110,30 @@ def test_tasks_that_commit_by_themselves_need_tasks_that_come_again(source: Any,
     else:
         check_required(make_plan(job))
         assert promises(job) == {("in", "out"): "effectively-once"}
+
+
+def _kafka(**of: Any) -> KafkaSource:
+    return KafkaSource(bootstrap_servers="localhost:9092", **of)
+
+
+@pytest.mark.parametrize(
+    ("build", "refused"),
+    [
+        (lambda a, b: a.where("value is null").union(a.where("value is not null")), "topic t"),
+        (lambda a, b: a.union(b(_kafka(topics=["u", "t"]))), "topic t"),
+        (lambda a, b: a.union(b(_kafka(pattern="t.*"))), "topic t"),
+        (lambda a, b: a.union(b(_kafka(topics="u"))), None),
+        (lambda a, b: a.apply(lambda frame: frame.where("true")), "DataFrame function"),
+    ],
+)
+def test_tasks_that_commit_by_themselves_need_a_partition_of_their_own(build: Any, refused: str | None) -> None:
+    job = Job("a", on_error="skip")
+    sink = KafkaSink("localhost:9092", "out", commit_mode="per_task")
+    stream = job.from_source(_kafka(topics="t"), name="in")
+    build(stream, lambda source: job.from_source(source, name="second")).sink_to(sink, name="out")
+    if refused is None:
+        return check_required(make_plan(job))
+    with pytest.raises(DefinitionError, match=refused) as caught:
+        check_required(make_plan(job))
+    assert 'commit_mode="two_phase"' in str(caught.value.next)
+    return None

@@ -33,7 +33,7 @@ class Coordinator:
         replayed = n <= self.newest.checkpoint
         run({"decided": replayed})
         self.taken.append(n)
-        return SimpleNamespace(replayed=replayed, decision=SimpleNamespace(sinks={}))
+        return SimpleNamespace(committed={}, replayed=replayed, decision=SimpleNamespace(sinks={}))
 
 
 class Planner:

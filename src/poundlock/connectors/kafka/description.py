@@ -29,7 +29,7 @@ def describe(sink: KafkaSink) -> JSON:
         if value is not None and not value.startswith(("env:", "file:")):
             security[name] = "env:POUNDLOCK_KAFKA_" + name.upper()
     topic = sink.topic if isinstance(sink.topic, str) else None
-    said = {name: getattr(sink, name) for name in _SAID}
+    said = {name: getattr(sink, name) for name in _SAID} | {"transactional_id_prefix": sink.effective_prefix}
     return {"v": 1, "kind": "kafka", **said, "topic": topic, "timeout_ms": sink.timeout_ms, "security": security}
 
 

@@ -8,14 +8,14 @@ where they do not, the job stops.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON, Prepared
+from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.kafka.clients import confluent
 from poundlock.connectors.kafka.names import TransactionNames
 from poundlock.connectors.kafka.places import from_places
-from poundlock.connectors.kafka.producer import Sender, begin_transaction, group_metadata, transaction_name
+from poundlock.connectors.kafka.producer import TIMED_OUT, Sender, begin_transaction, group_metadata, transaction_name
 from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import UNSTABLE, Marker, Transactions, marker_text
 from poundlock.errors import TerminalError, TransientError
@@ -43,6 +43,8 @@ class TaskSender(Sender):
         marker_topic: the topic whose partition 0 the markers' offsets are for.
         timeout_ms: when the broker aborts the transaction; the time of one task must fit.
     """
+
+    when_ended = TIMED_OUT
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class TaskSender(Sender):
         tid, pid, epoch = self._tid, self._pid, self._epoch
         told = self._asked.describe(tid)
         if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", pid, epoch):
-            raise TransientError(f"transaction {tid} did not stay open: {told}", next="the checkpoint is repeated")
+            raise TransientError(f"transaction {tid} did not stay open: {told}", next=TIMED_OUT)
         text = marker_text(tid, pid, epoch, digest.rows, digest.text, from_places(told.places))
         marker = confluent().TopicPartition(self._marker_topic, 0, checkpoint + 1, metadata=text)
         self._producer.send_offsets_to_transaction([marker], group_metadata(tid), _ANSWER_S)
@@ -132,17 +134,25 @@ class TaskSender(Sender):
                 producer.abort_transaction(5)
 
 
-def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prepared]) -> None:
+def verify(
+    asked: Transactions, names: TransactionNames, named: Collection[str], checkpoint: int, marker_topic: str
+) -> None:
     """Check that no other task has committed rows of the checkpoint, in an attempt that was cut otherwise.
+
+    Args:
+        asked: for questions about transactions.
+        names: the sink's transactional ids.
+        named: those of the tasks that have rows now.
+        checkpoint: about to be decided.
+        marker_topic: where the markers are.
 
     Raises:
         TerminalError: one has; the rows are visible, some of them twice.
     """
-    named = {item.payload["tid"] for item in prepared}
     for group in asked.groups():
         if names.commits_itself(group) and group not in named:
-            found = asked.marker(group, prepared[0].payload["marker_topic"], stable=False)
-            if isinstance(found, Marker) and found.checkpoint == prepared[0].payload["checkpoint"]:
+            found = asked.marker(group, marker_topic, stable=False)
+            if isinstance(found, Marker) and found.checkpoint == checkpoint:
                 raise TerminalError(
                     f"{group} has committed {found.rows} messages of checkpoint {found.checkpoint} in an earlier attempt, "
                     "and none of its tasks gives them now",

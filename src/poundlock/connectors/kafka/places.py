@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["Place", "from_places", "to_places"]
 
+_MOST = 1_000_000  # partitions of a topic; far more than a cluster can hold
 Place = tuple[str, int]
 """A topic and the number of a partition."""
 
@@ -24,7 +25,10 @@ def to_places(value: Mapping[str, str]) -> frozenset[Place]:
     for topic, text in value.items():
         for run in text.split(","):
             first, _, last = run.partition("-")
-            found.update((topic, number) for number in range(int(first), int(last or first) + 1))
+            numbers = range(int(first), int(last or first) + 1)
+            if not 0 < len(numbers) <= _MOST:
+                raise ValueError(f"{run!r} are no partitions of a topic")
+            found.update((topic, number) for number in numbers)
     return frozenset(found)
 
 

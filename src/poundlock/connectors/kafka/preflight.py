@@ -5,6 +5,8 @@ Each refusal names the setting and the value to give it; nothing is made but the
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["preflight"]
 
+_log = logging.getLogger(__name__)
 _SECONDS = 5.0
 _OLDEST = (3, 0)
 
@@ -103,7 +106,7 @@ def _create(sink: KafkaSink, admin: Any, topic: str, partitions: int) -> None:
 def _check_transactions(sink: KafkaSink, admin: Any) -> None:
     """Do what the tasks will, without a message, and abort it: the broker says whether that is allowed."""
     kafka = confluent()
-    tid = f"{sink.transactional_id_prefix}.preflight"
+    tid = f"{sink.effective_prefix}.preflight.{os.getpid()}"  # two jobs that start at once must not fence each other
     producer = kafka.Producer(
         {
             "bootstrap.servers": sink.bootstrap_servers,
@@ -111,7 +114,8 @@ def _check_transactions(sink: KafkaSink, admin: Any) -> None:
             **sink.security.confluent(),
             "transactional.id": tid,
             "transaction.timeout.ms": sink.timeout_ms,
-        }
+        },
+        logger=_log,  # what it calls fatal it would print besides
     )
     try:
         producer.list_topics(sink.marker_topic, timeout=_SECONDS)
@@ -128,7 +132,7 @@ def _check_transactions(sink: KafkaSink, admin: Any) -> None:
                 f"transaction_timeout={sink.transaction_timeout!s} is longer than Kafka at {sink.bootstrap_servers} allows",
                 next=f"give transaction_timeout={value}, or raise transaction.max.timeout.ms of the brokers to {sink.timeout_ms}",
             ) from error
-        prefix = f"{sink.transactional_id_prefix!r}*"
+        prefix = f"{sink.effective_prefix!r}*"
         if error.args[0].code() == kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise _denied(sink, f"groups {prefix}", "READ") from error
         raise _refused(sink, error, f"transactional ids {prefix}", "WRITE") from error

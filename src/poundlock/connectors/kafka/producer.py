@@ -20,8 +20,19 @@ from poundlock.connectors.kafka.rows import Digest
 from poundlock.connectors.kafka.transactions import Described, Transactions, marker_text
 from poundlock.errors import TransientError
 
-__all__ = ["PlainSender", "Sender", "TransactionSender", "begin_transaction", "group_metadata", "transaction_name"]
+__all__ = [
+    "TIMED_OUT",
+    "PlainSender",
+    "Sender",
+    "TransactionSender",
+    "begin_transaction",
+    "group_metadata",
+    "transaction_name",
+]
 
+TIMED_OUT = (
+    "if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
+)
 _POLL_EVERY = 1000
 _ANSWER_S = 30.0
 _TOPIC_S = 5.0
@@ -42,6 +53,11 @@ class _Failures:
         if error is not None and len(self.deliveries) < 10:
             self.deliveries.append(error)
 
+    def end(self, error: Any) -> None:
+        """Take what ends the producer: without this the client raises it from a callback, among other callbacks."""
+        if error.fatal():
+            self.deliveries.insert(0, error)
+
 
 class Sender:
     """A producer of one task attempt.
@@ -50,6 +66,9 @@ class Sender:
         servers: host:port, comma-separated.
         settings: of confluent-kafka.
     """
+
+    # What to type when the client says that the producer, or its transaction, was ended from outside.
+    when_ended = "look into the broker's log; the checkpoint is repeated"
 
     def __init__(self, servers: str, settings: Mapping[str, Any]) -> None:
         self.servers = servers
@@ -65,7 +84,9 @@ class Sender:
         self._partitions: dict[str, int] = {}
 
     def _open(self, topic: str | None, **more: Any) -> Any:
-        self._producer = confluent().Producer({**self._conf, **more, "on_delivery": self._failures.note})
+        self._producer = confluent().Producer(
+            {**self._conf, **more, "on_delivery": self._failures.note, "error_cb": self._failures.end}
+        )
         self._produce = self._producer.produce
         if topic is not None and (fault := self.place_fault(topic, None)) is not None:
             raise TransientError(
@@ -95,6 +116,9 @@ class Sender:
             except confluent().KafkaException as error:
                 if error.args[0].code() == confluent().KafkaError.MSG_SIZE_TOO_LARGE:
                     return f"larger than a message may be: {len(value or b'')} bytes"
+                if error.args[0].code() == confluent().KafkaError._FATAL:
+                    self._producer.poll(0)
+                    self._check()  # says why
                 raise
             self._sent += 1
             if not self._sent % _POLL_EVERY:
@@ -144,9 +168,10 @@ class Sender:
 
     def _check(self) -> None:
         if self._failures.deliveries:
+            error = self._failures.deliveries[0]
             raise TransientError(
-                f"messages were not taken by Kafka at {self.servers}: {self._failures.deliveries[0].str()}",
-                next="look into the broker's log; the checkpoint is repeated",
+                f"messages were not taken by Kafka at {self.servers}: {error.str()}",
+                next=self.when_ended if error.fatal() else "look into the broker's log; the checkpoint is repeated",
             )
 
     def _flush(self, seconds: float) -> None:
@@ -207,6 +232,8 @@ class TransactionSender(Sender):
         timeout_ms: when the broker aborts the transaction.
     """
 
+    when_ended = TIMED_OUT
+
     def __init__(
         self,
         servers: str,
@@ -249,7 +276,7 @@ class TransactionSender(Sender):
         self._flush(self._timeout_ms / 1000)
         told = self._asked.describe(tid)
         if told is None or (told.state, told.pid, told.epoch) != ("Ongoing", before.pid, before.epoch):
-            raise TransientError(f"transaction {tid} did not stay open: {told}", next="the checkpoint is repeated")
+            raise TransientError(f"transaction {tid} did not stay open: {told}", next=TIMED_OUT)
         # Dropped, not closed: an open transaction of a producer that is closed would be aborted.
         super().abandon()
         self._slot.release()

@@ -24,7 +24,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
-from poundlock.connectors.kafka.names import TO_TOPIC, TransactionNames, tags
+from poundlock.connectors.kafka.names import TO_TOPIC, TransactionNames, effective_prefix, tags
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink_checks import check_columns, check_sink
 from poundlock.errors import DefinitionError
@@ -79,7 +79,8 @@ class KafkaSink:
             "per_task": each task its own when it ends, for checkpoints that take longer than the brokers'
             transaction.max.timeout.ms: a checkpoint is then visible task by task, and what stands before the sink must give
             each task the same rows when a checkpoint is repeated. Where it does not, the job stops.
-        transactional_id_prefix: what the transactional ids and marker groups begin with, for access rules.
+        transactional_id_prefix: what the transactional ids and marker groups begin with, for access rules; default:
+            "poundlock-" and 8 hex digits of the job's id.
         transaction_timeout: when the broker aborts an open transaction, at most its transaction.max.timeout.ms. A
             checkpoint (per_task: a task) must fit; what was decided and then lost by it is produced again.
         marker_topic: an empty topic with one partition, for the offsets that mark committed transactions. It is created.
@@ -105,7 +106,7 @@ class KafkaSink:
     format_options: Mapping[str, Any] = field(default_factory=dict)
     guarantee: Guarantee = "exactly-once"
     commit_mode: CommitMode = "two_phase"
-    transactional_id_prefix: str = "poundlock"
+    transactional_id_prefix: str | None = None
     transaction_timeout: str | timedelta = "15 min"
     marker_topic: str = "poundlock-markers"
     create_topic: int | None = None
@@ -156,8 +157,8 @@ class KafkaSink:
         rows = f"raw {self.value}" if self.format == "raw" else self.format
         keyed = f"; key {self.key}" if self.key is not None else ""
         open_for = f"; transactions up to {format_duration(duration(self.transaction_timeout))}" if self._once else ""
-        by_task = "; each task commits" if self._per_task else ""
-        return f"Kafka topic {topic} ({rows}{keyed}{open_for}{by_task}; {self.guarantee})"
+        promise = "each task commits; effectively-once" if self._per_task else self.guarantee
+        return f"Kafka topic {topic} ({rows}{keyed}{open_for}; {promise})"
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
@@ -185,7 +186,7 @@ class KafkaSink:
         from poundlock.connectors.kafka.writer import KafkaWriter
 
         job, sink = tags(context.job_id, context.sink)
-        names = TransactionNames(self.transactional_id_prefix, job, sink)
+        names = TransactionNames(effective_prefix(self.transactional_id_prefix, job), job, sink)
         return KafkaWriter(context, spec=self._spec(), sender=self._sender(names, context))
 
     # Participant, driver side
@@ -198,9 +199,17 @@ class KafkaSink:
         from poundlock.connectors.kafka.committer import verify
 
         if self._per_task:
-            per_task.verify(self._asked(), self._names, prepared)
+            payload = prepared[0].payload
+            named = {item.payload["tid"] for item in prepared}
+            per_task.verify(self._asked(), self._names, named, payload["checkpoint"], payload["marker_topic"])
         elif self._once:
             verify(self._asked(), self._names, prepared, self.clock.now_ms())
+
+    def verify_nothing(self, checkpoint: int) -> None:
+        from poundlock.connectors.kafka import per_task
+
+        if self._per_task:
+            per_task.verify(self._asked(), self._names, (), checkpoint, self.marker_topic)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         at_once = {} if self._once else {"at_once": True}
@@ -315,7 +324,12 @@ class KafkaSink:
 
     @property
     def _names(self) -> TransactionNames:
-        return TransactionNames(self.transactional_id_prefix, self.job_tag, self.sink_tag)
+        return TransactionNames(self.effective_prefix, self.job_tag, self.sink_tag)
+
+    @property
+    def effective_prefix(self) -> str:
+        """What the ids begin with, the job's own where the user gave none."""
+        return effective_prefix(self.transactional_id_prefix, self.job_tag)
 
     def _asked(self) -> Transactions:
         from poundlock.connectors.kafka.transactions import transactions

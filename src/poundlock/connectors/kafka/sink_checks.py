@@ -49,7 +49,8 @@ def check_sink(sink: KafkaSink) -> None:
             raise DefinitionError(f"{name}={getattr(sink, name)!r} is not known", next=f"use one of {', '.join(known)}")
     _check_topics(sink)
     _check_rows(sink)
-    if not isinstance(sink.transactional_id_prefix, str) or not PREFIX.fullmatch(sink.transactional_id_prefix):
+    given = sink.transactional_id_prefix
+    if given is not None and not (isinstance(given, str) and PREFIX.fullmatch(given)):
         raise DefinitionError(
             f"transactional_id_prefix={sink.transactional_id_prefix!r} cannot begin a transactional id",
             next='use letters, digits, ".", "_" and "-", such as "orders"',
@@ -128,6 +129,12 @@ def check_columns(sink: KafkaSink, name: str, columns: Sequence[str]) -> None:
             near = difflib.get_close_matches(column, columns, 1) or list(columns)
             raise DefinitionError(
                 f"sink {name!r} needs a column {column!r}, and the rows have {', '.join(columns)}",
-                next=f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them",
+                next=_instead(sink, column, near),
                 participant=name,
             )
+
+
+def _instead(sink: KafkaSink, column: str, near: Sequence[str]) -> str:
+    if sink.format == "raw" and column == sink.value == "value":
+        return 'say format="json" to write all columns, or value="…" for the one to write as it is'
+    return f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them"

@@ -201,6 +201,13 @@ class KafkaSource:
         """Whether the same offsets give the same rows again; Kafka's do, or the job stops."""
         return True
 
+    @property
+    def task_per_partition(self) -> bool:
+        """Whether one task reads a partition's whole part of a checkpoint."""
+        return self.min_partitions is None and not any(
+            name.lower() == "maxrecordsperpartition" for name in self.options
+        )
+
     def preflight(self) -> None:
         """Check within 5 s that the servers answer and the topics are there.
 

@@ -47,7 +47,7 @@ class KafkaWriter:
         """Send the rows of a chunk; return how many were taken. Raises TransientError when Kafka fails."""
         if not len(chunk):
             return 0
-        with _explained(self._context, self._sender.servers):
+        with _explained(self._context, self._sender):
             messages = self._maker.messages(chunk)
             if messages.values and not self._digest.rows:
                 topic = messages.topics if isinstance(messages.topics, str) else None
@@ -113,7 +113,7 @@ class KafkaWriter:
         if not self._digest.rows:
             self._sender.abandon()
             return []
-        with _explained(self._context, self._sender.servers):
+        with _explained(self._context, self._sender):
             told = self._sender.prepare(self._context.checkpoint, self._digest)
         common = {"v": 1, "rows": self._digest.rows, "bytes": self._digest.bytes, "digest": self._digest.text}
         plain = {} if self._plain is None else {"plain": self._plain.text}
@@ -131,7 +131,7 @@ def _hashed(spec: RowSpec) -> list[str]:
 
 
 @contextlib.contextmanager
-def _explained(context: WriterContext, servers: str) -> Iterator[None]:
+def _explained(context: WriterContext, sender: Sender) -> Iterator[None]:
     """Let nothing of the client out but a PoundlockError."""
     try:
         yield
@@ -140,9 +140,13 @@ def _explained(context: WriterContext, servers: str) -> Iterator[None]:
         error.participant = error.participant or context.sink
         raise
     except confluent().KafkaException as error:
+        fault, kafka = error.args[0], confluent().KafkaError
+        ended = fault.fatal() or fault.code() in (kafka._FENCED, kafka.INVALID_PRODUCER_EPOCH, kafka.INVALID_TXN_STATE)
         raise TransientError(
-            f"writing to Kafka at {servers} failed: {error.args[0].str()}",
-            next="see that the brokers run and what they log; the checkpoint is repeated",
+            f"writing to Kafka at {sender.servers} failed: {fault.str()}",
+            next=sender.when_ended
+            if ended
+            else "see that the brokers run and what they log; the checkpoint is repeated",
             checkpoint=context.checkpoint,
             participant=context.sink,
         ) from error
