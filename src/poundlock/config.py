@@ -82,6 +82,9 @@ class Settings(BaseSettings):
     ivy_settings: Folder | None = None
     java_home: Folder | None = None
     driver_memory: str = "2g"
+    rest_enabled: bool = True
+    rest_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    rest_bind_address: str = "127.0.0.1"
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
 
     restart_strategy_type: Literal["none", "fixed-delay", "failure-rate", "exponential-delay"] | None = None
@@ -201,6 +204,8 @@ def _names() -> dict[str, str]:
 def _spelled(field: str) -> str:
     """Return how a field is written in a TOML file: restart strategies as in Flink, all others as they are."""
     prefix = "restart_strategy_"
+    if field.startswith("rest_"):
+        return f"rest.{field.removeprefix('rest_').replace('_', '-')}"
     if not field.startswith(prefix):
         return field
     rest = field.removeprefix(prefix)

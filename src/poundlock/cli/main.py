@@ -21,7 +21,28 @@ from pathlib import Path
 import typer
 from typer.exceptions import TyperException
 
-from poundlock.cli import audit, demo, doctor, explain, files, fsck, kafka, ledger, new, replay, run, version, warm
+from poundlock.cli import (
+    audit,
+    cancel,
+    checkpoint,
+    demo,
+    doctor,
+    explain,
+    files,
+    fsck,
+    info,
+    kafka,
+    ledger,
+    list_jobs,
+    logs,
+    new,
+    replay,
+    run,
+    savepoint,
+    stop,
+    version,
+    warm,
+)
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -36,6 +57,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.command)
+app.command("list")(list_jobs.command)
+app.command("info")(info.command)
+app.command("logs")(logs.command)
+app.command("stop")(stop.command)
+app.command("cancel")(cancel.command)
+app.command("checkpoint")(checkpoint.command)
+app.command("savepoint")(savepoint.command)
 app.command("explain")(explain.command)
 app.command("new")(new.command)
 app.command("demo")(demo.command)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
 if TYPE_CHECKING:
+    from poundlock.cli.running import Presence
     from poundlock.config import Settings
     from poundlock.job import Job
     from poundlock.runtime.logs import JobLog
@@ -56,22 +58,61 @@ def command(
             help="Output finished after the savepoint; default: refuse.",
         ),
     ] = None,
+    detached: Annotated[
+        bool, typer.Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
+    ] = False,
+    no_rest: Annotated[bool, typer.Option("--no-rest", help="Serve no REST.")] = False,
 ) -> int:
     """Run a job until its input ends or Ctrl-C.
 
     Ctrl-C finishes the checkpoint and all pending files; a second one stops hard and loses nothing.
     """
+    from poundlock.cli.detach import detach
     from poundlock.cli.loading import load_job
+    from poundlock.cli.running import Presence
     from poundlock.config import load_settings
     from poundlock.runtime.logs import open_log
+    from poundlock.runtime.progress import StopRequest
+    from poundlock.runtime.requests import Requests
 
     output = Output(json)
-    settings = load_settings(define or (), config=config, master=master, parallelism=parallelism)
+    settings = load_settings(
+        define or (), config=config, master=master, parallelism=parallelism, rest_enabled=False if no_rest else None
+    )
+    arguments = _typed(define, config, master, parallelism, no_rest)
     beginning = _beginning(savepoint, allow_non_restored, newer_output)
+    if detached:
+        return detach(job, arguments, settings, output)
     found = load_job(job)
     with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
         log.logger.info("run", file=job, settings=settings.shown())
-        return _watched(found, settings, output, log, beginning)
+        presence = Presence(
+            job=found,
+            settings=settings,
+            log=log,
+            stop=StopRequest(),
+            requests=Requests(),
+            job_file=job,
+            arguments=[job, *arguments],
+        )
+        presence.take_port()
+        try:
+            code = _watched(found, settings, output, log, presence, beginning)
+        except BaseException as error:
+            presence.end(error.exit_code if isinstance(error, PoundlockError) else 1, error)
+            raise
+        presence.end(code)
+        return code
+
+
+def _typed(
+    define: Sequence[str] | None, config: Path | None, master: str | None, parallelism: int | None, no_rest: bool
+) -> list[str]:
+    """Return the options as they could be typed."""
+    words = [word for option in define or () for word in ("-D", option)]
+    for flag, value in (("--config", config), ("--master", master), ("-p", parallelism)):
+        words += [] if value is None else [flag, str(value)]
+    return [*words, *(["--no-rest"] if no_rest else [])]
 
 
 def _beginning(savepoint: str | None, allow_non_restored: bool, newer: str | None) -> Beginning | None:
@@ -89,20 +130,32 @@ def _beginning(savepoint: str | None, allow_non_restored: bool, newer: str | Non
     return Beginning(savepoint, allow_non_restored, newer or "refuse")  # type: ignore[arg-type]
 
 
-def _watched(job: Job, settings: Settings, output: Output, log: JobLog, beginning: Beginning | None) -> int:
+def _watched(
+    job: Job, settings: Settings, output: Output, log: JobLog, presence: Presence, beginning: Beginning | None
+) -> int:
     from poundlock.cli.status import watcher
     from poundlock.runtime.driver import run
-    from poundlock.runtime.progress import StopRequest
 
-    stop = StopRequest()
+    stop = presence.stop
     with watcher(job.name, log.path, output) as watch, _signals(stop, watch.say) as signals:
 
         def report(progress: Progress) -> None:
             if progress.message:
                 log.logger.info(progress.message, state=progress.state, checkpoint=progress.checkpoint)
+            presence.update(progress)
             watch.update(progress)
 
-        work = _Work(lambda: run(job, settings=settings, on_progress=report, stop=stop, beginning=beginning))
+        work = _Work(
+            lambda: run(
+                job,
+                settings=settings,
+                on_progress=report,
+                stop=stop,
+                requests=presence.requests,
+                on_claim=presence.claimed,
+                beginning=beginning,
+            )
+        )
         try:
             progress = work.wait()
         except BaseException as error:

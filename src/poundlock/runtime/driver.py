@@ -28,10 +28,11 @@ from poundlock.runtime import session as sessions
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.query import Query, files_made
+from poundlock.runtime.progress import Progress, State, StopRequest
+from poundlock.runtime.query import Query, Saved, files_made
+from poundlock.runtime.requests import Requests
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
-from poundlock.runtime.saving import Beginning, begin
+from poundlock.runtime.saving import Beginning, begin, cut, leave, refuse_left
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.tracker import Tracker
 from poundlock.storage import Storage, open_storage
@@ -54,6 +55,8 @@ def run(
     settings: Settings | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: StopRequest | None = None,
+    requests: Requests | None = None,
+    on_claim: Callable[[Identity], None] | None = None,
     beginning: Beginning | None = None,
 ) -> Progress:
     """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
@@ -63,6 +66,8 @@ def run(
         settings: the machine's and the run's settings; default: file and environment.
         on_progress: told of every checkpoint and change of state, from this process's threads.
         stop: how to end it; see StopRequest.
+        requests: what others ask of it while it runs.
+        on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
         beginning: the savepoint to begin with.
 
     Raises:
@@ -73,8 +78,24 @@ def run(
     plan = make_plan(job)
     check_required(plan)
     preflight(plan)
-    driver = Driver(job, plan, settings, Tracker(on_progress), stop or StopRequest(), beginning=beginning)
-    return driver.run()
+    requests = requests or Requests()
+    driver = Driver(
+        job,
+        plan,
+        settings,
+        Tracker(on_progress),
+        stop or StopRequest(),
+        requests=requests,
+        on_claim=on_claim or (lambda identity: None),
+        beginning=beginning,
+    )
+    try:
+        progress = driver.run()
+    except BaseException as error:
+        requests.close(error if isinstance(error, PoundlockError) else None)
+        raise
+    requests.close()
+    return progress
 
 
 def with_settings(job: Job, settings: Settings) -> Job:
@@ -104,6 +125,8 @@ class Driver:
     tracker: Tracker
     stop: StopRequest
     clock: Clock = field(default_factory=SystemClock)
+    requests: Requests = field(default_factory=Requests)
+    on_claim: Callable[[Identity], None] = lambda identity: None
     beginning: Beginning | None = None
     _spark: Any = None
 
@@ -111,7 +134,9 @@ class Driver:
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
         with two_lines(self.plan):
-            if self.beginning is not None:
+            if self.beginning is None:
+                refuse_left(storage)
+            else:
                 begin(self.plan, storage, self.beginning, clock=self.clock, say=self._say)
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
             sinks = {
@@ -121,6 +146,7 @@ class Driver:
             }
             with Epoch.claim(storage, clock=self.clock, sinks=sinks) as epoch:
                 try:
+                    self.on_claim(identity)
                     return self._keep_running(storage, identity, epoch)
                 finally:
                     self._end_session()
@@ -184,6 +210,9 @@ class Driver:
                 raise
             if ended is None:
                 return self._canceled()
+            if isinstance(ended, Saved):
+                sessions.await_tasks(query.session)
+                return self._ended_with(ended, storage, identity, epoch)
             outcome = coordinator.roll(Occasion.END)
             if outcome is not None:
                 self.tracker.rolled(files_made(outcome))
@@ -191,6 +220,14 @@ class Driver:
             coordinator.sweep()
             self.tracker.state("FINISHED")
             return self.tracker.progress
+
+    def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
+        """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""
+        leave(storage, self._sinks(identity), saved.path, check=epoch.check)
+        state: State = "CANCELED" if saved.trigger.then == "cancel" else "FINISHED"
+        self.tracker.state(state, f"Savepoint completed. Path: {saved.path}")
+        saved.trigger.complete(saved.path)
+        return replace(self.tracker.progress, state=state)
 
     @contextmanager
     def _reading(self, recovery: Recovery) -> Iterator[Mapping[str, Any]]:
@@ -252,6 +289,16 @@ class Driver:
             ),
             interval=duration(self.job.checkpoint_interval),
             clock=self.clock,
+            save=lambda directory: cut(
+                self.plan,
+                storage,
+                coordinator,
+                identity,
+                directory or f"{self.settings.state_dir}/savepoints",
+                spark={"shuffle_partitions": spark.conf.get("spark.sql.shuffle.partitions")},
+                clock=self.clock,
+            ),
+            requests=self.requests,
         )
 
     def _session(self, storage: Storage, jar_sets: Collection[str]) -> Any:

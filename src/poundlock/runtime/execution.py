@@ -5,13 +5,14 @@ Read from the executed plan, before Spark publishes the batch's progress; so it 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.decision import EventTime
 
-__all__ = ["event_times", "observed_rows"]
+__all__ = ["event_times", "observed_rows", "state_bytes"]
 
 _LATE = "numRowsDroppedByWatermark"
 # Without state, and often in a plan: each question to the JVM saved counts, for this is asked at every checkpoint.
@@ -85,3 +86,14 @@ class _Walk:
                 for head in below:
                     self.late[head] = self.late.get(head, 0) + int(dropped.get().value())
         return below
+
+
+def state_bytes(query: Any) -> int | None:
+    """Return how much memory the state operators of the newest micro-batch take; None if Spark has not told yet.
+
+    Args:
+        query: Spark's StreamingQuery.
+    """
+    newest = query.lastProgress()
+    told = json.loads(newest.json()).get("stateOperators") if newest is not None else None
+    return sum(int(each["memoryUsedBytes"]) for each in told) if told else None

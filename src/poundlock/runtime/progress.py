@@ -26,6 +26,7 @@ class Progress:
         last_ms: how long the newest checkpoint took, ms.
         files_finished: files made visible since this process started.
         restarts: how often the job was restarted.
+        state_bytes: memory that keyed state takes, as Spark tells it; None where there is no state.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """
 
@@ -41,6 +42,7 @@ class Progress:
     last_ms: int | None = None
     files_finished: int = 0
     restarts: int = 0
+    state_bytes: int | None = None
     message: str = ""
 
 

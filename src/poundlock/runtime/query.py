@@ -19,20 +19,24 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import SourceReading, SplitSource
-from poundlock.errors import TransientError
+from poundlock.errors import PoundlockError, TransientError
 from poundlock.plan.lower import AGAIN, Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
 from poundlock.runtime.delivery import Delivery, idle
-from poundlock.runtime.execution import event_times, observed_rows
+from poundlock.runtime.execution import event_times, observed_rows, state_bytes
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import StopRequest
+from poundlock.runtime.requests import Requests, Trigger
 from poundlock.runtime.results import Gathered
+from poundlock.runtime.serving import Serving
 from poundlock.runtime.tracker import Tracker
+from poundlock.savepoint.metadata import Metadata
+from poundlock.savepoint.take import Cut, finish
 from poundlock.values import Clock
 
-__all__ = ["Query", "QueryStopped", "files_made"]
+__all__ = ["Query", "QueryStopped", "Saved", "files_made"]
 
 T = TypeVar("T")
 
@@ -45,6 +49,25 @@ _BORDER_S = 60.0
 
 class QueryStopped(Exception):
     """Raised in the callback of a checkpoint that must not begin because the job is stopping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The savepoint with which a job ends.
+
+    Args:
+        trigger: who asked for it; completed when the job has ended.
+        path: its folder.
+        metadata: what it says.
+    """
+
+    trigger: Trigger
+    path: str
+    metadata: Metadata
+
+
+def _no_savepoint() -> Cut:
+    raise PoundlockError("this query takes no savepoints", next="report this")
 
 
 @dataclass
@@ -61,7 +84,9 @@ class Query:
         planner: plans the split-planned sources.
         interval: time between checkpoints.
         clock: what rolls go by.
+        save: copies what a savepoint is made of into a directory; called at a checkpoint's border.
         on_checkpoint: called after each completed checkpoint.
+        requests: what others ask of the job.
     """
 
     plan: Plan
@@ -74,7 +99,9 @@ class Query:
     planner: SplitPlanner
     interval: timedelta
     clock: Clock
+    save: Callable[[str | None], Cut] = lambda directory: _no_savepoint()
     on_checkpoint: Callable[[], None] = lambda: None
+    requests: Requests = field(default_factory=Requests)
     error: BaseException | None = None
     _query: Any = None
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -83,6 +110,11 @@ class Query:
     _told: float = 0.0
     _quiet: int = 0
     _was_idle: bool = False
+    _saved: Saved | None = None
+    _serving: Serving = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._serving = Serving(self.requests, self._stopping)
 
     def start(self) -> None:
         """Start the query; returns at once."""
@@ -100,8 +132,10 @@ class Query:
     def _fused(self) -> Sequence[str]:
         return [branch.head.id for branch in self.plan.branches if branch.placement == "fused"]
 
-    def wait(self, stop: StopRequest) -> Occasion | None:
+    def wait(self, stop: StopRequest) -> Occasion | Saved | None:
         """Wait until the query ends. Returns END after a clean stop or the end of input, None after a cancel.
+
+        And the savepoint with which it was asked to end, where it was.
 
         Raises:
             Exception: what the query failed with.
@@ -114,6 +148,10 @@ class Query:
             if not self._query.isActive:
                 self._raise()
             self._roll_if_due()
+            self._serve()
+            if self._saved is not None:
+                self._stop(stop)
+                return self._saved
             self._tell()
             stop.wait(_POLL_S)
 
@@ -122,7 +160,7 @@ class Query:
         while not self.coordinator.lock.acquire(timeout=_POLL_S):
             if request.canceling:
                 return False
-        self._stopping.set()
+        self._end_turns()
         self.coordinator.lock.release()
         deadline = time.monotonic() + _COMMIT_LOG_S
         # Spark writes commits/n after the callback; stopping before that is safe but makes the next start deliver n again.
@@ -137,9 +175,15 @@ class Query:
 
     def kill(self) -> None:
         """End the query without waiting for anything; what it was doing is done again by the next one."""
-        self._stopping.set()
+        self._end_turns()
+        self._serving.give_back()
         with suppress(Exception):  # it failed or its JVM is gone: both are an end
             self._query.stop()
+
+    def _end_turns(self) -> None:
+        """Keep checkpoints from beginning."""
+        self._stopping.set()
+        self._serving.wake()
 
     def _raise(self) -> None:
         if self.error is not None:
@@ -153,7 +197,7 @@ class Query:
         try:
             self._await_turn()
             while not self._take(frame, batch):
-                self._stopping.wait(max(self.interval.total_seconds(), _POLL_S))
+                self._serving.pause(max(self.interval.total_seconds(), _POLL_S))
         except QueryStopped:
             raise
         except BaseException as error:
@@ -163,20 +207,24 @@ class Query:
     def _await_turn(self) -> None:
         """Keep the interval where Spark does not: it must not lie between the old batches of a log that was set back."""
         if self.plan.only_split and not self.plan.bounded and self._began is not None:
-            self._stopping.wait(max(0.0, self._began + self.interval.total_seconds() - time.monotonic()))
+            self._serving.pause(max(0.0, self._began + self.interval.total_seconds() - time.monotonic()))
 
     def _take(self, frame: Any, batch: int) -> bool:
         """Carry a batch through, or return False: the driver plans all there is to read, and there is nothing yet."""
         with self.coordinator.lock:
             if self._stopping.is_set():
                 raise QueryStopped
+            served = self._serving.begin()
             decided = self.coordinator.decided(batch)
             split = self.planner.ranges() if decided is None else decided
-            if decided is None and self.plan.only_split and idle(split) and (self.plan.stateless or self._was_idle):
+            quiet = self.plan.only_split and idle(split) and (self.plan.stateless or self._was_idle)
+            if decided is None and quiet and not served:
                 return False
             delivery = Delivery.read(batch, self.spark_log, self.sources, split)
             self._note_quiet(delivery)
             self._checkpoint(frame, batch, delivery)
+            if decided is None:
+                self._serving.done(served, batch)
             return True
 
     def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
@@ -245,6 +293,64 @@ class Query:
         newest = self.coordinator.newest.checkpoint
         return newest < 0 or self.spark_log.committed(newest)
 
+    # --- what is asked for -------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Take what was asked for, and see to it that a checkpoint somebody waits for begins."""
+        while (trigger := self._serving.take()) is not None:
+            if trigger.kind == "savepoint":
+                self._take_savepoint(trigger)
+            else:
+                self._serving.checkpoint_wanted(trigger)
+        if self._serving.asked and not self.plan.only_split and not self.plan.bounded:
+            self._nudge()
+
+    def _take_savepoint(self, trigger: Trigger) -> None:
+        """Take a savepoint at a checkpoint border."""
+        try:
+            made = self.at_border(lambda: self._cut(trigger))
+            metadata = finish(made)
+        except PoundlockError as error:
+            trigger.fail(error)
+            return
+        except OSError as error:
+            what = f"the savepoint could not be written: {error}"
+            trigger.fail(TransientError(what, next="free the disk or give another folder; the job goes on"))
+            return
+        if trigger.then == "go on":
+            trigger.complete(made.savepoint.root)
+        else:
+            self._saved = Saved(trigger, made.savepoint.root, metadata)
+
+    def _cut(self, trigger: Trigger) -> Cut:
+        if trigger.drain:
+            self.coordinator.roll(Occasion.END)
+        made = self.save(trigger.directory)
+        if trigger.then != "go on":
+            self._end_turns()  # what came after the cut would be lost to who goes on from it
+        return made
+
+    def _nudge(self) -> None:
+        """Make Spark look for data now: it keeps the interval by itself and cannot be told, but a query that starts looks at once."""
+        status = self._query.status
+        if status["isTriggerActive"] or "Initializing" in status["message"] or not self._query.isActive:
+            return  # a checkpoint is under way or about to be, or Spark is looking right now
+        if not self.coordinator.lock.acquire(blocking=False):
+            return
+        try:
+            waiting = self._serving.begin()
+            if self._serving.nudged:
+                # It has looked, and began no batch: whatever was there is part of the newest checkpoint.
+                self._serving.done(waiting, self.coordinator.newest.checkpoint)
+                return
+            self._stopping.set()  # a callback that comes in all the same begins nothing
+        finally:
+            self.coordinator.lock.release()
+        self._query.stop()
+        self._stopping.clear()
+        self.start()
+        self._serving.nudged = True
+
     # --- between checkpoints -----------------------------------------------------------------------------------------
 
     def _roll_if_due(self) -> None:
@@ -272,7 +378,8 @@ class Query:
             if not isinstance(source, SplitSource) and name in decided
         ]
         known = [lag for lag in lags if lag is not None]
-        self.tracker.lag(sum(known) if known else None)
+        state = None if self.plan.stateless else state_bytes(self._query._jsq)
+        self.tracker.lag(sum(known) if known else None, state)
 
     def _input_ended(self) -> bool:
         if not self.plan.bounded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.identity import Identity, new_job_id, open_identity
 from poundlock.checkpoint.participant import Inspectable, bound
-from poundlock.checkpoint.portable import NewerOutput
+from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan
 from poundlock.savepoint.metadata import Metadata, Operator, new_name, read_metadata
@@ -20,7 +21,9 @@ from poundlock.storage import Storage, open_storage
 from poundlock.stream.nodes import ApplyNode, WindowNode, walk
 from poundlock.values import Clock
 
-__all__ = ["Beginning", "begin", "cut", "operators"]
+__all__ = ["Beginning", "begin", "cut", "leave", "left", "operators", "refuse_left"]
+
+LEFT = "savepoint.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,39 @@ def cut(
     return take(checkpoint, open_storage(f"{directory}/{name}"), metadata=metadata, sinks=sinks)
 
 
+def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, check: Callable[[], None]) -> None:
+    """Note that a job ended with a savepoint, which has all of it, and remove what its sinks carried hidden.
+
+    Args:
+        storage: the job's checkpoint folder.
+        sinks: as this job owns them.
+        path: the savepoint.
+        check: raises if a newer driver has taken over.
+    """
+    storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path}).encode() + b"\n")
+    carrying = [sink for sink in sinks.values() if isinstance(sink, Portable)]
+    for sink in carrying:
+        sweep: Any = getattr(sink, "sweep")  # noqa: B009 - every participant has it
+        sweep({}, remove=True, check=check)
+
+
+def left(storage: Storage) -> str | None:
+    """Return the savepoint with which the job of a checkpoint folder ended, None if it did not end with one."""
+    try:
+        return str(json.loads(storage.read(LEFT))["savepoint"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def refuse_left(storage: Storage) -> None:
+    """Raise DefinitionError if the job of a checkpoint folder ended with a savepoint: its data went there."""
+    if (path := left(storage)) is not None:
+        raise DefinitionError(
+            f"the job of {storage.root} ended with the savepoint {path}",
+            next=f"go on from it: poundlock run -s {path} JOB.PY; or begin anew in another checkpoint_dir",
+        )
+
+
 def begin(
     plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]
 ) -> Metadata:
@@ -109,6 +145,7 @@ def begin(
         sinks=sinks,
         allow_non_restored=beginning.allow_non_restored,
         newer=beginning.newer,
+        replace=left(checkpoint) is not None,
     )
     if restoring.metadata.spark.get("named") != plan.named:
         raise DefinitionError(
@@ -117,6 +154,7 @@ def begin(
         )
     restore(restoring, checkpoint, job_id=job_id, sinks=sinks, newer=beginning.newer, now_ms=clock.now_ms())
     open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
+    checkpoint.delete(LEFT)
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}")

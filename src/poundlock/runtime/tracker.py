@@ -34,9 +34,9 @@ class Tracker:
         """Note a change of state; `restarts` are added."""
         self._set(replace(self.progress, state=state, message=message, restarts=self.progress.restarts + restarts))
 
-    def lag(self, lag: int | None) -> None:
-        """Note how many records wait."""
-        self._set(replace(self.progress, lag=lag, message=""))
+    def lag(self, lag: int | None, state_bytes: int | None = None) -> None:
+        """Note how many records wait, and how much memory state takes."""
+        self._set(replace(self.progress, lag=lag, state_bytes=state_bytes, message=""))
 
     def rolled(self, files: int) -> None:
         """Note files that became visible between checkpoints."""

@@ -23,6 +23,9 @@ from poundlock.storage.copying import copy
 __all__ = ["Restoring", "check", "restore"]
 
 
+_OF_A_CHECKPOINT = ("job.json", "spark", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
+
+
 @dataclass(frozen=True, slots=True)
 class Restoring:
     """A savepoint that fits a job.
@@ -47,6 +50,7 @@ def check(
     sinks: Mapping[str, Any],
     allow_non_restored: bool = False,
     newer: NewerOutput = "refuse",
+    replace: bool = False,
 ) -> Restoring:
     """Compare a savepoint with the job that is to go on from it; nothing is touched.
 
@@ -58,6 +62,7 @@ def check(
         sinks: its participants by name.
         allow_non_restored: whether what the job has no operator for may be left behind.
         newer: what to do about output that was finished after the savepoint was taken.
+        replace: whether the job in the folder has ended with a savepoint, so that its checkpoint may go.
 
     Raises:
         DefinitionError: it is damaged, another job's, does not fit, or output is newer and `newer` is "refuse".
@@ -69,7 +74,7 @@ def check(
             f"the savepoint {savepoint.root} is of job {metadata.job!r}, not of {job!r}",
             next=f"name the job {metadata.job!r}, or give a savepoint of {job!r}",
         )
-    if (found := read_identity(checkpoint)) is not None:
+    if (found := read_identity(checkpoint)) is not None and not replace:
         raise DefinitionError(
             f"{checkpoint.root} has the checkpoint of a job already ({found.name}, id {found.job_id})",
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
@@ -123,9 +128,9 @@ def restore(
         newer: what to do about output that was finished after the savepoint was taken.
         now_ms: the time, ms since the epoch.
     """
-    for entry in list(checkpoint.list()):
-        if entry.path.partition("/")[0] in ("spark", "sources", "ledger"):
-            checkpoint.delete(entry.path)  # of a restore that was killed
+    for entry in list(checkpoint.list()):  # of a restore that was killed, or of the job that ended with a savepoint
+        if entry.path.partition("/")[0] in _OF_A_CHECKPOINT:
+            checkpoint.delete(entry.path)
     metadata, savepoint = restoring.metadata, restoring.savepoint
     for path in metadata.files:
         if path.partition("/")[0] in ("spark", "sources"):

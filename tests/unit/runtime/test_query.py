@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
@@ -76,7 +77,7 @@ def test_old_batches_go_by_without_waiting_and_a_wait_ends_with_a_stop(monkeypat
     made = query(coordinator, monkeypatch)
     waits: list[float] = []
     stopping = made._stopping
-    monkeypatch.setattr(stopping, "wait", lambda seconds: waits.append(seconds) or stopping.set())
+    monkeypatch.setattr(made._serving, "pause", lambda seconds: waits.append(seconds) or stopping.set())
     for batch in range(6):
         made._on_batch(None, batch)
     assert coordinator.taken == [0, 1, 2, 3, 4, 5]
@@ -100,3 +101,72 @@ def test_a_source_that_spark_has_not_planned_yet_does_not_wait_for_another(monke
     monkeypatch.setattr(made.planner, "ranges", lambda: {name: SourceRange(0, 0) for name in ranges})
     monkeypatch.setattr(made, "spark_log", None)
     assert not made._take(None, 1), "there is nothing to read, and Spark's log need not be looked at to know it"
+
+
+def test_a_checkpoint_that_is_asked_for_begins_at_once_and_with_nothing_to_read_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    coordinator = Coordinator(decided=0)
+    made = query(coordinator, monkeypatch)
+    monkeypatch.setattr(made.planner, "ranges", lambda: {"made": SourceRange(1, 1)})
+    asked = made.requests.trigger("checkpoint")
+    made._on_batch(None, 0)
+    made._serve()
+    assert asked.status == "IN_PROGRESS", "a checkpoint that was decided before is not what was asked for"
+    made._on_batch(None, 1)
+    assert (asked.location, coordinator.taken) == (1, [0, 1])
+
+    made._began = time.monotonic()
+    later = made.requests.trigger("checkpoint")
+    threading.Timer(0.05, made._serve).start()
+    made._on_batch(None, 2)  # the interval is an hour
+    assert later.location == 2
+
+
+def test_what_a_query_could_not_serve_the_next_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = query(Coordinator(decided=-1), monkeypatch)
+    made._query = SimpleNamespace(stop=lambda: None)
+    asked = made.requests.trigger("checkpoint")
+    made._serve()
+    assert made.requests.take() is None
+    made.kill()
+    assert made.requests.take() is asked
+
+
+class SparkQuery:
+    """Looks for data when it is started, and finds none."""
+
+    isActive = True
+
+    def __init__(self) -> None:
+        self.stopped = 0
+        self.status = {"isTriggerActive": False, "message": "Waiting for next trigger", "isDataAvailable": False}
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def test_where_spark_keeps_the_interval_it_is_made_to_look_and_finds_all_is_checkpointed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = query(Coordinator(decided=5), monkeypatch)
+    made.plan = SimpleNamespace(only_split=False, bounded=False)  # type: ignore[assignment]
+    made._query = found = SparkQuery()
+    starts: list[bool] = []
+    monkeypatch.setattr(made, "start", lambda: starts.append(made._stopping.is_set()))
+    asked = made.requests.trigger("checkpoint")
+    found.status["isTriggerActive"] = True
+    made._serve()
+    assert (found.stopped, asked.status) == (0, "IN_PROGRESS"), "a checkpoint is about to begin anyway"
+    found.status["isTriggerActive"] = False
+    made._serve()
+    assert (found.stopped, starts, asked.status) == (1, [False], "IN_PROGRESS")
+    made._serve()
+    assert (found.stopped, asked.location) == (1, 5)
+
+
+def test_a_savepoint_is_refused_until_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = query(Coordinator(decided=0), monkeypatch)
+    asked = made.requests.trigger("savepoint")
+    made._serve()
+    assert asked.failure is not None

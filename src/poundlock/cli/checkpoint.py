@@ -1,0 +1,52 @@
+"""`poundlock checkpoint`: a running job takes its next checkpoint now instead of at its interval."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from poundlock.cli.jobs import RunningJobArgument, client_of, find_running
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.output import Output, Text
+from poundlock.errors import DefinitionError, PoundlockError
+
+__all__ = ["command"]
+
+_POLL_S = 0.1
+
+
+def command(
+    job: RunningJobArgument,
+    json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Take a checkpoint now and wait until it is decided and committed."""
+    output = Output(json)
+    _, entry = find_running(job, define, config)
+    client = client_of(entry)
+    if client is None:
+        raise DefinitionError(
+            f"job {entry.job_id} ({entry.name}) serves no REST, so it can be stopped and cancelled only",
+            next='install it with python -m pip install "poundlock[rest]", and start the job without --no-rest',
+        )
+    if not json:
+        output.line(f"Triggering checkpoint for job {entry.job_id}.")
+        output.line("Waiting for response...")
+    asked = client.post("/checkpoints")["request-id"]
+    while True:
+        found: dict[str, Any] = client.get(f"/checkpoints/{asked}")
+        if found["status"]["id"] != "IN_PROGRESS":
+            break
+        time.sleep(_POLL_S)
+    cause = found["operation"].get("failure-cause")
+    if cause is not None:
+        what, _, next = cause["stack-trace"].partition("\nNext: ")
+        raise PoundlockError(f"no checkpoint of job {entry.job_id} was taken: {what}", next=next)
+    number = found["operation"]["checkpointId"]
+    output.show(
+        Text(
+            text=f"Checkpoint {number} for job {entry.job_id} completed.",
+            data={"job_id": entry.job_id, "checkpoint": number},
+        )
+    )

@@ -1,0 +1,67 @@
+"""`poundlock info`: one job, from the registry and, while it runs, from the job itself."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from poundlock.cli.jobs import RunningJobArgument, find_job, progress_line, progress_of
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.output import Output
+
+if TYPE_CHECKING:
+    from poundlock.runtime.registry import JobEntry
+
+__all__ = ["command"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Info:
+    """A job's entry and its newest progress, where it is known."""
+
+    entry: JobEntry
+    progress: Mapping[str, Any] | None
+
+    def to_json(self) -> Any:
+        return {**self.entry.to_json(), "gone": self.entry.gone, "progress": self.progress}
+
+    def lines(self) -> Iterable[str]:
+        entry = self.entry
+        yield f"Job {entry.job_id} : {entry.name} ({entry.state}{', gone' if entry.gone else ''})"
+        values = {
+            "started": _time(entry.started_ms),
+            "ended": None if entry.ended_ms is None else f"{_time(entry.ended_ms)}, exit code {entry.exit_code}",
+            "process": f"{entry.pid} on {entry.host}",
+            "command": shlex.join(["poundlock", "run", *entry.arguments]),
+            "folder": entry.folder,
+            "checkpoint": entry.checkpoint_dir,
+            "log": entry.log,
+            "REST": None if entry.rest is None or entry.ended else f"http://{_host(entry.rest[0])}:{entry.rest[1]}",
+            "token": None if entry.ended else entry.token_file,
+            "progress": progress_line(self.progress),
+            "failure": None if entry.failure is None else entry.failure[0],
+            "next": None if entry.failure is None else entry.failure[1] or None,
+        }
+        yield from (f"  {name:<11} {value}" for name, value in values.items() if value is not None)
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000).strftime("%d.%m.%Y %H:%M:%S")
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def command(
+    job: RunningJobArgument,
+    json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show one job: its process, its folders, how it goes or how it ended."""
+    _, entry = find_job(job, define, config)
+    Output(json).show(_Info(entry=entry, progress=progress_of(entry)))

@@ -1,0 +1,151 @@
+"""A running job's presence outside its process: its entry in the registry and its REST server.
+
+Both begin when the process is the only one on its checkpoint, so that no job ever stands there twice, and end with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from poundlock.errors import PoundlockError
+
+if TYPE_CHECKING:
+    from poundlock.checkpoint.identity import Identity
+    from poundlock.config import Settings
+    from poundlock.job import Job
+    from poundlock.rest.observed import Observed
+    from poundlock.rest.server import RestServer
+    from poundlock.runtime.logs import JobLog
+    from poundlock.runtime.progress import Progress, StopRequest
+    from poundlock.runtime.registry import Registration
+    from poundlock.runtime.requests import Requests
+
+__all__ = ["Presence"]
+
+
+@dataclass(kw_only=True)
+class Presence:
+    """What others can see of this job and ask of it.
+
+    Args:
+        job: which job.
+        settings: of the run.
+        log: of the run.
+        stop, requests: how it is asked.
+        job_file: what was given to `run`.
+        arguments: the command line of `run` behind the program.
+    """
+
+    job: Job
+    settings: Settings
+    log: JobLog
+    stop: StopRequest
+    requests: Requests
+    job_file: str
+    arguments: Sequence[str]
+    _listening: socket.socket | None = None
+    _server: RestServer | None = None
+    _entry: Registration | None = None
+    _observed: Observed | None = None
+    _newest: Progress | None = None
+
+    def take_port(self) -> None:
+        """Take the REST server's port before anything is touched. Raises DefinitionError if it is taken."""
+        if not self.settings.rest_enabled:
+            return
+        from poundlock.rest.server import missing_packages, take_port
+
+        missing = missing_packages()
+        if missing:
+            self.log.logger.info(
+                "REST is off: not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
+            )
+            return
+        self._listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)
+
+    def claimed(self, identity: Identity) -> None:
+        """Be told whose checkpoint this process runs: list it, and begin to answer."""
+        from poundlock.redaction import redact_text
+        from poundlock.runtime.driver import checkpoint_dir
+        from poundlock.runtime.registry import Registry, registered
+
+        folder = checkpoint_dir(self.job, self.settings)
+        secret = self.settings.secrets()
+        entry = registered(
+            job_id=identity.job_id,
+            name=self.job.name,
+            checkpoint_dir=folder,
+            log=self.log.path,
+            job_file=self.job_file,
+            arguments=[redact_text(argument, secret) for argument in self.arguments],
+        )
+        token = None
+        if self._listening is not None:
+            from poundlock.rest.server import RestServer
+
+            token = secrets.token_urlsafe(32)
+            self.log.hide([token])
+            self._server = RestServer(self._listening, token)
+            entry = dataclasses.replace(entry, rest=self._server.address)
+        self._entry = Registry(self.settings.state_dir).register(entry, token)
+        if self._server is not None:
+            self._observed = self._observe(identity, folder, self._entry.entry.started_ms)
+            self._server.start(self._observed)
+            host, port = self._server.address
+            self.log.logger.info("REST", address=f"http://{host}:{port}")
+
+    def update(self, progress: Progress) -> None:
+        """Be told how the job goes."""
+        before, self._newest = self._newest, progress
+        if self._observed is not None:
+            self._observed.update(progress)
+        if self._entry is not None and (before is None or before.state != progress.state):
+            from poundlock.runtime.registry import ENDED
+
+            if progress.state not in ENDED:  # the last word has the exit code
+                why = (progress.message, "") if progress.state == "RESTARTING" else None
+                self._entry.update(state=progress.state, failure=why)
+
+    def end(self, exit_code: int, error: BaseException | None = None) -> None:
+        """Say how it ended, and let go of the port."""
+        if self._entry is not None:
+            failure = None
+            if error is not None:
+                failure = (error.what, error.next) if isinstance(error, PoundlockError) else (repr(error), "")
+            state = self._newest.state if self._newest is not None and error is None else "FAILED"
+            progress = dataclasses.asdict(self._newest) if self._newest is not None else {}
+            self._entry.end(state, exit_code, failure=failure, progress=progress)
+        if self._server is not None:
+            self._server.close()
+        elif self._listening is not None:
+            self._listening.close()
+
+    def _observe(self, identity: Identity, folder: str, started_ms: int) -> Observed:
+        from poundlock.checkpoint.ledger import Ledger
+        from poundlock.rest.figures import Figures
+        from poundlock.rest.observed import Observed, Vertex
+        from poundlock.storage import open_storage
+
+        return Observed(
+            job_id=identity.job_id,
+            name=self.job.name,
+            started_ms=started_ms,
+            parallelism=self.job.parallelism,
+            settings={
+                **self.settings.shown(),
+                "checkpoint_dir": folder,
+                "checkpoint_interval": str(self.job.checkpoint_interval),
+            },
+            vertices=[
+                *(Vertex(name=n.id, kind="source", description=type(n.source).__name__) for n in self.job.sources),
+                *(Vertex(name=n.id, kind="sink", description=type(n.sink).__name__) for n in self.job.sinks),
+            ],
+            figures=Figures(Ledger(open_storage(folder))),
+            stop=self.stop,
+            requests=self.requests,
+        )

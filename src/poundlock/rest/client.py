@@ -1,0 +1,117 @@
+"""How the command line asks a running job: plain HTTP with the token of the registry's entry.
+
+No proxy is used: the token must not go anywhere but to the job.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.runtime.registry import JobEntry
+
+__all__ = ["Client", "NoAnswer"]
+
+_TIMEOUT_S = 30.0
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class NoAnswer(TransientError):
+    """The job's server could not be reached; the job may have ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """A way to one job's REST server.
+
+    Args:
+        job: the job's name, for errors.
+        job_id: 32 hex digits.
+        address: host and port.
+        token: of the job's token file.
+        token_file: that file, for errors.
+    """
+
+    job: str
+    job_id: str
+    address: tuple[str, int]
+    token: str = field(repr=False)
+    token_file: str
+
+    @classmethod
+    def of(cls, entry: JobEntry) -> Client | None:
+        """Return the way to a job, None if it has no server.
+
+        Raises:
+            NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
+        """
+        if entry.rest is None or entry.token_file is None:
+            return None
+        try:
+            token = Path(entry.token_file).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise NoAnswer(
+                f"the token of job {entry.name} cannot be read: {entry.token_file}: {error.strerror or error}",
+                next=f"see whether it still runs: poundlock info {entry.job_id[:8]}",
+            ) from error
+        host, port = entry.rest
+        return cls(
+            job=entry.name,
+            job_id=entry.job_id,
+            address=(_ANY.get(host, host), port),
+            token=token,
+            token_file=entry.token_file,
+        )
+
+    def get(self, path: str = "") -> Any:
+        """Return the answer to GET `/jobs/<id><path>`. Raises PoundlockError."""
+        return self._ask("GET", path)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the answer to POST `/jobs/<id><path>`. Raises PoundlockError."""
+        return self._ask("POST", path, body or {})
+
+    def patch(self, path: str = "") -> Any:
+        """Return the answer to PATCH `/jobs/<id><path>`. Raises PoundlockError."""
+        return self._ask("PATCH", path)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        host, port = self.address
+        connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+        headers = {"Authorization": f"Bearer {self.token}"}
+        data = None
+        if body is not None:
+            data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+        try:
+            connection.request(method, f"/jobs/{self.job_id}{path}", body=data, headers=headers)
+            answer = connection.getresponse()
+            status, text = answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswer(
+                f"job {self.job} does not answer on {host}:{port}: {error or type(error).__name__}",
+                next=f"see whether it still runs: poundlock info {self.job_id[:8]}",
+            ) from error
+        finally:
+            connection.close()
+        return self._understood(status, text)
+
+    def _understood(self, status: int, text: bytes) -> Any:
+        if status == http.HTTPStatus.UNAUTHORIZED:
+            raise DefinitionError(
+                f"job {self.job} does not take the token in {self.token_file}",
+                next="leave the token files in the state directory as they are; a signal works without: kill PID",
+            )
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if status < http.HTTPStatus.BAD_REQUEST and value is not None:
+            return value
+        said = value.get("errors") if isinstance(value, dict) else None
+        what, *more = said or [f"job {self.job} answered with HTTP status {status}"]
+        raise PoundlockError(what, next=more[0] if more else f"read its log: poundlock logs {self.job_id[:8]}")

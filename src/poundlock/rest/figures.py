@@ -1,0 +1,183 @@
+"""What a job has done since this process started, added up from its ledger record by record, so that the driver counts nothing twice.
+
+It only reads, from any thread; a ledger that cannot be read for a moment is read again at the next look.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.participant import Counts
+from poundlock.errors import PoundlockError
+
+__all__ = ["CheckpointFigures", "Figures", "Totals"]
+
+_HISTORY = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFigures:
+    """One completed checkpoint.
+
+    Args:
+        number: the checkpoint.
+        started_ms, decided_ms: when, ms since the epoch.
+        duration_ms: from its start to its end, or as far as the ledger knows.
+        size: bytes of what was written to sinks in it; None where a sink does not tell.
+        rows_read, rows_written: rows; None where nobody counted.
+        late, dead_lettered: rows that went elsewhere.
+        sources: per source, (start, end, rows).
+    """
+
+    number: int
+    started_ms: int
+    decided_ms: int
+    duration_ms: int
+    size: int | None
+    rows_read: int | None
+    rows_written: int
+    late: int
+    dead_lettered: int
+    sources: Mapping[str, tuple[object, object, int | None]]
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over the records since this process started.
+
+    Args:
+        records: how many there are of each occasion.
+        rows_in: per source that counts.
+        counts, bytes_out: per sink.
+        duration_ms: of all checkpoints.
+        watermark_ms: the newest; None where there are none.
+    """
+
+    records: dict[str, int] = field(default_factory=dict)
+    rows_in: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
+    bytes_out: dict[str, int] = field(default_factory=dict)
+    duration_ms: int = 0
+    watermark_ms: int | None = None
+
+    def add(self, decision: Decision) -> None:
+        """Add a record."""
+        self.records[decision.occasion] = self.records.get(decision.occasion, 0) + 1
+        if decision.occasion != "checkpoint" or decision.redo:
+            return
+        for name, span in decision.sources.items():
+            if span.rows is not None:
+                self.rows_in[name] = self.rows_in.get(name, 0) + span.rows
+        for name, sink in decision.sinks.items():
+            self.counts.setdefault(name, Counts()).add(sink.counts)
+            if sink.wrote is not None and sink.wrote.bytes is not None:
+                self.bytes_out[name] = self.bytes_out.get(name, 0) + sink.wrote.bytes
+        if decision.event_time is not None and decision.event_time.watermark_ms is not None:
+            self.watermark_ms = decision.event_time.watermark_ms
+
+
+class Figures:
+    """Follows a ledger.
+
+    Args:
+        ledger: of the job; an object of its own, for reading.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lock = threading.Lock()
+        newest = ledger.newest()
+        self._read = -1 if newest is None else newest.number
+        self.restored = None if newest is None or newest.checkpoint < 0 else newest.checkpoint
+        """The checkpoint this process went on from; None on a first start."""
+        self._restored_ms = 0 if newest is None else newest.time_ms
+        self._totals = Totals()
+        self._history: deque[CheckpointFigures] = deque(maxlen=_HISTORY)
+        self._took: dict[int, int] = {}
+
+    @property
+    def restored_ms(self) -> int:
+        """When that checkpoint was decided, ms since the epoch."""
+        return self._restored_ms
+
+    def took(self, checkpoint: int, ms: int) -> None:
+        """Be told how long a checkpoint took from its start to its end."""
+        self._took[checkpoint] = ms
+        while len(self._took) > _HISTORY:
+            del self._took[next(iter(self._took))]
+
+    def refresh(self) -> Totals:
+        """Read what is new and return the sums."""
+        with self._lock:
+            with suppress(PoundlockError, OSError):
+                newest = self._ledger.newest()
+                last = self._read if newest is None else newest.number
+                while self._read < last:
+                    self._add(self._ledger.read(self._read + 1))
+                    self._read += 1
+            return self._totals
+
+    def history(self) -> Sequence[CheckpointFigures]:
+        """Return the newest checkpoints of this process, the newest first."""
+        self.refresh()
+        with self._lock:
+            return [self._timed(figures) for figures in reversed(self._history)]
+
+    def find(self, checkpoint: int) -> CheckpointFigures | None:
+        """Return a checkpoint of this process or of those before it; None if there is none of the number."""
+        for figures in self.history():
+            if figures.number == checkpoint:
+                return figures
+        with suppress(PoundlockError, OSError):
+            newest = self._ledger.newest()
+            if newest is None or not 0 <= checkpoint <= newest.checkpoint:
+                return None
+            low, high = self._ledger.first(), newest.number
+            while low < high:  # checkpoints rise with the numbers of records
+                middle = (low + high) // 2
+                if self._ledger.read(middle).checkpoint < checkpoint:
+                    low = middle + 1
+                else:
+                    high = middle
+            found = self._ledger.read(low)
+            if found.checkpoint == checkpoint and found.occasion == "checkpoint":
+                return _figures(found)
+        return None
+
+    def _add(self, decision: Decision) -> None:
+        self._totals.add(decision)
+        if decision.occasion == "checkpoint" and not decision.redo:
+            figures = self._timed(_figures(decision))
+            self._history.append(figures)
+            self._totals.duration_ms += figures.duration_ms
+
+    def _timed(self, figures: CheckpointFigures) -> CheckpointFigures:
+        took = self._took.get(figures.number)
+        if took is None:
+            return figures
+        values = {name: getattr(figures, name) for name in figures.__slots__}
+        return CheckpointFigures(**{**values, "duration_ms": took})
+
+
+def _figures(decision: Decision) -> CheckpointFigures:
+    sizes = [sink.wrote.bytes for sink in decision.sinks.values() if sink.wrote is not None]
+    rows = [span.rows for span in decision.sources.values()]
+    took = sum(decision.durations_ms.get(part, 0) for part in ("run", "verify"))
+    return CheckpointFigures(
+        number=decision.checkpoint,
+        started_ms=decision.started_ms if decision.started_ms is not None else decision.time_ms - took,
+        decided_ms=decision.time_ms,
+        duration_ms=took,
+        size=None if None in sizes else sum(size for size in sizes if size is not None),
+        rows_read=None if None in rows else sum(count for count in rows if count is not None),
+        rows_written=sum(sink.counts.written for sink in decision.sinks.values()),
+        late=sum(sink.counts.late for sink in decision.sinks.values()),
+        dead_lettered=sum(sink.counts.dead_lettered for sink in decision.sinks.values()),
+        sources={name: (span.start, span.end, span.rows) for name, span in decision.sources.items()},
+    )

@@ -1,0 +1,126 @@
+"""The server of one job: a socket that is taken before the job starts, and a thread that answers once there is a job.
+
+The server never ends or slows the job: what goes wrong in it is logged, and the job goes on without.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import threading
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from poundlock.errors import DefinitionError
+from poundlock.rest.observed import Observed
+
+__all__ = ["RestServer", "missing_packages", "take_port"]
+
+_END_S = 2.0
+_FOLLOW_S = 5.0
+_log = logging.getLogger("poundlock.rest")
+
+
+def missing_packages() -> list[str]:
+    """Return which packages of the extra `rest` are not installed."""
+    return [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
+
+
+def take_port(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 = any free one.
+
+    Raises:
+        DefinitionError: the port is taken, or the address is none of this machine's.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise _no_port(host, port, error) from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(64)
+    except OSError as error:
+        listening.close()
+        raise _no_port(host, port, error) from error
+    return listening
+
+
+def _no_port(host: str, port: int, error: OSError) -> DefinitionError:
+    return DefinitionError(
+        f"REST cannot listen on {host}:{port}: {error.strerror or error}",
+        next="give another port with -D rest.port=8082, any free one with -D rest.port=0, or --no-rest",
+    )
+
+
+@dataclass
+class RestServer:
+    """A server that listens already and answers from `start` on.
+
+    Args:
+        listening: the socket.
+        token: what requests have to bring.
+    """
+
+    listening: socket.socket
+    token: str
+    _server: Any = None
+    _thread: threading.Thread | None = None
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _wake: tuple[socket.socket, socket.socket] = field(default_factory=socket.socketpair)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.listening.getsockname()[:2]
+        return str(host), int(port)
+
+    def start(self, job: Observed) -> None:
+        """Begin to answer; returns at once. The server is loaded for the first request: a job that nobody asks pays nothing."""
+        self._thread = threading.Thread(target=self._run, args=(job,), name="poundlock-rest", daemon=True)
+        self._thread.start()
+        # Records are added up as they come, so that the first look after a day does not read a day of them.
+        threading.Thread(target=self._follow, args=(job,), name="poundlock-rest-figures", daemon=True).start()
+
+    def close(self) -> None:
+        """Answer what has been asked, then let go of the port."""
+        self._ended.set()
+        self._wake[0].close()
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(_END_S)
+        self.listening.close()
+        self._wake[1].close()
+
+    def _run(self, job: Observed) -> None:
+        try:
+            select.select([self.listening, self._wake[1]], [], [])  # the other end is closed at the end
+            if self._ended.is_set():
+                return
+            import uvicorn
+
+            from poundlock.rest.app import make_app
+
+            config = uvicorn.Config(
+                make_app(job, self.token),
+                log_config=None,
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                timeout_graceful_shutdown=1,
+            )
+            self._server = uvicorn.Server(config)
+            if not self._ended.is_set():
+                self._server.run(sockets=[self.listening])
+        except BaseException:
+            _log.warning("REST is off: the server failed; the job goes on", exc_info=True)
+
+    def _follow(self, job: Observed) -> None:
+        while not self._ended.wait(_FOLLOW_S):
+            job.figures.refresh()

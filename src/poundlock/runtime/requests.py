@@ -1,0 +1,153 @@
+"""What others ask of a running job: a checkpoint now, or a savepoint. Asked by any thread, carried out by the driver.
+
+A trigger ends once, as completed or as failed, and never changes after that.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from poundlock.errors import PoundlockError
+
+__all__ = ["Kind", "Requests", "Status", "Then", "Trigger"]
+
+Kind = Literal["checkpoint", "savepoint", "stop"]
+Then = Literal["go on", "stop", "cancel"]
+Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+
+_KEPT = 100
+
+
+@dataclass(eq=False, kw_only=True)
+class Trigger:
+    """One thing that was asked for.
+
+    Args:
+        kind: a checkpoint, a savepoint, or a clean stop without a savepoint.
+        directory: where a savepoint goes; None = as the job's settings say.
+        then: what the job does after a savepoint.
+        drain: the final watermark is sent first, so that every window ends.
+        id: 32 hex digits.
+    """
+
+    kind: Kind
+    directory: str | None = None
+    then: Then = "go on"
+    drain: bool = False
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    _done: threading.Event = field(default_factory=threading.Event, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _location: str | int | None = None
+    _failure: PoundlockError | None = None
+
+    @property
+    def status(self) -> Status:
+        """What became of it so far, in Flink's words."""
+        if not self._done.is_set():
+            return "IN_PROGRESS"
+        return "COMPLETED" if self._failure is None else "FAILED"
+
+    @property
+    def location(self) -> str | int | None:
+        """The savepoint's path, or the checkpoint's number; None unless it is completed."""
+        return self._location
+
+    @property
+    def failure(self) -> PoundlockError | None:
+        """Why it failed; None unless it did."""
+        return self._failure
+
+    def complete(self, location: str | int | None = None) -> None:
+        """End it well. Does nothing if it has ended."""
+        with self._lock:
+            if not self._done.is_set():
+                self._location = location
+                self._done.set()
+
+    def fail(self, error: PoundlockError) -> None:
+        """End it with an error. Does nothing if it has ended."""
+        with self._lock:
+            if not self._done.is_set():
+                self._failure = error
+                self._done.set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it has ended, at most so long; return whether it has."""
+        return self._done.wait(seconds)
+
+
+class Requests:
+    """What is asked of one job. The newest hundred triggers can be looked up; those that wait are never dropped."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Trigger] = deque()
+        self._known: OrderedDict[str, Trigger] = OrderedDict()
+        self._closed: PoundlockError | None = None
+
+    def trigger(
+        self,
+        kind: Kind,
+        *,
+        directory: str | None = None,
+        then: Then = "go on",
+        drain: bool = False,
+    ) -> Trigger:
+        """Ask for something; returns at once. After `close`, or while a hundred wait, the trigger has failed already.
+
+        Args:
+            kind: "checkpoint" or "savepoint". A "stop" is only noted, so that it can be looked up: whoever asks for it tells
+                the job by its StopRequest.
+            directory, then, drain: see Trigger.
+        """
+        made = Trigger(kind=kind, directory=directory, then=then, drain=drain)
+        with self._lock:
+            self._known[made.id] = made
+            if self._closed is not None:
+                made.fail(self._closed)
+            elif kind != "stop" and len(self._waiting) >= _KEPT:
+                made.fail(PoundlockError(f"{_KEPT} requests wait already", next="ask again when the job is running"))
+            elif kind != "stop":
+                self._waiting.append(made)
+            self._forget()
+        return made
+
+    def take(self) -> Trigger | None:
+        """Driver: return the oldest trigger that nobody has taken, None if there is none."""
+        with self._lock:
+            return self._waiting.popleft() if self._waiting else None
+
+    def give_back(self, trigger: Trigger) -> None:
+        """Driver: let the next life of the query take a trigger that this one could not end."""
+        with self._lock:
+            if trigger.status == "IN_PROGRESS" and self._closed is None:
+                self._waiting.appendleft(trigger)
+            elif self._closed is not None:
+                trigger.fail(self._closed)
+
+    def find(self, id: str, *kinds: Kind) -> Trigger | None:
+        """Return a trigger by its id, None if it is not known or of another kind."""
+        with self._lock:
+            found = self._known.get(id)
+        return found if found is not None and found.kind in kinds else None
+
+    def close(self, error: PoundlockError | None = None) -> None:
+        """Be told that the job has ended: stops that were noted are completed, the rest fails. `error` = it failed."""
+        why = error or PoundlockError("the job ended before this was done", next="start the job again, then ask again")
+        with self._lock:
+            self._closed = why
+            self._waiting.clear()
+            for trigger in self._known.values():
+                if trigger.kind == "stop" and error is None:
+                    trigger.complete()
+                else:
+                    trigger.fail(why)
+
+    def _forget(self) -> None:
+        ended = [id for id, trigger in self._known.items() if trigger.status != "IN_PROGRESS"]
+        for id in ended[: max(0, len(self._known) - _KEPT)]:
+            del self._known[id]

@@ -1,0 +1,223 @@
+"""The REST interface of a job: Flink's shapes, what is asked for, and that nothing happens without the token."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from rest_job import ID, TOKEN, decision, observed
+
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.errors import PoundlockError
+from poundlock.rest.app import make_app
+from poundlock.rest.observed import Observed
+from poundlock.runtime.progress import Progress
+
+ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Observed, Ledger]:
+    return observed(tmp_path)
+
+
+@pytest.fixture
+def job(made: tuple[Observed, Ledger]) -> Observed:
+    return made[0]
+
+
+@pytest.fixture
+def client(job: Observed) -> TestClient:
+    return TestClient(make_app(job, TOKEN), headers=ALLOWED)
+
+
+def get(client: TestClient, path: str) -> Any:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_overviews(client: TestClient) -> None:
+    overview = get(client, "/overview")
+    assert overview.items() >= {"jobs-running": 1, "jobs-failed": 0, "slots-total": 2, "taskmanagers": 1}.items()
+    assert get(client, "/config")["refresh-interval"] == 3000
+    assert get(client, "/jobs") == {"jobs": [{"id": ID, "status": "RUNNING"}]}
+    (line,) = get(client, "/jobs/overview")["jobs"]
+    assert line.items() >= {"jid": ID, "name": "orders", "state": "RUNNING", "start-time": 1000, "end-time": -1}.items()
+    assert line["tasks"]["running"] == line["tasks"]["total"] == 2
+
+
+def test_a_job_with_what_went_through_it(client: TestClient) -> None:
+    found = get(client, f"/jobs/{ID}")
+    assert found["timestamps"].keys() == {"RUNNING"}
+    assert [(v["id"], v["metrics"]) for v in found["vertices"]] == [
+        ("events", {"read-records": 20}),
+        ("files", {"write-records": 16, "write-bytes": 160}),
+    ]
+    assert found["progress"]["checkpoint"] == 2
+
+
+def test_checkpoints_of_this_process_and_of_those_before(client: TestClient) -> None:
+    found = get(client, f"/jobs/{ID}/checkpoints")
+    assert found["counts"] == {"restored": 1, "total": 2, "in_progress": 0, "completed": 2, "failed": 0}
+    assert [line["id"] for line in found["history"]] == [2, 1]
+    assert found["latest"]["completed"]["end_to_end_duration"] == 300, "as the driver measured it"
+    assert found["history"][1]["end_to_end_duration"] == 120, "as the ledger says"
+    assert found["latest"]["restored"]["id"] == 0
+    assert found["summary"]["checkpointed_size"] == {"min": 85, "max": 85, "avg": 85}
+    for number in (0, 1, 2):
+        details = get(client, f"/jobs/{ID}/checkpoints/details/{number}")
+        assert (details["id"], details["rows_late"]) == (number, 1)
+        assert details["sources"] == {"events": {"start": number * 10, "end": number * 10 + 10, "rows": 10}}
+    for number in ("3", str(2**63 - 1)):
+        assert client.get(f"/jobs/{ID}/checkpoints/details/{number}").status_code == 404
+    for number in ("-1", "x", str(2**63)):
+        assert client.get(f"/jobs/{ID}/checkpoints/details/{number}").status_code == 400
+
+
+def test_a_record_that_is_made_while_one_looks_is_seen_at_the_next_look(
+    client: TestClient, made: tuple[Observed, Ledger]
+) -> None:
+    assert get(client, f"/jobs/{ID}/checkpoints")["counts"]["completed"] == 2
+    made[1].append(decision(4, 3))
+    assert get(client, f"/jobs/{ID}/checkpoints")["counts"]["completed"] == 3
+
+
+def test_exceptions_metrics_and_settings(client: TestClient, job: Observed) -> None:
+    assert get(client, f"/jobs/{ID}/exceptions")["root-exception"] is None
+    job.update(Progress("RESTARTING", restarts=1, message="the broker went away (again in 1.0 s)"))
+    found = get(client, f"/jobs/{ID}/exceptions")
+    assert found["root-exception"].startswith("the broker went away")
+    assert len(found["exceptionHistory"]["entries"]) == 1
+    names = {metric["id"] for metric in get(client, f"/jobs/{ID}/metrics")}
+    assert {"rows_read", "restarts", "uptime", "currentWatermark"} <= names
+    assert get(client, f"/jobs/{ID}/metrics?get=restarts,none") == [{"id": "restarts", "value": "1"}]
+    assert get(client, f"/jobs/{ID}/config")["execution-config"]["user-config"]["spark"] == {
+        "spark.ssl.keyPassword": "*****"
+    }
+
+
+def test_prometheus(client: TestClient, job: Observed) -> None:
+    text = client.get("/metrics/prometheus").text
+    values = dict(re.findall(r"^(poundlock_\w+(?:\{.*\})?) (\S+)$", text, re.MULTILINE))
+    mine = f'job="orders",job_id="{ID}"'
+    assert {
+        f'poundlock_rows_in_total{{{mine},source="events"}}': "20.0",
+        f'poundlock_rows_out_total{{{mine},sink="files"}}': "16.0",
+        f'poundlock_bytes_out_total{{{mine},sink="files"}}': "160.0",
+        f'poundlock_rows_late_total{{{mine},sink="files"}}': "2.0",
+        f'poundlock_rows_dead_lettered_total{{{mine},sink="files"}}': "2.0",
+        f"poundlock_lag_records{{{mine}}}": "5.0",
+        f"poundlock_watermark_timestamp_seconds{{{mine}}}": "2.0",
+        f"poundlock_checkpoint_duration_seconds_count{{{mine}}}": "2.0",
+        f"poundlock_checkpoint_duration_seconds_sum{{{mine}}}": "0.42",
+        f"poundlock_last_checkpoint_size_bytes{{{mine}}}": "85.0",
+        f"poundlock_restarts_total{{{mine}}}": "0.0",
+        f'poundlock_job_state{{{mine},state="RUNNING"}}': "1.0",
+    }.items() <= values.items()
+    assert "state_size" not in text, "what is not known is no zero"
+    job.update(Progress("RUNNING", state_bytes=4096))
+    assert f"poundlock_state_size_bytes{{{mine}}} 4096.0" in client.get("/metrics/prometheus").text
+
+
+def test_a_checkpoint_is_asked_for_and_looked_up(client: TestClient, job: Observed) -> None:
+    answer = client.post(f"/jobs/{ID}/checkpoints")
+    assert answer.status_code == 202
+    path = f"/jobs/{ID}/checkpoints/{answer.json()['request-id']}"
+    assert get(client, path) == {"status": {"id": "IN_PROGRESS"}}
+    asked = job.requests.take()
+    assert asked is not None
+    asked.complete(17)
+    assert get(client, path) == {"status": {"id": "COMPLETED"}, "operation": {"checkpointId": 17}}
+    assert client.get(path.replace("checkpoints", "savepoints")).status_code == 404, "it is no savepoint"
+    assert client.get(f"/jobs/{ID}/checkpoints/{'0' * 32}").status_code == 404
+
+
+def test_a_savepoint_is_asked_for_as_it_was_said(client: TestClient, job: Observed) -> None:
+    body = {"target-directory": "/backup", "cancel-job": True}
+    asked_id = client.post(f"/jobs/{ID}/savepoints", json=body).json()["request-id"]
+    asked = job.requests.take()
+    assert asked is not None
+    assert (asked.kind, asked.directory, asked.then, asked.id) == ("savepoint", "/backup", "cancel", asked_id)
+    asked.fail(PoundlockError("the disk is full", next="free some space"))
+    operation = get(client, f"/jobs/{ID}/savepoints/{asked_id}")["operation"]
+    assert operation["failure-cause"]["stack-trace"] == "the disk is full\nNext: free some space"
+    client.post(f"/jobs/{ID}/stop", json={"targetDirectory": "/backup", "drain": True})
+    asked = job.requests.take()
+    assert asked is not None
+    assert (asked.kind, asked.directory, asked.then, asked.drain) == ("savepoint", "/backup", "stop", True)
+    assert not job.stop.stopping, "only once the savepoint is there"
+
+
+def test_a_stop_and_a_cancel(client: TestClient, job: Observed) -> None:
+    asked_id = client.post(f"/jobs/{ID}/stop").json()["request-id"]
+    assert (job.stop.stopping, job.stop.canceling) == (True, False)
+    assert get(client, f"/jobs/{ID}/savepoints/{asked_id}")["status"]["id"] == "IN_PROGRESS"
+    assert client.patch(f"/jobs/{ID}?mode=cancel").status_code == 202
+    assert job.stop.canceling
+    assert get(client, "/jobs")["jobs"][0]["status"] == "CANCELLING"
+    job.update(Progress("CANCELED"))
+    job.requests.close()
+    assert get(client, f"/jobs/{ID}/savepoints/{asked_id}")["status"]["id"] == "COMPLETED"
+    for answer in (
+        client.post(f"/jobs/{ID}/stop"),
+        client.patch(f"/jobs/{ID}"),
+        client.post(f"/jobs/{ID}/checkpoints"),
+    ):
+        assert answer.status_code == 409
+        assert len(answer.json()["errors"]) == 2
+
+
+def test_what_is_not_understood_is_refused_and_changes_nothing(client: TestClient, job: Observed) -> None:
+    other = "f" * 32
+    refused = [
+        (404, client.get(f"/jobs/{other}")),
+        (404, client.post(f"/jobs/{other}/stop")),
+        (400, client.get("/jobs/abc")),
+        (400, client.post(f"/jobs/{ID}/stop", json={"drian": True})),
+        (400, client.post(f"/jobs/{ID}/stop", json=[])),
+        (400, client.post(f"/jobs/{ID}/stop", content=b'{"targetDirectory": "\\ud800"}')),
+        (400, client.post(f"/jobs/{ID}/stop", content=b"{", headers={"Content-Type": "application/json"})),
+        (400, client.patch(f"/jobs/{ID}?mode=cancle")),
+        (404, client.get("/nothing")),
+        (405, client.delete(f"/jobs/{ID}")),
+    ]
+    for expected, answer in refused:
+        assert answer.status_code == expected, answer.text
+        assert answer.json()["errors"]
+    assert not job.stop.stopping
+    assert job.requests.take() is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": TOKEN},
+        {"Authorization": f"bearer {TOKEN}x"},
+        {"Authorization": "Bearer "},
+        {"Authorization": f"Basic {TOKEN}"},
+        [("Authorization", "Bearer no"), ("Authorization", f"Bearer {TOKEN}")],
+    ],
+)
+def test_without_the_token_nothing_is_shown_and_nothing_changes(job: Observed, headers: Any) -> None:
+    client = TestClient(make_app(job, TOKEN))
+    answers = [
+        client.request(method, path, headers=headers)
+        for method, path in (
+            ("GET", "/openapi.json"),
+            ("GET", "/metrics/prometheus"),
+            ("GET", "/jobs"),
+            ("GET", "/nothing"),
+            ("POST", f"/jobs/{ID}/stop"),
+            ("POST", f"/jobs/{ID}/checkpoints"),
+            ("PATCH", f"/jobs/{ID}"),
+        )
+    ]
+    assert [answer.status_code for answer in answers] == [401] * 7
+    assert ID not in "".join(answer.text for answer in answers)
+    assert not job.stop.stopping
+    assert job.requests.take() is None
