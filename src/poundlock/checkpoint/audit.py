@@ -163,6 +163,8 @@ class _Audit:
     def take(self, decision: Decision) -> None:
         """Look at a decision."""
         self._records += 1
+        if decision.restored is not None:
+            self._before = decision  # what a savepoint held hidden was written by another job
         self._newest = decision
         if decision.occasion == "checkpoint":
             self._checkpoints.append(decision.checkpoint)

@@ -95,6 +95,7 @@ class Decision:
             occasions and in records of older versions.
         event_time: what the checkpoint's watermarks saw; None where the job has none.
         tasks: over how many tasks the splits of split-planned sources were spread; None where there are none.
+        restored: in the first record of a job that went on from a savepoint: "savepoint", its name, and "job_id".
     """
 
     number: int
@@ -110,6 +111,7 @@ class Decision:
     started_ms: int | None = None
     event_time: EventTime | None = None
     tasks: int | None = None
+    restored: Mapping[str, str] | None = None
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
@@ -132,6 +134,7 @@ class Decision:
             **({"started_ms": self.started_ms} if self.started_ms is not None else {}),
             **({"event_time": asdict(self.event_time)} if self.event_time is not None else {}),
             **({"tasks": self.tasks} if self.tasks is not None else {}),
+            **({"restored": dict(self.restored)} if self.restored is not None else {}),
         }
 
     @classmethod
@@ -163,6 +166,7 @@ class Decision:
             started_ms=value.get("started_ms"),
             event_time=EventTime(**value["event_time"]) if "event_time" in value else None,
             tasks=value.get("tasks"),
+            restored=value.get("restored"),
         )
 
 

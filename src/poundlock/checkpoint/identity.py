@@ -15,7 +15,7 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.storage.base import Storage
 from poundlock.values import Clock
 
-__all__ = ["Identity", "open_identity", "read_identity"]
+__all__ = ["Identity", "new_job_id", "open_identity", "read_identity"]
 
 PATH = "job.json"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -36,6 +36,11 @@ class Identity:
     created_ms: int
 
 
+def new_job_id() -> str:
+    """Return a new job id: 32 random hex digits."""
+    return secrets.token_hex(16)
+
+
 def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | None = None) -> Identity:
     """Return the identity kept in a checkpoint folder; write it if the folder is new.
 
@@ -53,7 +58,7 @@ def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | No
         raise DefinitionError(f"{job_id!r} is not a job id", next="give 32 lower-case hex digits", job=name)
     kept = read_identity(storage)
     if kept is None:
-        mine = {"v": 1, "job_id": job_id or secrets.token_hex(16), "name": name, "created_ms": clock.now_ms()}
+        mine = {"v": 1, "job_id": job_id or new_job_id(), "name": name, "created_ms": clock.now_ms()}
         with explained(f"beginning a checkpoint in {storage.root}", job=name, starting=True):
             storage.create_exclusive(PATH, json.dumps(mine).encode() + b"\n")
         kept = read_identity(storage)

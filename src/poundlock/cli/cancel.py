@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from typing import Annotated
 
-from poundlock.cli.jobs import RunningJobArgument, await_end, client_of, failed, find_running, send
+import typer
+
+from poundlock.cli.jobs import (
+    RunningJobArgument,
+    await_end,
+    client_of,
+    failed,
+    find_running,
+    saved,
+    send,
+    trigger_savepoint,
+)
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import PoundlockError
@@ -16,6 +29,10 @@ _PATIENCE_S = 60.0
 
 def command(
     job: RunningJobArgument,
+    directory: Annotated[
+        str | None,
+        typer.Option("-s", "--with-savepoint", metavar="DIR", help="Take a savepoint first, in this folder."),
+    ] = None,
     json: JsonOption = False,
     define: DefineOption = None,
     config: ConfigOption = None,
@@ -28,6 +45,14 @@ def command(
 
     output = Output(json)
     registry, entry = find_running(job, define, config)
+    if directory is not None:
+        folder = os.path.abspath(directory)
+        if not json:
+            output.line(f"Cancelling job {entry.job_id} with CANONICAL savepoint to {folder}.")
+        path = trigger_savepoint(registry, entry, "/savepoints", {"target-directory": folder, "cancel-job": True})
+        await_end(registry, entry, output)
+        output.show(saved(entry, path))
+        return 0
     if not json:
         output.line(f"Cancelling job {entry.job_id}.")
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.output import Output
+from poundlock.cli.output import Output, Text
 from poundlock.errors import DefinitionError, PoundlockError
 
 if TYPE_CHECKING:
@@ -29,13 +29,16 @@ __all__ = [
     "find_running",
     "progress_line",
     "progress_of",
+    "saved",
     "send",
+    "trigger_savepoint",
 ]
 
 RunningJobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="A job's id, the beginning of its id, or its name; see `poundlock list`.")
 ]
 
+SAVED = "Savepoint completed. Path: "
 _POLL_S = 0.1
 _TELL_S = 3.0
 
@@ -133,3 +136,51 @@ def failed(entry: JobEntry, output: Output) -> int:
     what, next = entry.failure or (f"job {entry.name} failed", f"read {entry.log}")
     output.error(PoundlockError(f"job {entry.job_id} failed: {what}", next=next or f"read {entry.log}"))
     return entry.exit_code or 1
+
+
+def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Mapping[str, Any]) -> str:
+    """Ask a job for a savepoint, wait for it, and return its path.
+
+    Args:
+        registry: where the job is kept.
+        entry: the job.
+        place: below the job's own path: "/savepoints" or "/stop".
+        body: of the request.
+
+    Raises:
+        PoundlockError: it was not taken, or the job serves no REST.
+    """
+    from poundlock.rest.client import NoAnswer
+
+    client = client_of(entry)
+    if client is None:
+        raise DefinitionError(
+            f"job {entry.job_id} ({entry.name}) serves no REST, so no savepoint can be asked for",
+            next='install it with python -m pip install "poundlock[rest]", and start the job without --no-rest',
+        )
+    asked = client.post(place, dict(body))["request-id"]
+    while True:
+        try:
+            found: dict[str, Any] = client.get(f"/savepoints/{asked}")
+        except NoAnswer:  # the job ends when the savepoint is taken; its last word says where that is
+            ended = await_end(registry, entry, Output(True), 60)
+            _, mark, path = str((ended.progress or {}).get("message", "") if ended else "").partition(SAVED)
+            if not mark:
+                raise
+            return path
+        if found["status"]["id"] != "IN_PROGRESS":
+            break
+        time.sleep(_POLL_S)
+    cause = found["operation"].get("failure-cause")
+    if cause is not None:
+        what, _, next = cause["stack-trace"].partition("\nNext: ")
+        raise PoundlockError(f"no savepoint of job {entry.job_id} was taken: {what}", next=next)
+    return str(found["operation"]["location"])
+
+
+def saved(entry: JobEntry, path: str) -> Text:
+    """Return what to show when a savepoint was taken."""
+    return Text(
+        text=f"Savepoint completed. Path: {path}\nYou can resume your program from this savepoint with the run command.",
+        data={"job_id": entry.job_id, "savepoint": path},
+    )

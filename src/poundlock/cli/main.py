@@ -38,6 +38,7 @@ from poundlock.cli import (
     new,
     replay,
     run,
+    savepoint,
     stop,
     version,
     warm,
@@ -62,6 +63,7 @@ app.command("logs")(logs.command)
 app.command("stop")(stop.command)
 app.command("cancel")(cancel.command)
 app.command("checkpoint")(checkpoint.command)
+app.command("savepoint")(savepoint.command)
 app.command("explain")(explain.command)
 app.command("new")(new.command)
 app.command("demo")(demo.command)

@@ -21,7 +21,7 @@ import typer
 
 from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption, MasterOption, ParallelismOption
 from poundlock.cli.output import Output
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 
 if TYPE_CHECKING:
     from poundlock.cli.running import Presence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from poundlock.job import Job
     from poundlock.runtime.logs import JobLog
     from poundlock.runtime.progress import Progress, StopRequest
+    from poundlock.runtime.saving import Beginning
 
 __all__ = ["command"]
 
@@ -42,6 +43,21 @@ def command(
     config: ConfigOption = None,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
+    savepoint: Annotated[
+        str | None, typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint.")
+    ] = None,
+    allow_non_restored: Annotated[
+        bool,
+        typer.Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for."),
+    ] = False,
+    newer_output: Annotated[
+        str | None,
+        typer.Option(
+            "--on-newer-output",
+            metavar="refuse|keep|retract",
+            help="Output finished after the savepoint; default: refuse.",
+        ),
+    ] = None,
     detached: Annotated[
         bool, typer.Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
     ] = False,
@@ -63,7 +79,8 @@ def command(
     settings = load_settings(
         define or (), config=config, master=master, parallelism=parallelism, rest_enabled=False if no_rest else None
     )
-    arguments = _typed(define, config, master, parallelism, no_rest)
+    beginning = _beginning(savepoint, allow_non_restored, newer_output)
+    arguments = [*_typed(define, config, master, parallelism, no_rest), *_typed_beginning(beginning)]
     if detached:
         return detach(job, arguments, settings, output)
     found = load_job(job)
@@ -80,7 +97,7 @@ def command(
         )
         presence.take_port()
         try:
-            code = _watched(found, settings, output, log, presence)
+            code = _watched(found, settings, output, log, presence, beginning)
         except BaseException as error:
             presence.end(error.exit_code if isinstance(error, PoundlockError) else 1, error)
             raise
@@ -98,7 +115,31 @@ def _typed(
     return [*words, *(["--no-rest"] if no_rest else [])]
 
 
-def _watched(job: Job, settings: Settings, output: Output, log: JobLog, presence: Presence) -> int:
+def _typed_beginning(beginning: Beginning | None) -> list[str]:
+    if beginning is None:
+        return []
+    words = ["-s", beginning.path, "--on-newer-output", beginning.newer]
+    return [*words, "-n"] if beginning.allow_non_restored else words
+
+
+def _beginning(savepoint: str | None, allow_non_restored: bool, newer: str | None) -> Beginning | None:
+    if newer not in (None, "refuse", "keep", "retract"):
+        raise DefinitionError(f"--on-newer-output={newer} is not known", next="use one of refuse, keep, retract")
+    if savepoint is None:
+        if allow_non_restored or newer is not None:
+            raise DefinitionError(
+                "-n and --on-newer-output are said of a savepoint, and none is given",
+                next="add -s PATH, or leave them out",
+            )
+        return None
+    from poundlock.runtime.saving import Beginning
+
+    return Beginning(savepoint, allow_non_restored, newer or "refuse")  # type: ignore[arg-type]
+
+
+def _watched(
+    job: Job, settings: Settings, output: Output, log: JobLog, presence: Presence, beginning: Beginning | None
+) -> int:
     from poundlock.cli.status import watcher
     from poundlock.runtime.driver import run
 
@@ -119,6 +160,7 @@ def _watched(job: Job, settings: Settings, output: Output, log: JobLog, presence
                 stop=stop,
                 requests=presence.requests,
                 on_claim=presence.claimed,
+                beginning=beginning,
             )
         )
         try:

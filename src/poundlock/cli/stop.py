@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from typing import Annotated
 
-from poundlock.cli.jobs import RunningJobArgument, await_end, client_of, failed, find_running, send
+import typer
+
+from poundlock.cli.jobs import (
+    RunningJobArgument,
+    await_end,
+    client_of,
+    failed,
+    find_running,
+    saved,
+    send,
+    trigger_savepoint,
+)
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import PoundlockError
@@ -14,18 +27,33 @@ __all__ = ["command"]
 
 def command(
     job: RunningJobArgument,
+    directory: Annotated[
+        str | None,
+        typer.Option("-p", "--savepoint-path", metavar="DIR", help="Take a savepoint first, in this folder."),
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Finish all pending files before the savepoint: it then carries none.")
+    ] = False,
     json: JsonOption = False,
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> int:
     """Stop a job cleanly and wait for its end.
 
-    The running checkpoint and all pending files are finished.
+    The running checkpoint and all pending files are finished; with a savepoint, pending files go into it instead.
     """
     from poundlock.rest.client import NoAnswer
 
     output = Output(json)
     registry, entry = find_running(job, define, config)
+    if directory is not None or drain:
+        if not json:
+            output.line(f'Suspending job "{entry.job_id}" with a CANONICAL savepoint.')
+        body = {"drain": drain, **({} if directory is None else {"targetDirectory": os.path.abspath(directory)})}
+        path = trigger_savepoint(registry, entry, "/stop", body)
+        await_end(registry, entry, output)
+        output.show(saved(entry, path))
+        return 0
     if not json:
         output.line(f"Stopping job {entry.job_id}.")
     try:

@@ -28,10 +28,11 @@ from poundlock.runtime import session as sessions
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.query import Query, files_made
+from poundlock.runtime.progress import Progress, State, StopRequest
+from poundlock.runtime.query import Query, Saved, files_made
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
+from poundlock.runtime.saving import Beginning, begin, cut, leave, refuse_left
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.tracker import Tracker
 from poundlock.storage import Storage, open_storage
@@ -56,6 +57,7 @@ def run(
     stop: StopRequest | None = None,
     requests: Requests | None = None,
     on_claim: Callable[[Identity], None] | None = None,
+    beginning: Beginning | None = None,
 ) -> Progress:
     """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
 
@@ -66,6 +68,7 @@ def run(
         stop: how to end it; see StopRequest.
         requests: what others ask of it while it runs.
         on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
+        beginning: the savepoint to begin with.
 
     Raises:
         PoundlockError: the job cannot run, or failed for good.
@@ -84,6 +87,7 @@ def run(
         stop or StopRequest(),
         requests=requests,
         on_claim=on_claim or (lambda identity: None),
+        beginning=beginning,
     )
     try:
         progress = driver.run()
@@ -123,12 +127,17 @@ class Driver:
     clock: Clock = field(default_factory=SystemClock)
     requests: Requests = field(default_factory=Requests)
     on_claim: Callable[[Identity], None] = lambda identity: None
+    beginning: Beginning | None = None
     _spark: Any = None
 
     def run(self) -> Progress:
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
         with two_lines(self.plan):
+            if self.beginning is None:
+                refuse_left(storage)
+            else:
+                begin(self.plan, storage, self.beginning, clock=self.clock, say=self._say)
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
             sinks = {
                 name: sink.describe_json()
@@ -201,6 +210,9 @@ class Driver:
                 raise
             if ended is None:
                 return self._canceled()
+            if isinstance(ended, Saved):
+                sessions.await_tasks(query.session)
+                return self._ended_with(ended, storage, identity, epoch)
             outcome = coordinator.roll(Occasion.END)
             if outcome is not None:
                 self.tracker.rolled(files_made(outcome))
@@ -208,6 +220,14 @@ class Driver:
             coordinator.sweep()
             self.tracker.state("FINISHED")
             return self.tracker.progress
+
+    def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
+        """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""
+        leave(storage, self._sinks(identity), saved.path, check=epoch.check)
+        state: State = "CANCELED" if saved.trigger.then == "cancel" else "FINISHED"
+        self.tracker.state(state, f"Savepoint completed. Path: {saved.path}")
+        saved.trigger.complete(saved.path)
+        return replace(self.tracker.progress, state=state)
 
     @contextmanager
     def _reading(self, recovery: Recovery) -> Iterator[Mapping[str, Any]]:
@@ -269,6 +289,15 @@ class Driver:
             ),
             interval=duration(self.job.checkpoint_interval),
             clock=self.clock,
+            save=lambda directory: cut(
+                self.plan,
+                storage,
+                coordinator,
+                identity,
+                directory or f"{self.settings.state_dir}/savepoints",
+                spark={"shuffle_partitions": spark.conf.get("spark.sql.shuffle.partitions")},
+                clock=self.clock,
+            ),
             requests=self.requests,
         )
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import SourceReading, SplitSource
-from poundlock.errors import PoundlockError
+from poundlock.errors import PoundlockError, TransientError
 from poundlock.plan.lower import AGAIN, Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
@@ -32,18 +32,49 @@ from poundlock.runtime.requests import Requests, Trigger
 from poundlock.runtime.results import Gathered
 from poundlock.runtime.serving import Serving
 from poundlock.runtime.tracker import Tracker
+from poundlock.savepoint.metadata import Metadata
+from poundlock.savepoint.take import Cut, finish
 from poundlock.values import Clock
 
-__all__ = ["Query", "QueryStopped", "files_made"]
+__all__ = ["Query", "QueryStopped", "Saved", "files_made"]
+
+T = TypeVar("T")
 
 _POLL_S = 0.05
 _TELL_S = 1.0
 _QUIET_POLLS = 10
 _COMMIT_LOG_S = 10.0
+_BORDER_S = 60.0
 
 
 class QueryStopped(Exception):
     """Raised in the callback of a checkpoint that must not begin because the job is stopping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The savepoint with which a job ends.
+
+    Args:
+        trigger: who asked for it; completed when the job has ended.
+        path: its folder.
+        metadata: what it says.
+    """
+
+    trigger: Trigger
+    path: str
+    metadata: Metadata
+
+
+def _not_saved(error: Exception) -> PoundlockError:
+    if isinstance(error, PoundlockError):
+        return error
+    what = f"the savepoint could not be written: {error or type(error).__name__}"
+    return TransientError(what, next="free the disk or give another folder; the job goes on")
+
+
+def _no_savepoint() -> Cut:
+    raise PoundlockError("this query takes no savepoints", next="report this")
 
 
 @dataclass
@@ -60,6 +91,7 @@ class Query:
         planner: plans the split-planned sources.
         interval: time between checkpoints.
         clock: what rolls go by.
+        save: copies what a savepoint is made of into a directory; called at a checkpoint's border.
         on_checkpoint: called after each completed checkpoint.
         requests: what others ask of the job.
     """
@@ -74,6 +106,7 @@ class Query:
     planner: SplitPlanner
     interval: timedelta
     clock: Clock
+    save: Callable[[str | None], Cut] = lambda directory: _no_savepoint()
     on_checkpoint: Callable[[], None] = lambda: None
     requests: Requests = field(default_factory=Requests)
     error: BaseException | None = None
@@ -84,6 +117,7 @@ class Query:
     _told: float = 0.0
     _quiet: int = 0
     _was_idle: bool = False
+    _saved: Saved | None = None
     _serving: Serving = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,8 +139,10 @@ class Query:
     def _fused(self) -> Sequence[str]:
         return [branch.head.id for branch in self.plan.branches if branch.placement == "fused"]
 
-    def wait(self, stop: StopRequest) -> Occasion | None:
+    def wait(self, stop: StopRequest) -> Occasion | Saved | None:
         """Wait until the query ends. Returns END after a clean stop or the end of input, None after a cancel.
+
+        And the savepoint with which it was asked to end, where it was.
 
         Raises:
             Exception: what the query failed with.
@@ -120,6 +156,9 @@ class Query:
                 self._raise()
             self._roll_if_due()
             self._serve()
+            if self._saved is not None:
+                self._stop(stop)
+                return self._saved
             self._tell()
             stop.wait(_POLL_S)
 
@@ -234,6 +273,33 @@ class Query:
                 late, found.event_time = event_times(execution, self.lowered.observed)
             found.count_before_stage(self.lowered, observed_rows(execution), late)
 
+    def at_border(self, act: Callable[[], T]) -> T:
+        """Run something while no checkpoint runs, when the newest is decided, carried out, and in Spark's log.
+
+        Raises:
+            TransientError: Spark did not write its log in time.
+        """
+        deadline = time.monotonic() + _BORDER_S
+        while True:
+            with self.coordinator.lock:
+                # Spark writes its log after the callback and needs no lock for that; with the next one it waits for ours.
+                # A checkpoint that it delivers again needs the lock first, so it is let go of in between.
+                until = time.monotonic() + 1
+                while not self._settled() and time.monotonic() < until:
+                    time.sleep(_POLL_S / 5)
+                if self._settled():
+                    return act()
+            if time.monotonic() > deadline or not self._query.isActive:
+                raise TransientError(
+                    f"Spark has not finished checkpoint {self.coordinator.newest.checkpoint}",
+                    next="try again when the job goes on",
+                )
+            time.sleep(_POLL_S)
+
+    def _settled(self) -> bool:
+        newest = self.coordinator.newest.checkpoint
+        return newest < 0 or self.spark_log.committed(newest)
+
     # --- what is asked for -------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
@@ -248,7 +314,24 @@ class Query:
 
     def _take_savepoint(self, trigger: Trigger) -> None:
         """Take a savepoint at a checkpoint border."""
-        trigger.fail(PoundlockError("savepoints are not there yet", next="stop the job; the next run goes on"))
+        try:
+            made = self.at_border(lambda: self._cut(trigger))
+            metadata = finish(made)
+        except Exception as error:  # whatever it is, the job is none the worse for it
+            trigger.fail(_not_saved(error))
+            return
+        if trigger.then == "go on":
+            trigger.complete(made.savepoint.root)
+        else:
+            self._saved = Saved(trigger, made.savepoint.root, metadata)
+
+    def _cut(self, trigger: Trigger) -> Cut:
+        if trigger.drain:
+            self.coordinator.roll(Occasion.END)
+        made = self.save(trigger.directory)
+        if trigger.then != "go on":
+            self._end_turns()  # what came after the cut would be lost to who goes on from it
+        return made
 
     def _nudge(self) -> None:
         """Make Spark look for data now: it keeps the interval by itself and cannot be told, but a query that starts looks at once."""

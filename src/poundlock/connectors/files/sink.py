@@ -42,6 +42,7 @@ from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.auditable import AuditScope, Reading
+    from poundlock.checkpoint.portable import NewerOutput
     from poundlock.connectors.files.segments import Layout
     from poundlock.formats.encode import RowEncoder
     from poundlock.storage.base import Storage
@@ -284,6 +285,23 @@ class FileSink:
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
         return staging.rows_by_bucket(committables, state, checkpoint)
+
+    # Portable
+
+    def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
+        from poundlock.connectors.files.moving import save
+
+        save(self._storage(state.get("root")), state, folder, copy)
+
+    def newer(self, state: JSON) -> Sequence[str]:
+        from poundlock.connectors.files.moving import newer
+
+        return newer(self._storage(), self._rules(), state)
+
+    def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
+        from poundlock.connectors.files.moving import restore
+
+        return restore(self._storage(), self._rules(), state, savepoint, folder, newer)
 
     # Parts
 

@@ -1,0 +1,51 @@
+"""The seam between a savepoint and a sink that carries hidden data from one checkpoint to the next.
+
+What a sink carries is copied into the savepoint, and out of it under the names of the job that restores; neither job ever
+touches the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.storage import Storage
+
+__all__ = ["NewerOutput", "Portable"]
+
+NewerOutput = Literal["refuse", "keep", "retract"]
+"""What becomes of output that was finished after the savepoint was taken: see docs/savepoints.md."""
+
+
+@runtime_checkable
+class Portable(Protocol):
+    """A participant that can take part in a savepoint. One that carries nothing between checkpoints need not be one."""
+
+    def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
+        """Copy what a state names into a folder of a savepoint.
+
+        Args:
+            state: the sink's state in the decision at the cut.
+            savepoint: the savepoint.
+            folder: the sink's folder in it.
+            copy: copies a file of a storage to a path in the savepoint.
+        """
+        ...
+
+    def newer(self, state: JSON) -> Sequence[str]:
+        """Return the finished output that is there and was not when the state was decided, in words a person can use."""
+        ...
+
+    def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
+        """Take a saved state over: copy its data out of the savepoint, under this job's names; return the state of it.
+
+        May be called again after a crash.
+
+        Args:
+            state: the saved state.
+            savepoint: the savepoint.
+            folder: the sink's folder in it.
+            newer: what to do with newer output; "refuse" was looked at before.
+        """
+        ...

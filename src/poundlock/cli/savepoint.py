@@ -1,0 +1,64 @@
+"""`poundlock savepoint`: a running job's whole state into a folder of its own; the job goes on. And the folder's removal."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from poundlock.cli.jobs import find_running, saved, trigger_savepoint
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.output import Output, Text
+from poundlock.errors import DefinitionError
+
+__all__ = ["DirectoryArgument", "command"]
+
+DirectoryArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[DIR]", help="Folder in which the savepoint is made; default: in the state directory."),
+]
+
+
+def command(
+    job: Annotated[
+        str | None, typer.Argument(metavar="[JOB]", help="A job's id, the beginning of it, or its name.")
+    ] = None,
+    directory: DirectoryArgument = None,
+    dispose: Annotated[str | None, typer.Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.")] = None,
+    json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Take a savepoint of a running job, which goes on; or remove one with -d."""
+    output = Output(json)
+    if dispose is not None:
+        _dispose(dispose, output)
+        return
+    if job is None:
+        raise DefinitionError("Missing JobID. Specify a job to take a savepoint of", next="type: poundlock list")
+    registry, entry = find_running(job, define, config)
+    if not json:
+        output.line(f"Triggering savepoint for job {entry.job_id}.")
+        output.line("Waiting for response...")
+    body: dict[str, Any] = {} if directory is None else {"target-directory": os.path.abspath(directory)}
+    path = trigger_savepoint(registry, entry, "/savepoints", body)
+    output.show(saved(entry, path))
+
+
+def _dispose(path: str, output: Output) -> None:
+    """Remove what the savepoint's own list names, and nothing else."""
+    from poundlock.savepoint.metadata import METADATA, read_metadata
+    from poundlock.storage import open_storage
+
+    storage = open_storage(path)
+    metadata = read_metadata(storage)
+    for name in (METADATA, *metadata.files):
+        storage.delete(name)
+    for folder in sorted((p for p in Path(storage.root).rglob("*") if p.is_dir()), reverse=True):
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    if Path(storage.root).is_dir() and not any(Path(storage.root).iterdir()):
+        Path(storage.root).rmdir()
+    output.show(Text(text=f"Savepoint '{path}' disposed.", data={"savepoint": path, "disposed": True}))

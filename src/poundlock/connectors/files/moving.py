@@ -1,0 +1,78 @@
+"""The file sink's part of a savepoint: unfinished parts are copied out of its folder, and into that of a job that restores.
+
+A finished file is touched only where the user asked for it: output that is newer than the savepoint, to be retracted.
+"""
+
+from __future__ import annotations
+
+import copy as copies
+import re
+from collections.abc import Callable, Sequence
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.checkpoint.portable import NewerOutput
+from poundlock.connectors.files.names import final_name, join
+from poundlock.connectors.files.staging import Rules, carried_segments
+from poundlock.storage.base import Storage
+from poundlock.storage.copying import copy
+
+__all__ = ["newer", "restore", "save"]
+
+
+def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str, str], None]) -> None:
+    """Copy the segments of unfinished parts; see `Portable.save`."""
+    for segment in carried_segments(state):
+        add(storage, segment["path"], f"{folder}/{segment['path']}")
+
+
+def newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
+    """Return the finished files with names that were not given out, or not finished, when the state was decided."""
+    pattern = re.compile(rf"{re.escape(rules.prefix)}-([0-9]+)-([0-9]+){re.escape(rules.suffix)}")
+    counters, unfinished = state.get("counters", {}), {join(p["bucket"], p["name"]) for p in _files(state)}
+    found = []
+    for entry in storage.list():
+        match = pattern.fullmatch(entry.path.rpartition("/")[2])
+        if match and (int(match[2]) >= counters.get(match[1], 0) or entry.path in unfinished):
+            found.append(entry.path)
+    return sorted(found)
+
+
+def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, folder: str, then: NewerOutput) -> JSON:
+    """Copy saved segments in under this job's names and return the state that names them; see `Portable.restore`."""
+    there = newer(storage, rules, state)
+    moved = copies.deepcopy(state)
+    names: dict[str, str] = {}
+    for segment in carried_segments(state):
+        old = segment["path"]
+        names[old] = old.replace(f".inprogress.{state['tag']}-", f".inprogress.{rules.tag}-")
+        storage.delete(names[old])  # of a restore that was killed: nobody else gives names with this tag
+        copy(savepoint, f"{folder}/{old}", storage, names[old])
+    for segment in carried_segments(moved):
+        segment["path"] = names[segment["path"]]
+    for waiting in moved.get("compaction", {}).get("waiting", ()):
+        waiting["file"]["file"] = names[waiting["file"]["file"]]
+    if then == "retract":
+        for path in there:
+            storage.delete(path)
+    elif there:
+        _give_new_names(rules, moved, there)
+    return {**moved, "tag": rules.tag, "root": rules.root, "closing": []}
+
+
+def _give_new_names(rules: Rules, state: JSON, there: Sequence[str]) -> None:
+    """Let counters go on behind the files that are there, and name unfinished parts anew."""
+    counters = dict(state.get("counters", {}))
+    for path in there:
+        subtask, counter = path.rpartition("/")[2][len(rules.prefix) + 1 :].split("-", 1)
+        number = int(re.match(r"[0-9]+", counter)[0])  # type: ignore[index]
+        counters[subtask] = max(counters.get(subtask, 0), number + 1)
+    for part in _files(state):
+        subtask = str(part["subtask"])
+        part["name"] = final_name(rules.prefix, part["subtask"], counters.get(subtask, 0), rules.suffix)
+        counters[subtask] = counters.get(subtask, 0) + 1
+    state["counters"] = counters
+
+
+def _files(state: JSON) -> list[JSON]:
+    """Return the parts that are not finished: open ones, and those that wait to be merged."""
+    return [*state.get("parts", ()), *(w["file"] for w in state.get("compaction", {}).get("waiting", ()))]

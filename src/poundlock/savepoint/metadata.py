@@ -1,0 +1,162 @@
+"""What a savepoint says of itself: `_metadata.json`, written last, so that a folder without it is no savepoint.
+
+It names every file with size and digest; whatever differs is found before anything is restored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.participant import JSON
+from poundlock.errors import DefinitionError
+from poundlock.storage import Storage
+
+__all__ = ["METADATA", "Metadata", "Operator", "SavedFile", "check_files", "digest_of", "new_name", "read_metadata"]
+
+METADATA = "_metadata.json"
+FORMAT = 1
+_BLOCK = 1 << 20
+_NAME = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+
+
+def new_name(job_id: str) -> str:
+    """Return a new savepoint's name, in Flink's form: `savepoint-<6 hex of the job id>-<12 hex>`."""
+    return f"savepoint-{job_id[:6]}-{secrets.token_hex(6)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFile:
+    """One file of a savepoint: its size in bytes, and its SHA-256 in hex."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One part of the job that the savepoint holds something of.
+
+    Args:
+        kind: "source", "sink" or "stateful".
+        named: whether the user gave the id.
+    """
+
+    kind: str
+    named: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """What a savepoint says of itself.
+
+    Args:
+        name: of the savepoint.
+        job, job_id: whose it is.
+        created_ms: when it was taken, ms since the epoch.
+        versions: of poundlock and pyspark.
+        decision: the newest decision at the cut, with where every source stands and what every sink carries on.
+        operators: by operator id.
+        sinks: per sink, what `Inspectable.describe_json` said.
+        spark: what Spark was told that a restore must tell it again: {"named", "shuffle_partitions"}.
+        files: by path below the savepoint.
+    """
+
+    name: str
+    job: str
+    job_id: str
+    created_ms: int
+    versions: Mapping[str, str]
+    decision: Decision
+    operators: Mapping[str, Operator]
+    sinks: Mapping[str, JSON] = field(default_factory=dict)
+    spark: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, SavedFile] = field(default_factory=dict)
+
+    def to_json(self) -> JSON:
+        """Return it as a JSON object."""
+        return {
+            "v": FORMAT,
+            "name": self.name,
+            "job": self.job,
+            "job_id": self.job_id,
+            "created_ms": self.created_ms,
+            "versions": dict(self.versions),
+            "decision": self.decision.to_json(),
+            "operators": {i: {"kind": o.kind, "named": o.named} for i, o in self.operators.items()},
+            "sinks": dict(self.sinks),
+            "spark": dict(self.spark),
+            "files": {path: {"bytes": f.bytes, "sha256": f.sha256} for path, f in sorted(self.files.items())},
+        }
+
+    @classmethod
+    def from_json(cls, value: JSON) -> Metadata:
+        """Return what a JSON object says. Raises ValueError for a format this version does not know."""
+        if value.get("v") != FORMAT:
+            raise ValueError(f"savepoint format {value.get('v')!r} is not known to this version")
+        return cls(
+            name=value["name"],
+            job=value["job"],
+            job_id=value["job_id"],
+            created_ms=value["created_ms"],
+            versions=value["versions"],
+            decision=Decision.from_json(value["decision"]),
+            operators={i: Operator(o["kind"], o["named"]) for i, o in value["operators"].items()},
+            sinks=value["sinks"],
+            spark=value["spark"],
+            files={path: SavedFile(f["bytes"], f["sha256"]) for path, f in value["files"].items()},
+        )
+
+
+def read_metadata(savepoint: Storage) -> Metadata:
+    """Return what a savepoint says of itself.
+
+    Raises:
+        DefinitionError: the folder is no savepoint, a damaged one, or one of another version.
+    """
+    try:
+        return Metadata.from_json(json.loads(savepoint.read(METADATA)))
+    except (FileNotFoundError, NotADirectoryError):
+        there = next(iter(savepoint.list()), None) is not None
+        what = f"{savepoint.root} has no {METADATA}: it was not copied whole, or is no savepoint"
+        raise DefinitionError(
+            what if there else f"there is no savepoint in {savepoint.root}",
+            next="give the folder that `poundlock savepoint` printed",
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DefinitionError(
+            f"{savepoint.root}/{METADATA} cannot be read: {error}",
+            next="copy the savepoint again, or use the version of poundlock that wrote it",
+        ) from None
+
+
+def check_files(savepoint: Storage, metadata: Metadata) -> None:
+    """Raise DefinitionError unless every file of a savepoint is there as it was written."""
+    for path, said in metadata.files.items():
+        found = savepoint.stat(path)
+        if found is None:
+            wrong = "is missing"
+        elif found.bytes != said.bytes:
+            wrong = f"has {found.bytes} bytes instead of {said.bytes}"
+        elif digest_of(savepoint, path) != said.sha256:
+            wrong = "has other content than was written"
+        else:
+            continue
+        raise DefinitionError(
+            f"the savepoint {savepoint.root} is damaged: {path} {wrong}", next="copy it again from where it was taken"
+        )
+
+
+def digest_of(storage: Storage, path: str) -> str:
+    """Return the SHA-256 of a file, in hex."""
+    digest = hashlib.sha256()
+    with storage.open(path) as handle:
+        while block := handle.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,158 @@
+"""Restoring a savepoint: into an empty checkpoint folder, as a new job with an id of its own.
+
+Everything is compared before anything is written. The folder becomes a job's by its identity, written last, so a restore
+that was killed is begun anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poundlock.checkpoint.decision import Decision, SinkDecision
+from poundlock.checkpoint.identity import read_identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.portable import NewerOutput, Portable
+from poundlock.errors import DefinitionError
+from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
+from poundlock.savepoint.take import saved_state
+from poundlock.storage import Storage
+from poundlock.storage.copying import copy
+
+__all__ = ["Restoring", "check", "restore"]
+
+
+_OF_A_CHECKPOINT = ("job.json", "spark", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """A savepoint that fits a job.
+
+    Args:
+        savepoint: its folder.
+        metadata: what it says.
+        dropped: the operator ids whose part is not restored.
+    """
+
+    savepoint: Storage
+    metadata: Metadata
+    dropped: Sequence[str]
+
+
+def check(
+    savepoint: Storage,
+    checkpoint: Storage,
+    *,
+    job: str,
+    operators: Mapping[str, Operator],
+    sinks: Mapping[str, Any],
+    allow_non_restored: bool = False,
+    newer: NewerOutput = "refuse",
+    replace: bool = False,
+) -> Restoring:
+    """Compare a savepoint with the job that is to go on from it; nothing is touched.
+
+    Args:
+        savepoint: its folder.
+        checkpoint: the checkpoint folder to restore into.
+        job: name of the job.
+        operators: the job's operators, by id.
+        sinks: its participants by name.
+        allow_non_restored: whether what the job has no operator for may be left behind.
+        newer: what to do about output that was finished after the savepoint was taken.
+        replace: whether the job in the folder has ended with a savepoint, so that its checkpoint may go.
+
+    Raises:
+        DefinitionError: it is damaged, another job's, does not fit, or output is newer and `newer` is "refuse".
+    """
+    metadata = read_metadata(savepoint)
+    check_files(savepoint, metadata)
+    if metadata.job != job:
+        raise DefinitionError(
+            f"the savepoint {savepoint.root} is of job {metadata.job!r}, not of {job!r}",
+            next=f"name the job {metadata.job!r}, or give a savepoint of {job!r}",
+        )
+    if (found := read_identity(checkpoint)) is not None and not replace:
+        raise DefinitionError(
+            f"{checkpoint.root} has the checkpoint of a job already ({found.name}, id {found.job_id})",
+            next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
+        )
+    dropped = [i for i, o in metadata.operators.items() if operators.get(i, Operator("")).kind != o.kind]
+    if dropped and not allow_non_restored:
+        said = ", ".join(f"{metadata.operators[i].kind} {i!r}" for i in dropped)
+        raise DefinitionError(
+            f"the savepoint {savepoint.root} has state of {said}, and the job has no such operator",
+            next="give the operator its name again, or say -n (--allow-non-restored-state) to leave its state behind",
+        )
+    if "stateful" in {metadata.operators[i].kind for i in dropped}:
+        raise DefinitionError(
+            f"{', '.join(dropped)}: Spark cannot leave the state of one operator behind and keep the rest",
+            next="keep the operator, or begin without the savepoint",
+        )
+    if newer == "refuse":
+        _refuse_newer(metadata, sinks)
+    return Restoring(savepoint, metadata, dropped)
+
+
+def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any]) -> None:
+    for name, sink in sinks.items():
+        state = saved_state(metadata.decision, name)
+        found = sink.newer(state) if state and isinstance(sink, Portable) else []
+        if found:
+            raise DefinitionError(
+                f"sink {name!r} has {len(found)} files that were finished after the savepoint, such as {found[0]}",
+                next="say --on-newer-output=retract to remove them, or =keep to leave them, with rows that come twice",
+            )
+
+
+def restore(
+    restoring: Restoring,
+    checkpoint: Storage,
+    *,
+    job_id: str,
+    sinks: Mapping[str, Any],
+    newer: NewerOutput,
+    now_ms: int,
+) -> Decision:
+    """Make an empty checkpoint folder that of a job which goes on from a savepoint; return its first record.
+
+    The caller writes the identity afterwards.
+
+    Args:
+        restoring: what `check` found to fit.
+        checkpoint: the folder.
+        job_id: 32 hex digits, of the new job.
+        sinks: participants by name, as the new job owns them.
+        newer: what to do about output that was finished after the savepoint was taken.
+        now_ms: the time, ms since the epoch.
+    """
+    for entry in list(checkpoint.list()):  # of a restore that was killed, or of the job that ended with a savepoint
+        if entry.path.partition("/")[0] in _OF_A_CHECKPOINT:
+            checkpoint.delete(entry.path)
+    metadata, savepoint = restoring.metadata, restoring.savepoint
+    for path in metadata.files:
+        if path.partition("/")[0] in ("spark", "sources"):
+            copy(savepoint, path, checkpoint, path, link=path.startswith("spark/state/"))
+    states = {}
+    for name, sink in sinks.items():
+        state = saved_state(metadata.decision, name)
+        if state and isinstance(sink, Portable):
+            state = sink.restore(state, savepoint, f"sinks/{name}", newer)
+        states[name] = SinkDecision([], state)
+    first = Decision(
+        number=0,
+        occasion="start",
+        checkpoint=metadata.decision.checkpoint,
+        job_id=job_id,
+        epoch=0,
+        time_ms=now_ms,
+        sources={i: span for i, span in metadata.decision.sources.items() if i not in restoring.dropped},
+        sinks=states,
+        restored={"savepoint": metadata.name, "job_id": metadata.job_id},
+    )
+    ledger = Ledger(checkpoint)
+    ledger.append(first)
+    ledger.mark_carried_out(0)
+    return first

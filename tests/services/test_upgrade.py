@@ -1,0 +1,132 @@
+"""The upgrade of Flink's article on Kafka to HDFS: run, cancel -s, change the code, run -s, stop --drain; every event once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from poundlock.testing.kafka import EmbeddedKafka, Record
+
+pytestmark = pytest.mark.services
+
+JOB = """
+from poundlock import EventTimeBucketAssigner, FileSink, Job, KafkaSource, RollingPolicy
+
+job = Job("etl", checkpoint_interval="200 ms", checkpoint_dir={checkpoints!r})
+events = job.from_source(KafkaSource(bootstrap_servers={servers!r}, topics="upgrade"), name="events"){more}
+events.sink_to(
+    FileSink(
+        {output!r},
+        row="value",
+        bucket=EventTimeBucketAssigner("timestamp", "'dt='yyyyMMdd", zone={zone!r}),
+        rolling=RollingPolicy(every="1 h", size="100 MB"),
+    ),
+    name="event_log",
+)
+"""
+START_MS = 1_545_184_226_000
+
+
+class Scene:
+    """A job file that changes, and the command line."""
+
+    def __init__(self, folder: Path, kafka: EmbeddedKafka) -> None:
+        self.folder, self.kafka = folder, kafka
+        self.output = folder / "out"
+        self.produced: list[bytes] = []
+        kafka.create_topic("upgrade", 2)
+
+    def write(self, zone: str, more: str = "") -> None:
+        (self.folder / "job.py").write_text(
+            JOB.format(
+                checkpoints=str(self.folder / "checkpoint"), servers=self.kafka.bootstrap_servers,
+                output=str(self.output), zone=zone, more=more,
+            )
+        )  # fmt: skip
+
+    def produce(self, count: int) -> None:
+        first = len(self.produced)
+        made = [
+            json.dumps(
+                {"timestamp": (START_MS + i * 1000) / 1000, "event": "odd" if i % 2 else "even", "n": i}
+            ).encode()
+            for i in range(first, first + count)
+        ]
+        self.produced += made
+        self.kafka.produce("upgrade", [Record(value, partition=i % 2) for i, value in enumerate(made)])
+
+    def cli(self, *arguments: str, code: int = 0) -> str:
+        environment = {**os.environ, "POUNDLOCK_STATE_DIR": str(self.folder / "state")}
+        done = subprocess.run(
+            [sys.executable, "-m", "poundlock", *arguments], cwd=self.folder, env=environment, capture_output=True,
+            text=True, timeout=240,
+        )  # fmt: skip
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def start(self, *arguments: str) -> str:
+        said = self.cli("run", "-d", "job.py", *arguments)
+        return said.strip().splitlines()[-1].rpartition(" ")[2]
+
+    def await_rows(self, job: str, rows: int) -> None:
+        deadline = time.monotonic() + 180
+        while json.loads(self.cli("info", job, "--json"))["progress"]["rows_written"] < rows:
+            assert time.monotonic() < deadline, self.cli("info", job)
+            time.sleep(0.2)
+
+    def seen(self) -> Counter[bytes]:
+        files = (
+            p
+            for p in self.output.rglob("*")
+            if p.is_file() and not any(x.startswith((".", "_")) for x in p.relative_to(self.output).parts)
+        )
+        return Counter(line for path in files for line in path.read_bytes().splitlines())
+
+
+@pytest.fixture
+def scene(tmp_path: Path, kafka_broker: EmbeddedKafka) -> Iterator[Scene]:
+    made = Scene(tmp_path, kafka_broker)
+    yield made
+    for job in json.loads(made.cli("list", "--json"))["jobs"]:
+        made.cli("cancel", job["jid"])
+
+
+def test_every_event_once_over_an_upgrade(scene: Scene) -> None:
+    scene.write("UTC")
+    scene.produce(1000)
+    first = scene.start()
+    scene.await_rows(first, 1000)
+    side = scene.cli("savepoint", "etl", "sp")  # the job goes on
+    assert "Savepoint completed. Path: " in side
+    scene.produce(500)
+    scene.await_rows(first, 1500)
+    said = scene.cli("cancel", "-s", "sp", first[:8])
+    path = said.partition("Savepoint completed. Path: ")[2].splitlines()[0]
+    assert Path(path).name.startswith(f"savepoint-{first[:6]}-")
+    assert scene.seen().total() == 0  # nothing was due, and what waited hidden is in the savepoint
+    assert not [p for p in scene.output.rglob("*") if p.is_file()]
+
+    refused = scene.cli("run", "job.py", code=2)
+    assert f"ended with the savepoint {path}" in refused
+
+    scene.write("Asia/Shanghai", ".where(\"get_json_object(cast(value AS string), '$.event') = 'even'\")")
+    second = scene.start("-s", path)
+    assert second != first
+    scene.produce(1000)
+    scene.await_rows(second, 500)
+    said = scene.cli("stop", "--drain", "--savepoint-path", "sp2", second)
+    assert "Savepoint completed. Path: " in said
+    log = scene.cli("logs", second)
+    assert "Restored from savepoint" in log
+    assert "upgrade-0" in log or "offset" in log
+    even = [value for i, value in enumerate(scene.produced) if i < 1500 or b'"even"' in value]
+    assert scene.seen() == Counter(even)
+    assert not [p for p in scene.output.rglob(".*") if p.is_file()]

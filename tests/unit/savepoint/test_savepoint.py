@@ -1,0 +1,265 @@
+"""Savepoints of files without Spark: what is carried goes along, nothing finished since is damaged, rubbish is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from poundlock import DefinitionError, FileSink, RollingPolicy
+from poundlock.checkpoint.audit import audit
+from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.decision import SourceRange
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import new_job_id, open_identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext, bound
+from poundlock.checkpoint.portable import NewerOutput
+from poundlock.formats.chunk import Batch
+from poundlock.savepoint.metadata import METADATA, Metadata, Operator, new_name, read_metadata
+from poundlock.savepoint.restore import check, restore
+from poundlock.savepoint.take import finish, take
+from poundlock.storage import LocalStorage
+from poundlock.values import SystemClock
+
+CLOCK = SystemClock()
+OPERATORS = {"in": Operator("source"), "out": Operator("sink")}
+
+
+def refuse(record: Reject) -> None:
+    raise AssertionError(record.reason)
+
+
+def rows(n: int) -> list[bytes]:
+    return [b"%d/%d" % (n, i) for i in range(5)]
+
+
+class Life:
+    """A job over batches of known rows, without Spark."""
+
+    def __init__(self, checkpoint: Path, output: Path) -> None:
+        self.storage = LocalStorage(str(checkpoint))
+        self.sink = FileSink(str(output), row="value", rolling=RollingPolicy(every="1 h", size="30 B"))
+        self.identity = open_identity(self.storage, name="job", clock=CLOCK)
+        self.output = output
+
+    def run(self, first: int, last: int, *, end: bool = False) -> None:
+        """Take checkpoints; with `end`, finish every file."""
+        with Epoch.claim(self.storage, clock=CLOCK) as epoch:
+            self.coordinator = Coordinator(
+                identity=self.identity,
+                epoch=epoch,
+                ledger=Ledger(self.storage),
+                participants={"out": bound(self.sink, job_id=self.identity.job_id, sink="out")},
+                clock=CLOCK,
+            )
+            self.coordinator.recover()
+            for n in range(first, last):
+                self.storage.create_exclusive(f"spark/offsets/{n}", b"v1\n")
+                self.coordinator.checkpoint(n, {"in": SourceRange(n, n + 1)}, lambda said, n=n: self._tasks(said, n))  # type: ignore[misc]
+                self.storage.create_exclusive(f"spark/commits/{n}", b"v1\n")
+            if end:
+                self.coordinator.roll(Occasion.END)
+
+    def _tasks(self, directive: Directive, n: int) -> TaskResults:
+        context = WriterContext(
+            job_id=self.identity.job_id, sink="out", epoch=1, checkpoint=n, subtask=n % 2, attempt=uuid.uuid4().hex,
+            directive=directive["sinks"]["out"], reject=refuse, started_ms=directive["started_ms"],
+        )  # fmt: skip
+        writer = self.sink.open_writer(context)
+        writer.write(Batch(pa.record_batch({"value": pa.array(rows(n), pa.binary())})))
+        prepared = [Prepared("out", n % 2, payload) for payload in writer.prepare()]
+        return TaskResults(prepared=prepared, counts={"out": Counts(read=5, written=5)}, rows_read={"in": 5})
+
+    def save(self, folder: Path) -> LocalStorage:
+        name = new_name(self.identity.job_id)
+        metadata = Metadata(
+            name=name, job="job", job_id=self.identity.job_id, created_ms=CLOCK.now_ms(), versions={},
+            decision=self.coordinator.newest, operators=OPERATORS,
+        )  # fmt: skip
+        savepoint = LocalStorage(str(folder / name))
+        finish(take(self.storage, savepoint, metadata=metadata, sinks={"out": self.sink}))
+        return savepoint
+
+    def seen(self) -> Counter[bytes]:
+        files = (p for p in self.output.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
+        return Counter(line for path in files for line in path.read_bytes().splitlines())
+
+    def audited(self) -> None:
+        report = audit(Ledger(self.storage), {"out": bound(self.sink, job_id=self.identity.job_id, sink="out")})
+        assert report.agrees, report.disagreements
+
+
+def restored(
+    savepoint: LocalStorage, checkpoint: Path, output: Path, newer: NewerOutput = "refuse", **more: Any
+) -> Life:
+    storage, job_id = LocalStorage(str(checkpoint)), new_job_id()
+    sink = FileSink(str(output), row="value", rolling=RollingPolicy(every="1 h", size="30 B"))
+    sinks = {"out": bound(sink, job_id=job_id, sink="out")}
+    found = check(savepoint, storage, job="job", operators=OPERATORS, sinks=sinks, newer=newer, **more)
+    restore(found, storage, job_id=job_id, sinks=sinks, newer=newer, now_ms=CLOCK.now_ms())
+    open_identity(storage, name="job", clock=CLOCK, job_id=job_id)
+    return Life(checkpoint, output)
+
+
+def expected(first: int, last: int) -> Counter[bytes]:
+    return Counter(row for n in range(first, last) for row in rows(n))
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Life:
+    return Life(tmp_path / "checkpoint", tmp_path / "out")
+
+
+def test_a_job_goes_on_from_where_it_was_saved(life: Life, tmp_path: Path) -> None:
+    life.run(0, 3)
+    before = life.seen()
+    assert 0 < before.total() < expected(0, 3).total()  # some rows wait hidden
+    savepoint = life.save(tmp_path)
+    moved = LocalStorage(str(shutil.move(savepoint.root, tmp_path / "elsewhere")))
+    shutil.rmtree(tmp_path / "checkpoint")
+    for path in (tmp_path / "out").rglob(".*"):
+        path.unlink()  # what waited hidden is in the savepoint, whole
+    again = restored(moved, tmp_path / "checkpoint2", tmp_path / "out")
+    again.run(3, 6, end=True)
+    assert again.seen() == expected(0, 6)
+    again.audited()
+
+
+def test_a_fork_has_its_own_output_and_leaves_the_first_job_alone(life: Life, tmp_path: Path) -> None:
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    visible = life.seen()
+    fork = restored(savepoint, tmp_path / "fork", tmp_path / "out-of-fork")
+    fork.run(3, 7, end=True)
+    life.run(3, 6, end=True)
+    assert life.seen() == expected(0, 6)
+    assert fork.seen() == expected(0, 7) - visible
+    life.audited()
+    fork.audited()
+    assert restored(savepoint, tmp_path / "third", tmp_path / "out3").identity.job_id != fork.identity.job_id
+
+
+@pytest.mark.parametrize("newer", ["retract", "keep"])
+def test_an_old_savepoint_after_its_successors_finished_files(life: Life, tmp_path: Path, newer: NewerOutput) -> None:
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    visible = life.seen()
+    life.run(3, 6, end=True)
+    with pytest.raises(DefinitionError, match="files that were finished after the savepoint") as caught:
+        restored(savepoint, tmp_path / "second", tmp_path / "out")
+    assert "--on-newer-output=retract" in str(caught.value.next)
+    assert not (tmp_path / "second").exists()
+    assert life.seen() == expected(0, 6)
+    again = restored(savepoint, tmp_path / "second", tmp_path / "out", newer)
+    again.run(3, 8, end=True)
+    twice = expected(0, 6) - visible if newer == "keep" else Counter()
+    assert again.seen() == expected(0, 8) + twice
+    again.audited()
+
+
+def test_a_restore_that_was_killed_is_begun_anew(life: Life, tmp_path: Path) -> None:
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    storage = LocalStorage(str(tmp_path / "checkpoint2"))
+    sinks = {"out": bound(FileSink(str(tmp_path / "out"), row="value"), job_id=new_job_id(), sink="out")}
+    found = check(savepoint, storage, job="job", operators=OPERATORS, sinks=sinks)
+    restore(found, storage, job_id="0" * 32, sinks=sinks, newer="refuse", now_ms=0)  # and no identity
+    again = restored(savepoint, tmp_path / "checkpoint2", tmp_path / "out")
+    again.run(3, 4, end=True)
+    assert again.seen() == expected(0, 4)
+
+
+def damage_missing(folder: Path) -> None:
+    next(folder.rglob("sinks/**/.part*")).unlink()
+
+
+def damage_truncated(folder: Path) -> None:
+    path = next(folder.rglob("sinks/**/.part*"))
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def damage_changed(folder: Path) -> None:
+    path = next(folder.rglob("sinks/**/.part*"))
+    path.write_bytes(path.read_bytes().swapcase()[::-1])
+
+
+def damage_version(folder: Path) -> None:
+    said = json.loads((folder / METADATA).read_text())
+    (folder / METADATA).write_text(json.dumps({**said, "v": 99}))
+
+
+def damage_metadata(folder: Path) -> None:
+    (folder / METADATA).write_bytes((folder / METADATA).read_bytes()[:-100])
+
+
+def damage_half(folder: Path) -> None:
+    (folder / METADATA).unlink()
+
+
+def damage_all(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (damage_missing, "is missing"),
+        (damage_truncated, "bytes instead of"),
+        (damage_changed, "has other content"),
+        (damage_version, "format 99 is not known"),
+        (damage_metadata, "cannot be read"),
+        (damage_half, "was not copied whole"),
+        (damage_all, "there is no savepoint in"),
+    ],
+)
+def test_a_damaged_savepoint_is_refused_and_nothing_is_changed(
+    life: Life, tmp_path: Path, damage: Any, said: str
+) -> None:
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    damage(Path(savepoint.root))
+    files = sorted((tmp_path / "out").rglob("*"))
+    with pytest.raises(DefinitionError, match=said):
+        restored(savepoint, tmp_path / "second", tmp_path / "out")
+    assert not (tmp_path / "second").exists()
+    assert sorted((tmp_path / "out").rglob("*")) == files
+
+
+def test_what_does_not_fit_is_named(life: Life, tmp_path: Path) -> None:
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    storage = LocalStorage(str(tmp_path / "second"))
+
+    def refused(**changed: Any) -> str:
+        given: dict[str, Any] = {"job": "job", "operators": OPERATORS, "sinks": {}, **changed}
+        with pytest.raises(DefinitionError) as caught:
+            check(savepoint, storage, **given)
+        return caught.value.what
+
+    assert "is of job 'job', not of 'other'" in refused(job="other")
+    assert "sink 'out'" in refused(operators={"in": Operator("source")})
+    dropped = check(
+        savepoint, storage, job="job", operators={"in": Operator("source")}, sinks={}, allow_non_restored=True
+    ).dropped
+    assert dropped == ["out"]
+    with pytest.raises(DefinitionError, match="has the checkpoint of a job already"):
+        check(savepoint, life.storage, job="job", operators=OPERATORS, sinks={})
+
+
+def test_it_says_what_it_holds(life: Life, tmp_path: Path) -> None:
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    said = read_metadata(savepoint)
+    assert said.name == savepoint.root.rpartition("/")[2]
+    assert said.name.startswith(f"savepoint-{life.identity.job_id[:6]}-")
+    assert said.decision.sources["in"].end == 3
+    assert {path.split("/")[0] for path in said.files} == {"spark", "sinks"}
+    assert Metadata.from_json(said.to_json()) == said
