@@ -13,7 +13,7 @@ import time
 from enum import Enum
 from pathlib import Path
 
-__all__ = ["ENVIRONMENT", "Failpoint", "InjectedFailure", "hit"]
+__all__ = ["ENVIRONMENT", "DeletionPoint", "Failpoint", "InjectedFailure", "hit"]
 
 ENVIRONMENT = "POUNDLOCK_FAILPOINTS"
 
@@ -32,6 +32,15 @@ class Failpoint(Enum):
     CHECKPOINT_DONE = "checkpoint.done"
 
 
+class DeletionPoint(Enum):
+    """A step of the deletion of a cancelled job's checkpoint, which is no part of any checkpoint."""
+
+    CARRIED_OUT = "deletion.carried-out"
+    MARKED = "deletion.marked"
+    SWEPT = "deletion.swept"
+    FILE_DELETED = "deletion.file-deleted"
+
+
 class InjectedFailure(RuntimeError):
     """Raised by a failpoint set to `raise`."""
 
@@ -39,7 +48,7 @@ class InjectedFailure(RuntimeError):
 _seen: dict[str, int] = {}
 
 
-def hit(point: Failpoint) -> None:
+def hit(point: Failpoint | DeletionPoint) -> None:
     """Do what POUNDLOCK_FAILPOINTS says for this point; nothing if it is not set.
 
     The variable is a comma-separated list of `name:action[@times]`: the action happens at the `times`-th pass of this
@@ -67,7 +76,7 @@ def hit(point: Failpoint) -> None:
         _act(action, point)
 
 
-def _act(action: str, point: Failpoint) -> None:
+def _act(action: str, point: Failpoint | DeletionPoint) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "kill-parent":

@@ -26,13 +26,13 @@ LOGS = ("offsets", "commits")
 class Cut:
     """A savepoint whose files are copied and whose metadata is not written yet."""
 
-    def __init__(self, savepoint: Storage, metadata: Metadata) -> None:
-        self.savepoint, self.metadata = savepoint, metadata
+    def __init__(self, savepoint: Storage, metadata: Metadata, *, linked: bool = False) -> None:
+        self.savepoint, self.metadata, self.linked = savepoint, metadata, linked
         self.paths: list[str] = []
 
     def add(self, source: Storage, path: str, new_path: str, *, link: bool) -> None:
         """Copy a file into the savepoint."""
-        copy(source, path, self.savepoint, new_path, link=link)
+        copy(source, path, self.savepoint, new_path, link=link, settle=not self.linked)
         self.paths.append(new_path)
 
 
@@ -42,6 +42,7 @@ def take(
     *,
     metadata: Metadata,
     sinks: Mapping[str, Any],
+    linked: bool = False,
 ) -> Cut:
     """Copy what a savepoint is made of; `finish` makes it one. Quick where hard links can be made.
 
@@ -50,27 +51,28 @@ def take(
         savepoint: a new, empty folder.
         metadata: all but the files.
         sinks: participants by name.
+        linked: whether it stays with the checkpoint: all that can be linked is, and is made durable by `finish` only.
 
     Raises:
         DefinitionError: the folder is not empty.
     """
     if next(iter(savepoint.list()), None) is not None:
         raise DefinitionError(f"{savepoint.root} is not empty", next="give another folder")
-    cut = Cut(savepoint, metadata)
+    cut = Cut(savepoint, metadata, linked=linked)
     newest = metadata.decision.checkpoint
     for entry in checkpoint.list("spark"):
         log, _, number = entry.path.removeprefix("spark/").partition("/")
         if _is_temporary(entry.path) or (log in LOGS and not (number.isdigit() and int(number) <= newest)):
             continue
         try:
-            cut.add(checkpoint, entry.path, entry.path, link=log == "state")
+            cut.add(checkpoint, entry.path, entry.path, link=linked or log == "state")
         except FileNotFoundError:
-            if log in LOGS:
+            if log in LOGS and int(number) >= newest - 1:
                 raise
-            continue  # an old version of state that Spark has just cleaned away
+            continue  # an old version of state, or an old batch, that Spark has just cleaned away
     for entry in checkpoint.list("sources"):
         if not _is_temporary(entry.path):
-            cut.add(checkpoint, entry.path, entry.path, link=False)
+            cut.add(checkpoint, entry.path, entry.path, link=linked)
     for name, sink in sinks.items():
         state = dict(metadata.decision.sinks[name].state) if name in metadata.decision.sinks else {}
         if isinstance(sink, Portable) and state:
@@ -83,13 +85,23 @@ def _adder(cut: Cut) -> Callable[[Storage, str, str], None]:
     return lambda source, path, new_path: cut.add(source, path, new_path, link=True)
 
 
-def finish(cut: Cut) -> Metadata:
-    """Digest the files of a cut and write the metadata, which makes it a savepoint. Needs no lock."""
-    files = {}
+def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: None) -> Metadata:
+    """Digest the files of a cut and write the metadata, which makes it a savepoint. Needs no lock.
+
+    Args:
+        cut: what `take` copied.
+        known: tells what a file is, by its path, where that is known and need not be found out again.
+    """
+    files: dict[str, SavedFile] = {}
+    settled: set[str] = set()
     for path in cut.paths:
+        before, folder = known(path), path.rpartition("/")[0]
+        if cut.linked and (before is None or folder not in settled):
+            cut.savepoint.settle(path)
+            settled.add(folder)
         found = cut.savepoint.stat(path)
         assert found is not None
-        files[path] = SavedFile(found.bytes, digest_of(cut.savepoint, path))
+        files[path] = before or SavedFile(found.bytes, digest_of(cut.savepoint, path))
     whole = replace(cut.metadata, files=files)
     text = json.dumps(whole.to_json(), indent=1, sort_keys=True)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
