@@ -78,8 +78,10 @@ def savepoint_of(
             lock.release()
         yield replace(beginning, path=made.root), lambda line: say(line.replace(made.root, beginning.path))
     except PoundlockError as error:
-        error.what, error.next = (text.replace(made.root, given.root) for text in (error.what, error.next))
-        raise
+        what, next = (text.replace(made.root, given.root) for text in (error.what, error.next))
+        raise type(error)(
+            what, next=next, job=error.job, checkpoint=error.checkpoint, participant=error.participant
+        ) from error
     finally:
         remove_tree(checkpoint, FOLDER)
         remove_root(checkpoint)
