@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from poundlock import (
     FileSource,
     Job,
     NoRestart,
+    PoundlockError,
     RollingPolicy,
     TumblingEventTimeWindows,
     WatermarkStrategy,
@@ -29,6 +31,7 @@ from poundlock.runtime import session as sessions
 from poundlock.runtime.attempts import CheckpointTimedOut
 from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.driver import run
+from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.saving import Beginning
 from poundlock.runtime.starting import start_spark, stop_spark
@@ -138,24 +141,21 @@ class CancelAt:
             self.stop.cancel()
 
 
-def test_a_cancelled_job_is_restored_from_its_checkpoint_and_from_a_copy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_job_that_was_cancelled_then_killed_is_restored_from_its_checkpoint_and_from_a_copy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(tmp_path / "in")
-    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    said = {"state_backend": "memory", "checkpoints_retained": 3, "checkpoint_min_pause": f"{PAUSE_MS} ms"}
-    cancel = CancelAt(4)
-    assert (
-        run(counts(tmp_path, **said), settings=settings(first), on_progress=cancel, stop=cancel.stop).state
-        == "CANCELED"
-    )
+    first, second, third, fourth = (tmp_path / name for name in ("first", "second", "third", "fourth"))
+    said = {"state_backend": "memory", "checkpoints_retained": 2}
+    cancel = CancelAt(3)
+    job = counts(tmp_path, checkpoint_min_pause=f"{PAUSE_MS} ms", **said)
+    assert run(job, settings=settings(first), on_progress=cancel, stop=cancel.stop).state == "CANCELED"
     checkpoint = first / "checkpoint"
 
     taken = [record for record in Ledger(LocalStorage(str(checkpoint))) if record.occasion == "checkpoint"]
-    pauses = [
-        after.started_ms - before.time_ms for before, after in zip(taken, taken[1:], strict=False) if after.started_ms
-    ]
-    assert len(pauses) >= 4 and min(pauses) >= PAUSE_MS
+    pauses = [after.started_ms - before.time_ms for before, after in pairwise(taken) if after.started_ms is not None]
+    assert len(pauses) >= 3
+    assert min(pauses) >= PAUSE_MS
 
     # what is kept, and what `checkpoints` says of it
     assert main(["checkpoints", str(checkpoint), "--json"]) == 0
@@ -164,7 +164,7 @@ def test_a_cancelled_job_is_restored_from_its_checkpoint_and_from_a_copy(
     assert [each["checkpoint"] for each in listed["checkpoints"]] == list(range(newest, -1, -1))
     kept = {each["checkpoint"]: each["path"] for each in listed["checkpoints"] if each["path"] is not None}
     copied = sorted(path.name for path in (checkpoint / "retained").iterdir())
-    assert len(copied) == 3
+    assert len(copied) == 2
     assert set(kept) == {*(int(name.removeprefix("chk-")) for name in copied), newest}
     assert listed["checkpoints"][0]["rows_read"] == 10
     assert all(each["kept_bytes"] > 1000 for each in listed["checkpoints"] if "retained" in (each["path"] or ""))
@@ -183,28 +183,31 @@ def test_a_cancelled_job_is_restored_from_its_checkpoint_and_from_a_copy(
         run(counts(tmp_path, **said), settings=settings(first), beginning=Beginning(kept[newest - 1]))
     assert content(tmp_path) == before
 
-    # restored from the checkpoint folder
-    before = content(checkpoint)
-    told: list[str] = []
-    done = run(
-        counts(tmp_path, state_backend="memory"), settings=settings(second), beginning=Beginning(str(checkpoint)),
-        on_progress=lambda progress: told.append(progress.message),
-    )  # fmt: skip
-    assert done.state == "FINISHED"
+    # restored from the checkpoint folder, and killed before Spark has written that its checkpoint is done
+    before, told = content(checkpoint), list[str]()
+    monkeypatch.setenv("POUNDLOCK_FAILPOINTS", f"checkpoint.done:raise@2;once={tmp_path}/raised")
+    with pytest.raises(PoundlockError, match=r"checkpoint\.done"):
+        run(
+            counts(tmp_path, restart=NoRestart(), **said), settings=settings(second),
+            beginning=Beginning(str(checkpoint)), on_progress=lambda progress: told.append(progress.message),
+        )  # fmt: skip
     assert f"Restored from savepoint {checkpoint} (checkpoint {newest})" in told
-    assert seen(tmp_path / "out") == expected()
-    assert content(checkpoint) == before
     assert not (second / "checkpoint" / "restoring").exists()
+    planned, committed = SparkLog(LocalStorage(str(second / "checkpoint" / "spark"))).newest()
+    assert planned == committed + 1
+    assert content(checkpoint) == before
+
+    # restored from what the killed one left
+    done = run(counts(tmp_path, **said), settings=settings(third), beginning=Beginning(str(second / "checkpoint")))
+    assert done.state == "FINISHED"
+    assert seen(tmp_path / "out") == expected()
 
     # restored from an older copy, over the output that was finished since
-    copy = min(kept)
-    assert read_metadata(LocalStorage(kept[copy])).spark["state_backend"] == "memory"
+    copy = kept[min(kept)]
+    assert read_metadata(LocalStorage(copy)).spark["state_backend"] == "memory"
     with pytest.raises(DefinitionError, match="finished after the savepoint"):
-        run(counts(tmp_path, state_backend="memory"), settings=settings(third), beginning=Beginning(kept[copy]))
-    again = run(
-        counts(tmp_path, state_backend="memory"), settings=settings(third),
-        beginning=Beginning(kept[copy], newer="retract"),
-    )  # fmt: skip
+        run(counts(tmp_path, **said), settings=settings(fourth), beginning=Beginning(copy))
+    again = run(counts(tmp_path, **said), settings=settings(fourth), beginning=Beginning(copy, newer="retract"))
     assert again.state == "FINISHED"
     assert seen(tmp_path / "out") == expected()
     assert content(checkpoint) == before
@@ -235,7 +238,7 @@ def test_a_checkpoint_that_takes_too_long_is_aborted_and_tolerated_as_often_as_i
 
     told: list[Progress] = []
     done = run(job(1, 1), settings=settings(tmp_path / "a"), on_progress=told.append)
-    assert done.state == "FINISHED" and done.restarts == 1
+    assert (done.state, done.restarts) == ("FINISHED", 1)
     (restarted,) = [each.message for each in told if each.state == "RESTARTING"]
     assert "checkpoint 0 took longer than checkpoint_timeout (3 s)" in restarted
     files = [p for p in (tmp_path / "out-1-1").rglob("*") if p.is_file()]
