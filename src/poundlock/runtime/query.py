@@ -51,6 +51,14 @@ class QueryStopped(Exception):
     """Raised in the callback of a checkpoint that must not begin because the job is stopping."""
 
 
+class _NotDrained(Exception):
+    """Raised when pending files could not be finished before a savepoint; holds why."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 @dataclass(frozen=True, slots=True)
 class Saved:
     """The savepoint with which a job ends.
@@ -317,6 +325,9 @@ class Query:
         try:
             made = self.at_border(lambda: self._cut(trigger))
             metadata = finish(made)
+        except _NotDrained as failure:  # half a decision may be carried out: that is for a recovery
+            trigger.fail(_not_saved(failure.error))
+            raise failure.error from None
         except Exception as error:  # whatever it is, the job is none the worse for it
             trigger.fail(_not_saved(error))
             return
@@ -327,11 +338,19 @@ class Query:
 
     def _cut(self, trigger: Trigger) -> Cut:
         if trigger.drain:
-            self.coordinator.roll(Occasion.END)
+            self._drain()
         made = self.save(trigger.directory)
         if trigger.then != "go on":
             self._end_turns()  # what came after the cut would be lost to who goes on from it
         return made
+
+    def _drain(self) -> None:
+        try:
+            outcome = self.coordinator.roll(Occasion.END)
+        except Exception as error:
+            raise _NotDrained(error) from error
+        if outcome is not None:
+            self.tracker.rolled(files_made(outcome))
 
     def _nudge(self) -> None:
         """Make Spark look for data now: it keeps the interval by itself and cannot be told, but a query that starts looks at once."""

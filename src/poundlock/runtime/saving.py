@@ -8,22 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.identity import Identity, new_job_id, open_identity
+from poundlock.checkpoint.epoch import DriverLock
+from poundlock.checkpoint.identity import Identity, new_job_id, open_identity, read_identity
 from poundlock.checkpoint.participant import Inspectable, bound
 from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.metadata import Metadata, Operator, new_name, read_metadata
+from poundlock.runtime.operators import operators, unnamed_note
+from poundlock.savepoint.metadata import Metadata, new_name, read_metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.savepoint.take import Cut, take
 from poundlock.storage import Storage, open_storage
-from poundlock.stream.nodes import ApplyNode, WindowNode, walk
 from poundlock.values import Clock
 from poundlock.versions import version_of
 
-__all__ = ["Beginning", "begin", "cut", "leave", "left", "operators", "refuse_left"]
+__all__ = ["Beginning", "begin", "cut", "leave", "left", "refuse_left"]
 
 LEFT = "savepoint.json"
+RESTORING = "restoring.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +41,6 @@ class Beginning:
     path: str
     allow_non_restored: bool = False
     newer: NewerOutput = "refuse"
-
-
-def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
-    """Return the operators a savepoint can hold something of, by id.
-
-    Args:
-        plan: the job's.
-        stateful: whether Spark keeps state for it; only then can a DataFrame function be known to have some.
-    """
-    found = {name: Operator("source") for name in plan.sources}
-    found |= {name: Operator("sink") for name in plan.sinks}
-    for node in walk(list(plan.job.graph())):
-        if isinstance(node, WindowNode) or (stateful and isinstance(node, ApplyNode)):
-            found[node.id] = Operator("stateful")
-    return found
 
 
 def cut(
@@ -117,11 +104,17 @@ def left(storage: Storage) -> str | None:
 
 
 def refuse_left(storage: Storage) -> None:
-    """Raise DefinitionError if the job of a checkpoint folder ended with a savepoint: its data went there."""
+    """Raise DefinitionError if a checkpoint folder's job ended with a savepoint, where its data went, or is half restored."""
     if (path := left(storage)) is not None:
         raise DefinitionError(
             f"the job of {storage.root} ended with the savepoint {path}",
             next=f"go on from it: poundlock run -s {path} JOB.PY; or begin anew in another checkpoint_dir",
+        )
+    if storage.stat(RESTORING) is not None:
+        path = json.loads(storage.read(RESTORING))["savepoint"]
+        raise DefinitionError(
+            f"{storage.root} has half of a restore that was interrupted, of the savepoint {path}",
+            next=f"restore it again: poundlock run -s {path} JOB.PY",
         )
 
 
@@ -152,10 +145,23 @@ def begin(
             f"the savepoint {savepoint.root} was taken of a job in which {'no' if plan.named else 'a'} source is read once only",
             next="read each source once in the query, as when it was taken",
         )
-    restore(restoring, checkpoint, job_id=job_id, sinks=sinks, newer=beginning.newer, now_ms=clock.now_ms())
-    open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
-    checkpoint.delete(LEFT)
+    lock = DriverLock.acquire(checkpoint, clock=clock)
+    try:
+        if read_identity(checkpoint) is not None and left(checkpoint) is None:
+            raise DefinitionError(
+                f"another process has just begun a job in {checkpoint.root}",
+                next="give this one another checkpoint_dir",
+            )
+        checkpoint.create_exclusive(RESTORING, json.dumps({"v": 1, "savepoint": beginning.path}).encode() + b"\n")
+        restore(restoring, checkpoint, job_id=job_id, sinks=sinks, newer=beginning.newer, now_ms=clock.now_ms())
+        open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
+        checkpoint.delete(LEFT)
+        checkpoint.delete(RESTORING)
+    finally:
+        lock.release()
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}")
+    if (note := unnamed_note(operators(plan, stateful=stateful))) is not None:
+        say(f"Operators {note}")
     return restoring.metadata

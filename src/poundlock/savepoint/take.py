@@ -91,7 +91,7 @@ def finish(cut: Cut) -> Metadata:
         assert found is not None
         files[path] = SavedFile(found.bytes, digest_of(cut.savepoint, path))
     whole = replace(cut.metadata, files=files)
-    text = json.dumps(whole.to_json(), indent=1, sort_keys=True)
+    text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
         raise DefinitionError(f"{cut.savepoint.root} is a savepoint already", next="give another folder")
     return whole
