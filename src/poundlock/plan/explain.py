@@ -46,11 +46,6 @@ def explain(job: Job) -> str:
     ]
     for number, branch in enumerate(plan.branches, 1):
         lines += ["", *_branch(number, branch)]
-    if not plan.named:
-        lines += [
-            "",
-            "note: a source is read twice in this query, so Spark keeps positions by the order of the sources",
-        ]
     if job.unnamed:
         kept = [node.id for node in walk(list(job.graph())) if node.id in job.unnamed and isinstance(node, _KEPT)]
         if kept:

@@ -20,9 +20,10 @@ from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import SourceReading, SplitSource
 from poundlock.errors import PoundlockError, TransientError
-from poundlock.plan.lower import AGAIN, Lowered
+from poundlock.plan.lower import Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
+from poundlock.plan.uses import source_of
 from poundlock.runtime.delivery import Delivery, idle
 from poundlock.runtime.execution import event_times, observed_rows, state_bytes
 from poundlock.runtime.offsets import SparkLog
@@ -417,7 +418,7 @@ class Query:
         if isinstance(source, SplitSource):
             # What Spark still holds for a later time, it gives in the batch after the last with data.
             settled = self.plan.stateless or self._was_idle
-            return settled and self.planner.finished(name.partition(AGAIN)[0])
+            return settled and self.planner.finished(source_of(name))
         if isinstance(source, SourceReading):
             return source.finished(found.end if (found := self.coordinator.sources.get(name)) is not None else None)
         return self._idle()

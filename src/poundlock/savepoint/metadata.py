@@ -70,7 +70,7 @@ class Metadata:
         decision: the newest decision at the cut, with where every source stands and what every sink carries on.
         operators: by operator id, in the order of the job.
         sinks: per sink, what `Inspectable.describe_json` said.
-        spark: what Spark was told that a restore must tell it again: {"named", "shuffle_partitions"}.
+        spark: what Spark was told that a restore must tell it again: {"shuffle_partitions"}.
         files: by path below the savepoint.
     """
 

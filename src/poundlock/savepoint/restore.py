@@ -15,6 +15,7 @@ from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
+from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
@@ -167,6 +168,7 @@ def restore(
     for path in metadata.files:
         if path.partition("/")[0] in ("spark", "sources"):
             copy(savepoint, path, checkpoint, path, link=path.startswith("spark/state/"))
+    hit(SavepointFailpoint.RESTORE_COPIED)
     states = {}
     for name, sink in sinks.items():
         state = saved_state(metadata.decision, name)
