@@ -30,7 +30,7 @@ class Input:
         for topic in TOPICS:
             kafka.create_topic(f"{name}-{topic}", PARTITIONS)
 
-    def produce(self, count: int = 120) -> None:
+    def produce(self, count: int = 60) -> None:
         numbers = range(self.count, self.count + count)
         for topic in TOPICS:
             records = [Record(self._value(topic, n), partition=n % PARTITIONS) for n in numbers]

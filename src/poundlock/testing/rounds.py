@@ -304,7 +304,7 @@ class _Load:
     def _run(self) -> None:
         while not self._end.is_set():
             self._produce()
-            self._end.wait(0.1)
+            self._end.wait(0.3)
 
     def __enter__(self) -> _Load:
         self._thread.start()
