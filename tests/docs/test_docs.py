@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from poundlock.errors import PoundlockError
 from poundlock.failpoints import Failpoint
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
 LANGUAGES = {"python", "bash", "toml", "json", "text"}
 MOST_NOT_RUN = 12
 PROGRAMS = {"cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sort", "wc", "xargs"}
@@ -233,7 +233,7 @@ class Reader:
     """Someone who types in a page from top to bottom, in an empty folder."""
 
     folder: Path
-    environment: Mapping[str, str]
+    environment: dict[str, str]
     namespace: dict[str, Any] = field(default_factory=lambda: {"__name__": "docs"})
     output: str | None = None
 
@@ -334,7 +334,14 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
 @pytest.mark.parametrize("page", _pages())
-def test_the_code_runs_and_its_output_is_as_said(page: Path, reader: Reader) -> None:
+def test_the_code_runs_and_its_output_is_as_said(
+    page: Path, reader: Reader, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if page.name == "upgrade.md":
+        broker = request.getfixturevalue("kafka_broker")
+        broker.create_topic("upgrade", 2)
+        monkeypatch.setenv("UPGRADE_SERVERS", broker.bootstrap_servers)
+        reader.environment["UPGRADE_SERVERS"] = broker.bootstrap_servers
     reader.read(blocks_of(page))
 
 

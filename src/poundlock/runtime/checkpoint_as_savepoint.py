@@ -24,9 +24,10 @@ from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.plan.plan import Plan
 from poundlock.runtime.backends import kept_with
 from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.operators import operators
 from poundlock.runtime.retained import copies
 from poundlock.runtime.retention import refuse_deleted
-from poundlock.runtime.saving import Beginning, operators, refuse_left
+from poundlock.runtime.saving import Beginning, refuse_left
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator
 from poundlock.savepoint.take import finish, take
 from poundlock.storage import Storage, open_storage
@@ -148,7 +149,6 @@ def _operators(given: Storage, newest: Decision, record: Decision, plan: Plan, s
 
 
 def _of_spark(given: Storage, checkpoint: int) -> dict[str, Any]:
-    """Return what Spark was told: the number of state partitions, and whether it knows sources by name."""
-    version, _, rest = given.read(f"spark/offsets/{checkpoint}").decode().partition("\n")
-    conf = json.loads(rest.partition("\n")[0]).get("conf", {})
-    return {"named": version == "v2", "shuffle_partitions": conf.get("spark.sql.shuffle.partitions")}
+    """Return what Spark was told that a restore must tell it again: the number of state partitions."""
+    lines = given.read(f"spark/offsets/{checkpoint}").decode().splitlines()
+    return {"shuffle_partitions": json.loads(lines[1]).get("conf", {}).get("spark.sql.shuffle.partitions")}

@@ -138,13 +138,18 @@ class Registry:
     def resolve(self, wanted: str) -> JobEntry:
         """Return the job that an id, the beginning of an id, or a name means; a living one before those that ended.
 
+        Of ended jobs with the name, the newest is meant: each restore of a savepoint is another job.
+
         Raises:
             DefinitionError: there is none, or there are two.
         """
         entries = self.entries()
+        by_name = [entry for entry in entries if entry.name == wanted]
+        if by_name and all(entry.ended for entry in by_name):
+            by_name = [max(by_name, key=lambda entry: entry.started_ms)]
         for matches in (
             [entry for entry in entries if entry.job_id == wanted.lower()],
-            [entry for entry in entries if entry.name == wanted],
+            by_name,
             [entry for entry in entries if wanted and entry.job_id.startswith(wanted.lower())],
         ):
             if matches:

@@ -14,6 +14,7 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
+from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
@@ -94,6 +95,7 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     """
     files: dict[str, SavedFile] = {}
     settled: set[str] = set()
+    hit(SavepointFailpoint.CUT)
     for path in cut.paths:
         before, folder = known(path), path.rpartition("/")[0]
         if cut.linked and (before is None or folder not in settled):
@@ -103,9 +105,10 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
         assert found is not None
         files[path] = before or SavedFile(found.bytes, digest_of(cut.savepoint, path))
     whole = replace(cut.metadata, files=files)
-    text = json.dumps(whole.to_json(), indent=1, sort_keys=True)
+    text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
         raise DefinitionError(f"{cut.savepoint.root} is a savepoint already", next="give another folder")
+    hit(SavepointFailpoint.FINISHED)
     return whole
 
 

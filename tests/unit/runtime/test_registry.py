@@ -184,6 +184,15 @@ def test_two_living_jobs_of_one_name_are_told_apart_and_the_living_goes_before_t
         registry.resolve("orders")
 
 
+def test_a_name_means_the_newest_of_the_jobs_that_had_it_and_ended(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    ended(registry, ONE, started_ms=1)
+    ended(registry, TWO, started_ms=2)
+    assert registry.resolve("orders").job_id == TWO
+    with pytest.raises(DefinitionError, match="means two jobs"):
+        registry.resolve("ab")
+
+
 def test_processes_of_one_job_are_one_job(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     ended(registry, ONE, started_ms=1)
