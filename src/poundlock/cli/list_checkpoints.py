@@ -104,7 +104,10 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """List a job's checkpoints, newest first: time, duration, size, rows, and whether it can be restored."""
+    """List a job's checkpoints, newest first.
+
+    With time, duration, size and rows of each, and the path from which it can be restored.
+    """
     found = _find(job, define or (), config)
     Output(json).show(
         _Checkpoints(identity=found.identity, folder=found.storage.root, checkpoints=list(_newest(found, last)))
@@ -138,7 +141,7 @@ def _newest(found: FoundCheckpoint, most: int) -> Iterator[_Checkpoint]:
         if decision.occasion in ("roll", "end"):
             occasions.insert(0, decision.occasion)
         if decision.occasion == "checkpoint" and not decision.redo:
-            yield _figures(decision, later, ["checkpoint", *occasions], kept)
+            yield _figures(decision, later, list(dict.fromkeys(["checkpoint", *occasions])), kept)
             occasions, most = [], most - 1
             if most == 0:
                 return

@@ -30,6 +30,7 @@ class Cut:
     def __init__(self, savepoint: Storage, metadata: Metadata, *, linked: bool = False) -> None:
         self.savepoint, self.metadata, self.linked = savepoint, metadata, linked
         self.paths: list[str] = []
+        self.sizes: dict[str, int] = {}  # of state files, as they were when they were copied
 
     def add(self, source: Storage, path: str, new_path: str, *, link: bool) -> None:
         """Copy a file into the savepoint."""
@@ -67,6 +68,8 @@ def take(
             continue
         try:
             cut.add(checkpoint, entry.path, entry.path, link=linked or log == "state")
+            if log == "state" and (copied := savepoint.stat(entry.path)) is not None:
+                cut.sizes[entry.path] = copied.bytes
         except FileNotFoundError:
             if log in LOGS and int(number) >= newest - 1:
                 raise
@@ -101,15 +104,23 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
         if cut.linked and (before is None or folder not in settled):
             cut.savepoint.settle(path)
             settled.add(folder)
-        found = cut.savepoint.stat(path)
-        assert found is not None
-        files[path] = before or SavedFile(found.bytes, digest_of(cut.savepoint, path))
+        said = before or SavedFile(_bytes(cut.savepoint, path), digest_of(cut.savepoint, path))
+        if cut.sizes.get(path, said.bytes) == said.bytes == _bytes(cut.savepoint, path):
+            files[path] = said
+        else:  # a snapshot of state that Spark was writing at the cut, for later: no batch before the cut needs it
+            cut.savepoint.delete(path)
     whole = replace(cut.metadata, files=files)
     text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
         raise DefinitionError(f"{cut.savepoint.root} is a savepoint already", next="give another folder")
     hit(SavepointFailpoint.FINISHED)
     return whole
+
+
+def _bytes(storage: Storage, path: str) -> int:
+    found = storage.stat(path)
+    assert found is not None
+    return found.bytes
 
 
 def _is_temporary(path: str) -> bool:

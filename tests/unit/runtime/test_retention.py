@@ -460,3 +460,22 @@ def test_who_reads_a_checkpoint_keeps_drivers_out_and_writes_nothing(folder: Pat
     second.release()
     assert content(folder) == before
     DriverLock.acquire(storage, clock=CLOCK).release()
+
+
+def test_a_file_of_state_that_was_being_written_at_the_cut_is_left_out(folder: Path, out: Path) -> None:
+    """RocksDB's files get their final name before they are whole, and a link shows what is written to them later."""
+    life = Life(folder, out).run(0, 1)
+    state = folder / "spark/state/0/0"
+    (state / "SSTs").mkdir(parents=True)
+    (state / "1.changelog").write_bytes(b"whole")
+    (state / "SSTs/a.sst").write_bytes(b"hal")
+    retained = life.retained(2)
+    retained.cut(0)
+    with (state / "SSTs/a.sst").open("ab") as file:
+        file.write(b"f and more")
+    retained.finish()
+    copy = LocalStorage(f"{folder}/retained/chk-0")
+    metadata = read_metadata(copy)
+    check_files(copy, metadata)
+    assert [path for path in metadata.files if "state" in path] == ["spark/state/0/0/1.changelog"]
+    assert copy.stat("spark/state/0/0/SSTs/a.sst") is None
