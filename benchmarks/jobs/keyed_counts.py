@@ -1,7 +1,7 @@
 """Counts by key: a few checkpoints bring all keys, the rest change some of them; then the job is started once more.
 
-Arguments: BACKEND KEYS CHANGED CHECKPOINTS WORK, WORK a folder in which `figures` is written: ms of the checkpoints that change
-keys, ms of the first one after the second start, bytes of state on disk, and rows counted.
+Arguments: BACKEND KEYS CHANGED CHECKPOINTS WORK, WORK a folder in which `figures` is written: ms and CPU ms of the checkpoints that
+change keys, the first ones left out, ms of the first one after the second start, bytes of state on disk, and rows counted.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import random
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,7 +20,7 @@ from poundlock import FileSink, FileSource, Job, TumblingEventTimeWindows, Water
 from poundlock.runtime.progress import Progress, StopRequest
 
 DAY_MS = 86_400_000
-FILLING = 4
+FILLING, WARM_UP = 4, 5
 
 
 def write(path: Path, keys: list[int], day: int = 0) -> None:
@@ -56,14 +58,24 @@ def counts(backend: str, work: Path) -> Job:
     return job
 
 
-def run(backend: str, work: Path, rows: int) -> list[int]:
-    """Run the job until it has read so many rows, and return the ms of its checkpoints."""
-    took: dict[int, int] = {}
+def cpu_s() -> float:
+    """Return the CPU seconds of this process and all that live below it."""
+    total, me = 0.0, psutil.Process()
+    for process in (me, *me.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
+
+
+def run(backend: str, work: Path, rows: int) -> list[tuple[int, float]]:
+    """Run the job until it has read so many rows; return the ms of its checkpoints, and the CPU seconds at their ends."""
+    took: dict[int, tuple[int, float]] = {}
     stop = StopRequest()
 
     def note(progress: Progress) -> None:
-        if progress.checkpoint is not None and progress.last_ms is not None:
-            took.setdefault(progress.checkpoint, progress.last_ms)
+        if progress.checkpoint is not None and progress.last_ms is not None and progress.checkpoint not in took:
+            took[progress.checkpoint] = progress.last_ms, cpu_s()
         if progress.rows_read >= rows:
             stop.stop()
 
@@ -87,9 +99,11 @@ if __name__ == "__main__":
         write(work / "in" / f"{n}.parquet", [0], day=2)
     run(backend, work, 2)
     lines = (line for path in (work / "out").rglob("part-*") for line in path.read_bytes().splitlines())
+    changes = first[FILLING + WARM_UP - 1 : FILLING + checkpoints]
     figures = {
-        "ms": first[FILLING : FILLING + checkpoints],
-        "start_ms": second[0],
+        "ms": [ms for ms, _ in changes[1:]],
+        "cpu_ms": 1000 * (changes[-1][1] - changes[0][1]) / (len(changes) - 1),
+        "start_ms": second[0][0],
         "state_bytes": state,
         "rows": sum(json.loads(line)["n"] for line in lines),
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from poundlock import DatagenSource, FileSink, Job
 from poundlock.config import Settings, load_settings
 from poundlock.errors import DefinitionError
 
@@ -58,6 +59,18 @@ def test_config_file_by_option_and_by_environment(tmp_path: Path, monkeypatch: p
         ("state_dir=/x", "state_dir", Path("/x")),
         ("parallelism.default=3", "parallelism", 3),
         ("execution.checkpointing.interval=5 s", "checkpoint_interval", timedelta(seconds=5)),
+        ("execution.checkpointing.min-pause=5 s", "checkpoint_min_pause", timedelta(seconds=5)),
+        ("execution.checkpointing.timeout=10 min", "checkpoint_timeout", timedelta(minutes=10)),
+        ("execution.checkpointing.tolerable-failed-checkpoints=3", "tolerable_failed_checkpoints", 3),
+        (
+            "execution.checkpointing.externalized-checkpoint-retention=delete_on_cancellation",
+            "checkpoint_retention",
+            "DELETE_ON_CANCELLATION",
+        ),
+        ("execution.checkpointing.num-retained=3", "checkpoints_retained", 3),
+        ("state.checkpoints.num-retained=4", "checkpoints_retained", 4),
+        ("state.backend.type=hashmap", "state_backend", "memory"),
+        ("state-backend=RocksDB", "state_backend", "rocksdb"),
         ("execution.checkpointing.dir=/c", "checkpoint_dir", "/c"),
         ("on_error=dead-letter", "on_error", "dead_letter"),
         ("driver_memory=4g", "driver_memory", "4096m"),
@@ -155,3 +168,43 @@ def test_secrets_are_neither_shown_nor_printed() -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Settings().master = "x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("state_backend=forst", "'forst' is not a state backend"),
+        ("checkpoint_retention=NO_EXTERNALIZED_CHECKPOINTS", "'NO_EXTERNALIZED_CHECKPOINTS' is not known"),
+        ("checkpoints_retained=0", "checkpoints_retained = '0'"),
+        ("tolerable_failed_checkpoints=-1", "tolerable_failed_checkpoints = '-1'"),
+        ("checkpoint_timeout=soon", "'soon' is not a duration"),
+    ],
+)
+def test_what_is_no_setting_of_checkpoints_is_refused_in_two_lines(option: str, says: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        load_settings([option])
+    what, next = str(refused.value).splitlines()
+    assert says in what
+    assert next.startswith("Next: ")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"checkpoints_retained": 0},
+        {"checkpoints_retained": True},
+        {"tolerable_failed_checkpoints": -1},
+        {"checkpoint_min_pause": "5"},
+        {"checkpoint_timeout": "ever"},
+        {"checkpoint_retention": "KEEP"},
+    ],
+)
+def test_a_job_refuses_them_too(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError):
+        Job("a", **wrong)
+
+
+def test_what_is_set_is_explained() -> None:
+    job = Job("a", on_error="fail", checkpoint_retention="delete-on-cancellation", state_backend="hashmap")
+    job.from_source(DatagenSource(rate=1), name="in").sink_to(FileSink("out", row="value"), name="out")
+    assert job.explain().splitlines()[1] == "checkpoints: deleted when cancelled, state backend memory"
