@@ -15,13 +15,16 @@ __all__ = ["copy"]
 _BLOCK = 1 << 20
 
 
-def copy(source: Storage, path: str, target: Storage, new_path: str, *, link: bool = False) -> None:
+def copy(
+    source: Storage, path: str, target: Storage, new_path: str, *, link: bool = False, settle: bool = True
+) -> None:
     """Copy a file.
 
     Args:
         source, path: what to copy.
         target, new_path: where to.
         link: whether one file under two names will do, because nobody ever writes to it again.
+        settle: whether a link is made durable too; else the caller does, by `target.settle`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -37,7 +40,8 @@ def copy(source: Storage, path: str, target: Storage, new_path: str, *, link: bo
         except OSError:
             pass  # another file system, or one without links
         else:
-            target.settle(new_path)
+            if settle:
+                target.settle(new_path)
             return
     with source.open(path) as given, target.write(new_path) as made:
         while block := given.read(_BLOCK):
