@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from poundlock import values
 from poundlock.errors import DefinitionError
 from poundlock.redaction import redact, secret_values
 from poundlock.values import duration, size
@@ -33,6 +34,14 @@ _SAME_AS = {
     "execution.checkpointing.interval": "checkpoint_interval",
     "execution.checkpointing.dir": "checkpoint_dir",
     "state.checkpoints.dir": "checkpoint_dir",
+    "execution.checkpointing.min-pause": "checkpoint_min_pause",
+    "execution.checkpointing.timeout": "checkpoint_timeout",
+    "execution.checkpointing.tolerable-failed-checkpoints": "tolerable_failed_checkpoints",
+    "execution.checkpointing.externalized-checkpoint-retention": "checkpoint_retention",
+    "execution.checkpointing.num-retained": "checkpoints_retained",
+    "state.checkpoints.num-retained": "checkpoints_retained",
+    "state.backend.type": "state_backend",
+    "state.backend": "state_backend",
     "parallelism.default": "parallelism",
     "restart-strategy": "restart_strategy_type",
 }
@@ -71,6 +80,12 @@ class Settings(BaseSettings):
     parallelism: Annotated[int, Field(gt=0)] | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: Span | None = None
+    checkpoint_min_pause: Span | None = None
+    checkpoint_timeout: Span | None = None
+    tolerable_failed_checkpoints: Annotated[int, Field(ge=0)] | None = None
+    checkpoint_retention: Annotated[str, BeforeValidator(values.checkpoint_retention)] | None = None
+    checkpoints_retained: Annotated[int, Field(ge=1)] | None = None
+    state_backend: Annotated[str, BeforeValidator(values.state_backend)] | None = None
     ledger_retention: Span | None = None
     on_error: Literal["dead_letter", "fail", "skip"] | None = None
     dead_letters: str | None = None

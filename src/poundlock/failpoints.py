@@ -13,7 +13,7 @@ import time
 from enum import Enum
 from pathlib import Path
 
-__all__ = ["ENVIRONMENT", "Failpoint", "InjectedFailure", "SavepointFailpoint", "hit"]
+__all__ = ["ENVIRONMENT", "DeletionPoint", "Failpoint", "InjectedFailure", "SavepointFailpoint", "hit"]
 
 ENVIRONMENT = "POUNDLOCK_FAILPOINTS"
 
@@ -30,6 +30,15 @@ class Failpoint(Enum):
     SINK_COMMITTING = "sink.committing"
     SINK_COMMITTED = "sink.committed"
     CHECKPOINT_DONE = "checkpoint.done"
+
+
+class DeletionPoint(Enum):
+    """A step of the deletion of a cancelled job's checkpoint, which is no part of any checkpoint."""
+
+    CARRIED_OUT = "deletion.carried-out"
+    MARKED = "deletion.marked"
+    SWEPT = "deletion.swept"
+    FILE_DELETED = "deletion.file-deleted"
 
 
 class SavepointFailpoint(Enum):
@@ -50,7 +59,7 @@ class InjectedFailure(RuntimeError):
 _seen: dict[str, int] = {}
 
 
-def hit(point: Failpoint | SavepointFailpoint) -> None:
+def hit(point: Failpoint | SavepointFailpoint | DeletionPoint) -> None:
     """Do what POUNDLOCK_FAILPOINTS says for this point; nothing if it is not set.
 
     The variable is a comma-separated list of `name:action[@times]`: the action happens at the `times`-th pass of this
@@ -78,7 +87,7 @@ def hit(point: Failpoint | SavepointFailpoint) -> None:
         _act(action, point)
 
 
-def _act(action: str, point: Failpoint | SavepointFailpoint) -> None:
+def _act(action: str, point: Failpoint | SavepointFailpoint | DeletionPoint) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "kill-parent":

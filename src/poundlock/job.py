@@ -15,7 +15,7 @@ from typing import Any, Literal
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import SinkNode, SourceNode
 from poundlock.stream.stream import DataStream
-from poundlock.values import duration
+from poundlock.values import checkpoint_retention, duration, state_backend
 
 __all__ = ["LOADING", "Job"]
 
@@ -40,6 +40,14 @@ class Job:
         require: refuse to run unless every way from a source to a sink promises at least this: "exactly-once", "effectively-once"
             or "at-least-once"; default: `explain` says what is promised, and nothing is refused.
         spark: further Spark settings, name to value.
+        checkpoint_min_pause: at least so long between the end of a checkpoint and the beginning of the next, such as "5 s".
+        checkpoint_timeout: a checkpoint that takes longer is aborted and the query started again; None or "0 s" = no limit.
+        tolerable_failed_checkpoints: so many checkpoints in a row may time out, or fail when they are to be decided, before that
+            counts for the restart strategy.
+        checkpoint_retention: what becomes of the checkpoint when the job is cancelled: "RETAIN_ON_CANCELLATION" or
+            "DELETE_ON_CANCELLATION".
+        checkpoints_retained: how many of the newest checkpoints can be restored; 1 = the newest, which is the folder itself.
+        state_backend: what Spark keeps state with: "memory", "rocksdb" or "rocksdb_changelog"; default: rocksdb_changelog.
     """
 
     name: str
@@ -51,6 +59,12 @@ class Job:
     restart: Any = None
     require: Literal["exactly-once", "effectively-once", "at-least-once"] | None = None
     spark: dict[str, str] = field(default_factory=dict)
+    checkpoint_min_pause: str | timedelta = "0 s"
+    checkpoint_timeout: str | timedelta | None = None
+    tolerable_failed_checkpoints: int = 0
+    checkpoint_retention: str = "RETAIN_ON_CANCELLATION"
+    checkpoints_retained: int = 1
+    state_backend: str | None = None
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
     unnamed: set[str] = field(default_factory=set, init=False, repr=False)
@@ -71,6 +85,16 @@ class Job:
                 next='use "exactly-once", "effectively-once" or "at-least-once"',
             )
         self.checkpoint_interval = duration(self.checkpoint_interval)
+        self.checkpoint_min_pause = duration(self.checkpoint_min_pause)
+        if self.checkpoint_timeout is not None:
+            self.checkpoint_timeout = duration(self.checkpoint_timeout)
+        self.checkpoint_retention = checkpoint_retention(self.checkpoint_retention)
+        if self.state_backend is not None:
+            self.state_backend = state_backend(self.state_backend)
+        for name, least in (("tolerable_failed_checkpoints", 0), ("checkpoints_retained", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise DefinitionError(f"{name}={value!r} is not a number of checkpoints", next=f"give {least} or more")
 
     def from_source(self, source: Any, *, name: str | None = None) -> DataStream:
         """Add a source and return its stream. Name it: the name is the key of its position in checkpoints."""

@@ -12,7 +12,21 @@ from typing import Protocol
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["Clock", "ManualClock", "SystemClock", "duration", "format_bytes", "format_duration", "size"]
+__all__ = [
+    "STATE_BACKENDS",
+    "Clock",
+    "ManualClock",
+    "SystemClock",
+    "checkpoint_retention",
+    "duration",
+    "format_bytes",
+    "format_duration",
+    "size",
+    "state_backend",
+]
+
+STATE_BACKENDS = ("memory", "rocksdb", "rocksdb_changelog")
+_RETENTIONS = ("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION")
 
 _UNITS_S = {
     "ms": 0.001, "millisecond": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0,
@@ -83,6 +97,31 @@ def format_duration(span: timedelta) -> str:
         if seconds < limit:
             return f"{seconds / divisor:g} {unit}"
     return f"{seconds / 86400:g} d"
+
+
+def state_backend(value: object) -> str:
+    """Return a state backend's name: "memory" (in Flink "hashmap"), "rocksdb" or "rocksdb_changelog", in any spelling.
+
+    Raises:
+        DefinitionError: it is none of them.
+    """
+    name = value.strip().lower().replace("-", "_") if isinstance(value, str) else ""
+    name = "memory" if name == "hashmap" else name
+    if name not in STATE_BACKENDS:
+        raise DefinitionError(f"{value!r} is not a state backend", next=f"use one of {', '.join(STATE_BACKENDS)}")
+    return name
+
+
+def checkpoint_retention(value: object) -> str:
+    """Return what becomes of a cancelled job's checkpoint, in Flink's words and any spelling of them.
+
+    Raises:
+        DefinitionError: it is none of them.
+    """
+    name = value.strip().upper().replace("-", "_") if isinstance(value, str) else ""
+    if name not in _RETENTIONS:
+        raise DefinitionError(f"{value!r} is not known", next=f"use {' or '.join(_RETENTIONS)}")
+    return name
 
 
 class Clock(Protocol):

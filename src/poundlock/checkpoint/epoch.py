@@ -22,7 +22,7 @@ from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
 from poundlock.values import Clock
 
-__all__ = ["DriverLock", "Epoch", "Life", "described_sinks"]
+__all__ = ["DriverLock", "Epoch", "Life", "described_operators", "described_sinks"]
 
 FOLDER = "epochs"
 LOCK = "driver.lock"
@@ -38,6 +38,7 @@ class Life:
         host, pid: where it ran.
         started_ms: when it started, ms since the epoch.
         sinks: per sink name, what `Inspectable.describe_json` said.
+        operators: per operator id, what the job was made of.
     """
 
     epoch: int
@@ -45,6 +46,7 @@ class Life:
     pid: int
     started_ms: int
     sinks: Mapping[str, JSON] = field(default_factory=dict)
+    operators: Mapping[str, JSON] = field(default_factory=dict)
 
 
 class DriverLock:
@@ -77,6 +79,35 @@ class DriverLock:
         text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started_ms": clock.now_ms()})
         os.ftruncate(handle, 0)
         os.pwrite(handle, text.encode() + b"\n", 0)
+        return cls(handle)
+
+    @classmethod
+    def keep_out(cls, storage: Storage) -> DriverLock:
+        """Keep drivers away from a checkpoint that is only read; nothing in its folder is changed.
+
+        Where nothing can be locked the lock is empty (`held` is False).
+
+        Raises:
+            DefinitionError: a driver is at work there; names the process and its host.
+        """
+        if not isinstance(storage, LocalStorage):
+            return cls(None)
+        try:
+            handle = os.open(os.path.join(storage.root, LOCK), os.O_RDONLY)
+        except OSError:  # a copy of a checkpoint has none, and nobody else can be at work there
+            return cls(None)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who, _ = _owner(os.pread(handle, 4096, 0))
+            os.close(handle)
+            raise DefinitionError(
+                f"the job of {storage.root} is still running ({who})",
+                next="take a savepoint of it: poundlock savepoint JOB; or stop or cancel it first",
+            ) from None
+        except OSError:  # a mount without locks
+            os.close(handle)
+            return cls(None)
         return cls(handle)
 
     @staticmethod
@@ -119,13 +150,21 @@ class Epoch:
         self.life = life
 
     @classmethod
-    def claim(cls, storage: Storage, *, clock: Clock, sinks: Mapping[str, JSON] | None = None) -> Epoch:
+    def claim(
+        cls,
+        storage: Storage,
+        *,
+        clock: Clock,
+        sinks: Mapping[str, JSON] | None = None,
+        operators: Mapping[str, JSON] | None = None,
+    ) -> Epoch:
         """Begin a new life: take the lock where there is one, then the next free number.
 
         Args:
             storage: the job's checkpoint folder.
             clock: the time of the start.
             sinks: per sink name, what `Inspectable.describe_json` says; kept for `fsck`.
+            operators: per operator id, what the job is made of; kept for who restores the checkpoint.
 
         Raises:
             DefinitionError: another driver is alive on this checkpoint.
@@ -133,7 +172,7 @@ class Epoch:
         with explained(f"taking over {storage.root}", starting=True):
             lock = DriverLock.acquire(storage, clock=clock)
             try:
-                return cls(storage, _claim(storage, clock.now_ms(), sinks or {}), lock)
+                return cls(storage, _claim(storage, clock.now_ms(), sinks or {}, operators or {}), lock)
             except BaseException:
                 lock.release()
                 raise
@@ -171,13 +210,26 @@ class Epoch:
         self.release()
 
 
-def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON]) -> Life:
+def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: Mapping[str, JSON]) -> Life:
     number = _newest(storage)
     while True:
         number += 1
-        life = Life(epoch=number, host=socket.gethostname(), pid=os.getpid(), started_ms=now_ms, sinks=dict(sinks))
+        life = Life(
+            epoch=number,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_ms=now_ms,
+            sinks=dict(sinks),
+            operators=dict(operators),
+        )
         if storage.create_exclusive(_path(number), _dump(life)):
             return life
+
+
+def described_operators(storage: Storage) -> Mapping[str, JSON]:
+    """Return what the job was made of at its newest start, by operator id; {} where an older version started it."""
+    newest = _newest(storage)
+    return _load(storage, newest).operators if newest else {}
 
 
 def described_sinks(storage: Storage, names: Collection[str] = ()) -> dict[str, JSON]:
@@ -217,6 +269,7 @@ def _dump(life: Life) -> bytes:
         "pid": life.pid,
         "started_ms": life.started_ms,
         "sinks": dict(life.sinks),
+        **({"operators": dict(life.operators)} if life.operators else {}),
     }
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"
 
@@ -229,6 +282,7 @@ def _load(storage: Storage, number: int) -> Life:
         pid=value["pid"],
         started_ms=value["started_ms"],
         sinks=value.get("sinks", {}),
+        operators=value.get("operators", {}),
     )
 
 

@@ -171,7 +171,8 @@ def find_checkpoint(ledger: Ledger, newest: Decision, n: int) -> Decision:
     for record in ledger.back(newest):
         if record.checkpoint < n:
             break
-        if record.checkpoint == n and record.occasion == "checkpoint":
+        # What was restored begins with a record that says what its newest checkpoint read.
+        if record.checkpoint == n and (record.occasion == "checkpoint" or record.restored is not None):
             return record
     raise TerminalError(
         f"checkpoint {n} of another history: the ledger has decided {newest.checkpoint} but never {n}",

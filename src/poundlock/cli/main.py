@@ -33,6 +33,7 @@ from poundlock.cli import (
     info,
     kafka,
     ledger,
+    list_checkpoints,
     list_jobs,
     logs,
     new,
@@ -63,6 +64,7 @@ app.command("logs")(logs.command)
 app.command("stop")(stop.command)
 app.command("cancel")(cancel.command)
 app.command("checkpoint")(checkpoint.command)
+app.command("checkpoints")(list_checkpoints.command)
 app.command("savepoint")(savepoint.command)
 app.command("explain")(explain.command)
 app.command("new")(new.command)

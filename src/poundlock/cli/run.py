@@ -44,7 +44,8 @@ def command(
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
     savepoint: Annotated[
-        str | None, typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint.")
+        str | None,
+        typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint."),
     ] = None,
     allow_non_restored: Annotated[
         bool,
@@ -144,7 +145,7 @@ def _watched(
     from poundlock.runtime.driver import run
 
     stop = presence.stop
-    with watcher(job.name, log.path, output) as watch, _signals(stop, watch.say) as signals:
+    with watcher(job.name, log.path, output) as watch, _signals(stop, watch.say, job) as signals:
 
         def report(progress: Progress) -> None:
             if progress.message:
@@ -196,7 +197,7 @@ class _Signals:
 
 
 @contextmanager
-def _signals(stop: StopRequest, say: Callable[[str], None]) -> Iterator[_Signals]:
+def _signals(stop: StopRequest, say: Callable[[str], None], job: Job | None = None) -> Iterator[_Signals]:
     """Turn signals into requests; put the old handlers back afterwards."""
     signals = _Signals()
 
@@ -211,7 +212,12 @@ def _signals(stop: StopRequest, say: Callable[[str], None]) -> Iterator[_Signals
             tell("stopping: finishing the checkpoint and all pending files; once more to stop hard")
         elif signals.count == 2:
             stop.cancel()
-            tell("stopping hard: pending data stays hidden for the next start, nothing is lost")
+            deleted = job is not None and job.checkpoint_retention == "DELETE_ON_CANCELLATION"
+            tell(
+                "stopping hard: the checkpoint and pending data are deleted, as checkpoint_retention says"
+                if deleted
+                else "stopping hard: pending data stays hidden for the next start, nothing is lost"
+            )
         else:
             os._exit(128 + number)
 

@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Presence"]
 
+_SHOWN = (
+    "checkpoint_interval",
+    "checkpoint_min_pause",
+    "checkpoint_timeout",
+    "tolerable_failed_checkpoints",
+    "checkpoint_retention",
+    "checkpoints_retained",
+)
+
 
 @dataclass(kw_only=True)
 class Presence:
@@ -129,6 +138,7 @@ class Presence:
         from poundlock.checkpoint.ledger import Ledger
         from poundlock.rest.figures import Figures
         from poundlock.rest.observed import Observed, Vertex
+        from poundlock.runtime.backends import state_backend_of
         from poundlock.storage import open_storage
 
         return Observed(
@@ -139,7 +149,8 @@ class Presence:
             settings={
                 **self.settings.shown(),
                 "checkpoint_dir": folder,
-                "checkpoint_interval": str(self.job.checkpoint_interval),
+                **{name: str(getattr(self.job, name)) for name in _SHOWN},
+                "state_backend": state_backend_of(self.job, self.settings),
             },
             vertices=[
                 *(Vertex(name=n.id, kind="source", description=type(n.source).__name__) for n in self.job.sources),

@@ -44,6 +44,9 @@ def explain(job: Job) -> str:
     lines = [
         f"job {job.name}: {_count(len(plan.branches), 'branch', 'branches')}, one Spark query, checkpoint every {interval}"
     ]
+    said = _said(job)
+    if said:
+        lines += ["checkpoints: " + ", ".join(said)]
     for number, branch in enumerate(plan.branches, 1):
         lines += ["", *_branch(number, branch)]
     if job.unnamed:
@@ -61,6 +64,22 @@ def explain(job: Job) -> str:
     for path in guarantees(plan):
         lines += [f"  {path.source} -> {path.sink}: {path.guarantee}", f"    {path.reason}"]
     return "\n".join(lines)
+
+
+def _said(job: Job) -> list[str]:
+    """Return what the job says of its checkpoints besides their interval, where that is not the default."""
+    timeout = None if job.checkpoint_timeout is None else duration(job.checkpoint_timeout)
+    said = {
+        f"at least {format_duration(duration(job.checkpoint_min_pause))} between two": duration(
+            job.checkpoint_min_pause
+        ),
+        f"at most {format_duration(timeout)} each" if timeout else "": timeout,
+        f"{job.tolerable_failed_checkpoints} failures in a row tolerated": job.tolerable_failed_checkpoints,
+        "deleted when cancelled": job.checkpoint_retention == "DELETE_ON_CANCELLATION",
+        f"the newest {job.checkpoints_retained} kept": job.checkpoints_retained > 1,
+        f"state backend {job.state_backend}": job.state_backend,
+    }
+    return [text for text, is_said in said.items() if is_said]
 
 
 def explain_json(job: Job) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
@@ -26,6 +27,9 @@ from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
 from poundlock.plan.uses import source_of
 from poundlock.runtime import session as sessions
+from poundlock.runtime.attempts import Attempts, CheckpointTimedOut
+from poundlock.runtime.backends import check_backend, forget_undecided, refuse_other_backend, state_backend_of
+from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
@@ -33,9 +37,12 @@ from poundlock.runtime.progress import Progress, State, StopRequest
 from poundlock.runtime.query import Query, Saved, files_made
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
+from poundlock.runtime.retained import Retained
+from poundlock.runtime.retention import delete_checkpoint, finish_deletion
 from poundlock.runtime.saving import Beginning, begin, cut, leave, refuse_left
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.tracker import Tracker
+from poundlock.savepoint.take import Cut
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.local import LocalStorage
 from poundlock.values import Clock, SystemClock, duration
@@ -43,6 +50,19 @@ from poundlock.values import Clock, SystemClock, duration
 __all__ = ["checkpoint_dir", "run"]
 
 IGNORE_LEDGER = "POUNDLOCK_TEST_IGNORE_LEDGER"
+SET_FROM_OUTSIDE = (
+    "on_error",
+    "dead_letters",
+    "parallelism",
+    "checkpoint_interval",
+    "checkpoint_min_pause",
+    "checkpoint_timeout",
+    "tolerable_failed_checkpoints",
+    "checkpoint_retention",
+    "checkpoints_retained",
+    "state_backend",
+)
+_TOLERATED_S = 1.0
 
 
 def checkpoint_dir(job: Job, settings: Settings) -> str:
@@ -101,7 +121,7 @@ def run(
 
 def with_settings(job: Job, settings: Settings) -> Job:
     """Return the job with what the settings say instead of it."""
-    for name in ("on_error", "dead_letters", "parallelism", "checkpoint_interval"):
+    for name in SET_FROM_OUTSIDE:
         value = getattr(settings, name)
         if value is not None:
             setattr(job, name, value)
@@ -130,27 +150,60 @@ class Driver:
     on_claim: Callable[[Identity], None] = lambda identity: None
     beginning: Beginning | None = None
     _spark: Any = None
+    _attempts: Attempts = field(init=False)
+
+    def __post_init__(self) -> None:
+        timeout = self.job.checkpoint_timeout
+        self._attempts = Attempts(None if timeout is None else duration(timeout), self.job.tolerable_failed_checkpoints)
 
     def run(self) -> Progress:
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
+        backend = state_backend_of(self.job, self.settings)
         with two_lines(self.plan):
+            finish_deletion(self.plan, storage, clock=self.clock, say=self._say)
             if self.beginning is None:
                 refuse_left(storage)
             else:
-                begin(self.plan, storage, self.beginning, clock=self.clock, say=self._say)
+                with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self._say) as (given, say):
+                    refuse_other_backend(given.path, backend)
+                    begin(self.plan, storage, given, clock=self.clock, say=say)
+            check_backend(
+                open_storage(f"{storage.root}/spark"),
+                backend,
+                what=f"the checkpoint {storage.root}",
+                next="begin anew in another checkpoint_dir",
+            )
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
             sinks = {
                 name: sink.describe_json()
                 for name, sink in self._sinks(identity).items()
                 if isinstance(sink, Inspectable)
             }
-            with Epoch.claim(storage, clock=self.clock, sinks=sinks) as epoch:
+            with Epoch.claim(storage, clock=self.clock, sinks=sinks, operators=described(self.plan)) as epoch:
                 try:
                     self.on_claim(identity)
-                    return self._keep_running(storage, identity, epoch)
+                    progress = self._keep_running(storage, identity, epoch)
                 finally:
                     self._end_session()
+                if progress.state == "CANCELED" and self._deleted_when_canceled:
+                    self._delete(storage, identity, epoch)
+                    progress = replace(self.tracker.progress, state="CANCELED")
+                return progress
+
+    @property
+    def _deleted_when_canceled(self) -> bool:
+        return self.job.checkpoint_retention == "DELETE_ON_CANCELLATION"
+
+    def _delete(self, storage: Storage, identity: Identity, epoch: Epoch) -> None:
+        coordinator = self._coordinator(storage, identity, epoch)
+        try:
+            delete_checkpoint(storage, identity, self._sinks(identity), coordinator, epoch)
+        except (PoundlockError, OSError) as failure:
+            error = explain(failure, list(self.plan.sources.values()))
+            self.tracker.state("CANCELED", f"Checkpoint {storage.root} could not be deleted: {error.what}")
+        else:
+            self.tracker.state("CANCELED", f"Deleted the checkpoint {storage.root}")
 
     def _sinks(self, identity: Identity) -> dict[str, Any]:
         """Return the sinks as this job owns them."""
@@ -167,7 +220,10 @@ class Driver:
                 error = self._explained(failure)
                 if self.stop.canceling:
                     return self._canceled()
-                delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
+                if self._attempts.tolerates(error) and not self.stop.stopping:
+                    delay: timedelta | None = timedelta(seconds=_TOLERATED_S)
+                else:
+                    delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
                 if delay is None or self.stop.stopping:
                     self.tracker.state("FAILED")
                     raise error from failure
@@ -186,30 +242,31 @@ class Driver:
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
-        kept = self.settings.ledger_retention
-        ledger = Ledger(storage, retention_ms=None if kept is None else int(kept.total_seconds() * 1000))
-        SparkLog(open_storage(f"{checkpoint_dir(self.job, self.settings)}/spark")).check_within(ledger.newest())
-        coordinator = Coordinator(
-            identity=identity,
-            epoch=epoch,
-            ledger=ledger,
-            participants=self._sinks(identity),
-            clock=self.clock,
-            ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
-        )
+        SparkLog(open_storage(f"{storage.root}/spark")).check_within(Ledger(storage).newest())
+        coordinator = self._coordinator(storage, identity, epoch)
         recovery = coordinator.recover()
         with self._reading(recovery) as sources:
             query = self._query(storage, identity, coordinator, recovery, sources)
-            query.on_checkpoint = restarts.checkpoint_completed
+
+            def completed() -> None:
+                restarts.checkpoint_completed()
+                self._attempts.completed()
+
+            query.on_checkpoint = completed
             self.tracker.state("RUNNING")
             query.start()
             try:
                 ended = query.wait(self.stop)
-            except BaseException:
+            except BaseException as error:
                 query.kill()
+                if isinstance(error, CheckpointTimedOut) and query.hangs:
+                    sessions.kill_jvm()
                 sessions.await_tasks(query.session)  # the next life's recovery counts on no task writing any more
                 raise
             if ended is None:
+                if self._deleted_when_canceled:
+                    query.kill()
+                    sessions.await_tasks(query.session)  # what a task still writes would stay behind
                 return self._canceled()
             if isinstance(ended, Saved):
                 sessions.await_tasks(query.session)
@@ -221,6 +278,17 @@ class Driver:
             coordinator.sweep()
             self.tracker.state("FINISHED")
             return self.tracker.progress
+
+    def _coordinator(self, storage: Storage, identity: Identity, epoch: Epoch) -> Coordinator:
+        kept = self.settings.ledger_retention
+        return Coordinator(
+            identity=identity,
+            epoch=epoch,
+            ledger=Ledger(storage, retention_ms=None if kept is None else int(kept.total_seconds() * 1000)),
+            participants=self._sinks(identity),
+            clock=self.clock,
+            ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
+        )
 
     def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""
@@ -273,6 +341,17 @@ class Driver:
             parallelism=self.job.parallelism or spark.sparkContext.defaultParallelism,
         ).lower()
         spark_storage = open_storage(f"{root}/spark")
+        forget_undecided(spark_storage, recovery.checkpoint, spark)
+
+        def save(directory: str, retained: str | None = None) -> Cut:
+            said = {
+                "shuffle_partitions": spark.conf.get("spark.sql.shuffle.partitions"),
+                "state_backend": state_backend_of(self.job, self.settings),
+            }
+            return cut(
+                self.plan, storage, coordinator, identity, directory, spark=said, clock=self.clock, retained=retained
+            )
+
         return Query(
             plan=self.plan,
             lowered=lowered,
@@ -288,16 +367,13 @@ class Driver:
             ),
             interval=duration(self.job.checkpoint_interval),
             clock=self.clock,
-            save=lambda directory: cut(
-                self.plan,
-                storage,
-                coordinator,
-                identity,
-                directory or f"{self.settings.state_dir}/savepoints",
-                spark={"shuffle_partitions": spark.conf.get("spark.sql.shuffle.partitions")},
-                clock=self.clock,
-            ),
+            save=lambda directory: save(directory or f"{self.settings.state_dir}/savepoints"),
             requests=self.requests,
+            min_pause=duration(self.job.checkpoint_min_pause),
+            attempts=self._attempts,
+            retained=Retained(
+                storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self._say
+            ),
         )
 
     def _session(self, storage: Storage, jar_sets: Collection[str]) -> Any:

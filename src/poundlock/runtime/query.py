@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -24,6 +24,7 @@ from poundlock.plan.lower import Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
 from poundlock.plan.uses import source_of
+from poundlock.runtime.attempts import Attempts, known_undecided
 from poundlock.runtime.delivery import Delivery, idle
 from poundlock.runtime.execution import event_times, observed_rows, state_bytes
 from poundlock.runtime.offsets import SparkLog
@@ -31,6 +32,7 @@ from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import StopRequest
 from poundlock.runtime.requests import Requests, Trigger
 from poundlock.runtime.results import Gathered
+from poundlock.runtime.retained import Retained
 from poundlock.runtime.serving import Serving
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.metadata import Metadata
@@ -109,6 +111,9 @@ class Query:
         save: copies what a savepoint is made of into a directory; called at a checkpoint's border.
         on_checkpoint: called after each completed checkpoint.
         requests: what others ask of the job.
+        min_pause: time between the end of a checkpoint and the beginning of the next, at least.
+        attempts: told of every checkpoint that begins; says when one takes too long.
+        retained: keeps copies of the newest checkpoints; None = there are none.
     """
 
     plan: Plan
@@ -124,11 +129,15 @@ class Query:
     save: Callable[[str | None], Cut] = lambda directory: _no_savepoint()
     on_checkpoint: Callable[[], None] = lambda: None
     requests: Requests = field(default_factory=Requests)
+    min_pause: timedelta = timedelta(0)
+    attempts: Attempts = field(default_factory=Attempts)
+    retained: Retained | None = None
     error: BaseException | None = None
     _query: Any = None
     _stopping: threading.Event = field(default_factory=threading.Event)
     _newest: int = -1
     _began: float | None = None  # when the last checkpoint began, by the monotonic clock; None after one decided before
+    _done: float | None = None  # when it ended
     _told: float = 0.0
     _quiet: int = 0
     _was_idle: bool = False
@@ -151,6 +160,14 @@ class Query:
         return self.lowered.frame.sparkSession
 
     @property
+    def hangs(self) -> bool:
+        """Whether it goes on although it was ended."""
+        try:
+            return bool(self._query is not None and self._query.isActive)
+        except Exception:
+            return False  # its JVM is gone
+
+    @property
     def _fused(self) -> Sequence[str]:
         return [branch.head.id for branch in self.plan.branches if branch.placement == "fused"]
 
@@ -169,7 +186,9 @@ class Query:
                 return Occasion.END if self._stop(stop) else None
             if not self._query.isActive:
                 self._raise()
+            self.attempts.check()
             self._roll_if_due()
+            self._retain(finish=True)
             self._serve()
             if self._saved is not None:
                 self._stop(stop)
@@ -182,6 +201,7 @@ class Query:
         while not self.coordinator.lock.acquire(timeout=_POLL_S):
             if request.canceling:
                 return False
+            self.attempts.check()
         self._end_turns()
         self.coordinator.lock.release()
         deadline = time.monotonic() + _COMMIT_LOG_S
@@ -190,6 +210,7 @@ class Query:
             if request.canceling or not self._query.isActive:
                 break
             time.sleep(_POLL_S)
+        self._retain(finish=True)
         self._query.stop()
         if self.error is not None:
             raise self.error
@@ -227,15 +248,21 @@ class Query:
             raise
 
     def _await_turn(self) -> None:
-        """Keep the interval where Spark does not: it must not lie between the old batches of a log that was set back."""
+        """Keep the interval where Spark does not, and the pause: neither must lie between the old batches of a log that was set back."""
+        until = []
         if self.plan.only_split and not self.plan.bounded and self._began is not None:
-            self._serving.pause(max(0.0, self._began + self.interval.total_seconds() - time.monotonic()))
+            until.append(self._began + self.interval.total_seconds())
+        if self.min_pause and self._done is not None:
+            until.append(self._done + self.min_pause.total_seconds())
+        if until:
+            self._serving.pause(max(0.0, max(until) - time.monotonic()))
 
     def _take(self, frame: Any, batch: int) -> bool:
         """Carry a batch through, or return False: the driver plans all there is to read, and there is nothing yet."""
         with self.coordinator.lock:
             if self._stopping.is_set():
                 raise QueryStopped
+            self._retain()
             served = self._serving.begin()
             decided = self.coordinator.decided(batch)
             split = self.planner.ranges() if decided is None else decided
@@ -261,11 +288,13 @@ class Query:
             if not self.plan.stateless or not (directive["decided"] or delivery.idle):
                 self._collect(frame, directive, delivery, found)
             delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
+            attempt.ran = True
             return found.results(self.plan.shared)
 
-        outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
+        with self.attempts.attempt(batch, lambda: known_undecided(self._newest_decided, batch)) as attempt:
+            outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
-        self._began = None if outcome.replayed else began
+        self._began, self._done = (None, None) if outcome.replayed else (began, time.monotonic())
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
         self.tracker.checkpoint(batch, sum(gathered[0].read.values()), counts, files_made(outcome), took)
@@ -296,7 +325,7 @@ class Query:
         """
         deadline = time.monotonic() + _BORDER_S
         while True:
-            with self.coordinator.lock:
+            with self._locked():
                 # Spark writes its log after the callback and needs no lock for that; with the next one it waits for ours.
                 # A checkpoint that it delivers again needs the lock first, so it is let go of in between.
                 until = time.monotonic() + 1
@@ -310,6 +339,16 @@ class Query:
                     next="try again when the job goes on",
                 )
             time.sleep(_POLL_S)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the coordinator's lock, waiting for it with an eye on how long the checkpoint that has it takes."""
+        while not self.coordinator.lock.acquire(timeout=_POLL_S):
+            self.attempts.check()
+        try:
+            yield
+        finally:
+            self.coordinator.lock.release()
 
     def _settled(self) -> bool:
         newest = self.coordinator.newest.checkpoint
@@ -386,6 +425,9 @@ class Query:
         self.start()
         self._serving.nudged = True
 
+    def _newest_decided(self) -> int:
+        return self.coordinator.newest.checkpoint
+
     # --- between checkpoints -----------------------------------------------------------------------------------------
 
     def _roll_if_due(self) -> None:
@@ -400,6 +442,20 @@ class Query:
             self.coordinator.lock.release()
         if outcome is not None:
             self.tracker.rolled(files_made(outcome))
+
+    def _retain(self, *, finish: bool = False) -> None:
+        """Copy the newest checkpoint where copies are kept: the next begins only when that is done."""
+        if self.retained is None:
+            return
+        if self.coordinator.lock.acquire(blocking=False):
+            try:
+                newest = self.coordinator.newest.checkpoint
+                if self.retained.due(newest) and self._settled() and not self.coordinator.is_produced_again(newest):
+                    self.retained.cut(newest)
+            finally:
+                self.coordinator.lock.release()
+        if finish:
+            self.retained.finish()
 
     def _tell(self) -> None:
         now = time.monotonic()

@@ -53,8 +53,11 @@ def cut(
     *,
     spark: Mapping[str, Any],
     clock: Clock,
+    retained: str | None = None,
 ) -> Cut:
     """Copy what a savepoint is made of into a new folder of a directory; call it at a checkpoint's border.
+
+    `retained` is the name of a copy that stays with the checkpoint, None for a savepoint.
 
     Raises:
         DefinitionError: the directory cannot be used.
@@ -63,7 +66,7 @@ def cut(
         raise DefinitionError(
             "part of the newest checkpoint is being produced again", next="take the savepoint when the job has gone on"
         )
-    name = new_name(identity.job_id)
+    name = retained or new_name(identity.job_id)
     sinks = {n: bound(sink, job_id=identity.job_id, sink=n) for n, sink in plan.sinks.items()}
     stateful = next(iter(checkpoint.list("spark/state")), None) is not None
     metadata = Metadata(
@@ -77,7 +80,8 @@ def cut(
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
         spark=dict(spark),
     )
-    return take(checkpoint, open_storage(f"{directory}/{name}"), metadata=metadata, sinks=sinks)
+    made = open_storage(f"{directory}/{name}")
+    return take(checkpoint, made, metadata=metadata, sinks=sinks, linked=retained is not None)
 
 
 def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, check: Callable[[], None]) -> None:

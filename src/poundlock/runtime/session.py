@@ -43,9 +43,6 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
     "spark.sql.streaming.stopTimeout": "30s",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
@@ -69,6 +66,7 @@ class SessionSpec:
         jvm_options: further options of the driver's JVM.
         quick_start: compile only as far as C1, and nothing per query: right where no record enters the JVM, wrong where rows pass through it.
         local_checkpoint: whether checkpoints are on a local disk, where a faster checkpoint writer is safe behind our ledger.
+        state: settings of the state backend.
         user: the user's own Spark settings.
         jvm_log: file for whatever the JVM prints.
         log4j: log4j2 properties file.
@@ -83,6 +81,7 @@ class SessionSpec:
     jvm_options: Sequence[str] = ()
     quick_start: bool = False
     local_checkpoint: bool = True
+    state: Mapping[str, str] = field(default_factory=dict)
     user: Mapping[str, str] = field(default_factory=dict)
     log4j: Path | None = None
 
@@ -94,7 +93,7 @@ class SessionSpec:
                     f"{key}={self.user[key]} cannot be used with poundlock",
                     next=f"leave {key} out; it has to be {value}",
                 )
-        conf = {**DEFAULTS, **FIXED}
+        conf = {**DEFAULTS, **self.state, **FIXED}
         if self.local_checkpoint:
             conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
         conf["spark.pyspark.python"] = sys.executable

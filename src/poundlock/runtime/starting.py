@@ -10,6 +10,7 @@ from poundlock.config import Settings
 from poundlock.job import Job
 from poundlock.runtime import cds
 from poundlock.runtime import session as sessions
+from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.jars import JarPlaces, jar_set
 from poundlock.runtime.java import find_java
 from poundlock.runtime.logs import write_log4j2
@@ -57,6 +58,7 @@ def start_spark(
         driver_memory=settings.driver_memory,
         quick_start=quick_start,
         local_checkpoint=local_checkpoint,
+        state=backend_conf(job, settings),
         user={**job.spark, **settings.spark},
     )
     return sessions.start_session(spec)

@@ -167,7 +167,7 @@ def restore(
     metadata, savepoint = restoring.metadata, restoring.savepoint
     for path in metadata.files:
         if path.partition("/")[0] in ("spark", "sources"):
-            copy(savepoint, path, checkpoint, path, link=path.startswith("spark/state/"))
+            copy(savepoint, path, checkpoint, path, linked=path.startswith("spark/state/"))
     hit(SavepointFailpoint.RESTORE_COPIED)
     states = {}
     for name, sink in sinks.items():

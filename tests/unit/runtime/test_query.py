@@ -123,6 +123,24 @@ def test_a_checkpoint_that_is_asked_for_begins_at_once_and_with_nothing_to_read_
     assert later.location == 2
 
 
+@pytest.mark.parametrize("spark_keeps_the_interval", [False, True])
+def test_a_pause_lies_between_checkpoints_that_are_taken(
+    monkeypatch: pytest.MonkeyPatch, spark_keeps_the_interval: bool
+) -> None:
+    coordinator = Coordinator(decided=1)
+    made = query(coordinator, monkeypatch)
+    made.plan.only_split = not spark_keeps_the_interval  # type: ignore[misc]
+    made.interval, made.min_pause = timedelta(0), HOUR
+    waits: list[float] = []
+    monkeypatch.setattr(made._serving, "pause", waits.append)
+    for batch in range(3):
+        made._on_batch(None, batch)
+    assert waits == [], "none between those that were decided before, and none before the first that is taken"
+    made._on_batch(None, 3)
+    (waited,) = waits
+    assert HOUR.total_seconds() - 60 < waited <= HOUR.total_seconds()
+
+
 def test_what_a_query_could_not_serve_the_next_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     made = query(Coordinator(decided=-1), monkeypatch)
     made._query = SimpleNamespace(stop=lambda: None)

@@ -1,0 +1,154 @@
+"""A checkpoint folder given to `run -s`: its newest checkpoint becomes a savepoint for as long as it takes to restore it.
+
+The folder is only read, with its job kept out meanwhile, and only what its job carried out is taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.epoch import DriverLock, described_operators, described_sinks
+from poundlock.checkpoint.fsck import rebuilt_sinks
+from poundlock.checkpoint.identity import Identity, read_identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.participant import JSON, Inspectable, Participant
+from poundlock.checkpoint.records import to_redo
+from poundlock.connectors.rebuild import rebuild_sink
+from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.plan.plan import Plan
+from poundlock.runtime.backends import kept_with
+from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.operators import operators
+from poundlock.runtime.retained import copies
+from poundlock.runtime.retention import refuse_deleted
+from poundlock.runtime.saving import Beginning, refuse_left
+from poundlock.savepoint.metadata import METADATA, Metadata, Operator
+from poundlock.savepoint.take import finish, take
+from poundlock.storage import Storage, open_storage
+from poundlock.storage.removal import remove_root, remove_tree
+from poundlock.values import Clock
+from poundlock.versions import version_of
+
+__all__ = ["described", "savepoint_of"]
+
+FOLDER = "restoring"
+
+
+def described(plan: Plan) -> JSON:
+    """Return what a job is made of, to be kept with its start for whoever restores its checkpoint."""
+    return {i: asdict(operator) for i, operator in operators(plan, stateful=True).items()}
+
+
+@contextmanager
+def savepoint_of(
+    beginning: Beginning, checkpoint: Storage, plan: Plan, *, clock: Clock, say: Callable[[str], None]
+) -> Iterator[tuple[Beginning, Callable[[str], None]]]:
+    """Give the savepoint to begin with: the one that was named, or one made of the checkpoint that was named.
+
+    Args:
+        beginning: what was named.
+        checkpoint: the folder of the job that begins.
+        plan: its plan.
+        clock: the time.
+        say: told of what is done; use what is given instead, which knows how the user calls it.
+
+    Raises:
+        DefinitionError: the checkpoint is this job's own, its job is running, or there is nothing in it to go on from.
+    """
+    given = open_storage(beginning.path)
+    if given.stat(METADATA) is not None or (identity := read_identity(given)) is None:
+        yield beginning, say
+        return
+    if Path(given.root).resolve() == Path(checkpoint.root).resolve():
+        raise DefinitionError(
+            f"{given.root} is this job's own checkpoint", next="run it without -s: it goes on from there by itself"
+        )
+    made = open_storage(f"{checkpoint.root}/{FOLDER}")
+    remove_tree(checkpoint, FOLDER)  # of a restore that was killed
+    try:
+        lock = DriverLock.keep_out(given)
+        try:
+            finish(take(given, made, metadata=_metadata(given, identity, plan, clock), sinks=plan.sinks, linked=True))
+        finally:
+            lock.release()
+        yield replace(beginning, path=made.root), lambda line: say(line.replace(made.root, beginning.path))
+    except PoundlockError as error:
+        what, next = (text.replace(made.root, given.root) for text in (error.what, error.next))
+        raise type(error)(
+            what, next=next, job=error.job, checkpoint=error.checkpoint, participant=error.participant
+        ) from error
+    finally:
+        remove_tree(checkpoint, FOLDER)
+        remove_root(checkpoint)
+
+
+def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> Metadata:
+    """Return what a savepoint of a checkpoint's newest decision says. Raises DefinitionError where there can be none."""
+    refuse_deleted(given)
+    refuse_left(given)
+    ledger = Ledger(given)
+    newest = ledger.newest()
+    SparkLog(open_storage(f"{given.root}/spark")).check_within(newest)
+    if newest is None or newest.checkpoint < 0:
+        raise DefinitionError(f"{given.root} has no completed checkpoint", next="begin without -s")
+    if to_redo(newest) or not _is_carried_out(given, identity, ledger, newest):
+        raise DefinitionError(
+            f"checkpoint {newest.checkpoint} of {given.root} is decided, and not all of it is visible yet",
+            next="start its job once and stop it, or give an older checkpoint: " + _older(given),
+        )
+    record = next((r for r in ledger.back(newest) if r.occasion in ("checkpoint", "start")), newest)
+    stateful = next(iter(given.list("spark/state")), None) is not None
+    return Metadata(
+        name=f"chk-{newest.checkpoint}",
+        job=identity.name,
+        job_id=identity.job_id,
+        created_ms=clock.now_ms(),
+        versions={package: version_of(package) for package in ("poundlock", "pyspark")},
+        decision=replace(newest, sources=record.sources),
+        operators=_operators(given, newest, record, plan, stateful),
+        sinks=described_sinks(given),
+        spark={**_of_spark(given, newest.checkpoint), "state_backend": kept_with(open_storage(f"{given.root}/spark"))},
+    )
+
+
+def _is_carried_out(given: Storage, identity: Identity, ledger: Ledger, newest: Decision) -> bool:
+    """Return whether all that a decision names is visible; where nobody noted it, the sinks are asked."""
+    if ledger.is_carried_out(newest.number):
+        return True
+    sinks: Mapping[str, Participant | None] = rebuilt_sinks(
+        given, identity, newest, lambda name, description: rebuild_sink(description)
+    )
+    for name, part in newest.sinks.items():
+        if not part.committables:
+            continue
+        sink = sinks.get(name)
+        if not isinstance(sink, Inspectable):
+            return False
+        if any(found.problem == "pending" for each in part.committables for found in sink.inspect(each)):
+            return False
+    return True
+
+
+def _older(given: Storage) -> str:
+    found = copies(given)
+    return f"{given.root}/{found[max(found)]}" if found else "none is kept, see checkpoints_retained"
+
+
+def _operators(given: Storage, newest: Decision, record: Decision, plan: Plan, stateful: bool) -> dict[str, Operator]:
+    said = {i: Operator(**value) for i, value in described_operators(given).items()}
+    if not said:  # an older version started it: what has state cannot be known, so what the job has now must fit
+        said = {i: Operator("source") for i in record.sources} | {i: Operator("sink") for i in newest.sinks}
+        said |= {i: o for i, o in operators(plan, stateful=True).items() if o.kind == "stateful"}
+    return {i: o for i, o in said.items() if stateful or o.kind != "stateful"}
+
+
+def _of_spark(given: Storage, checkpoint: int) -> dict[str, Any]:
+    """Return what Spark was told that a restore must tell it again: the number of state partitions."""
+    lines = given.read(f"spark/offsets/{checkpoint}").decode().splitlines()
+    return {"shuffle_partitions": json.loads(lines[1]).get("conf", {}).get("spark.sql.shuffle.partitions")}

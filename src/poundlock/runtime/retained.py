@@ -1,0 +1,133 @@
+"""Copies of the newest checkpoints, each a savepoint in `retained/chk-<n>` of the checkpoint folder, made of hard links.
+
+A copy counts once its metadata is written, which is last; one that goes loses its metadata first. So a crash leaves whole
+copies, and leftovers that the next life removes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from poundlock.errors import PoundlockError
+from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile
+from poundlock.savepoint.take import Cut, finish
+from poundlock.storage import Storage
+from poundlock.storage.local import LocalStorage
+from poundlock.storage.removal import remove_tree
+
+__all__ = ["FOLDER", "Retained", "copies", "copy_name"]
+
+FOLDER = "retained"
+_NAME = re.compile(r"chk-([0-9]+)")
+
+
+def copy_name(checkpoint: int) -> str:
+    """Return the name of a checkpoint's copy."""
+    return f"chk-{checkpoint}"
+
+
+def copies(storage: Storage) -> dict[int, str]:
+    """Return the copies in a checkpoint folder by number of checkpoint: the path of each, below it. Whole ones only."""
+    found = {}
+    for name in storage.names(FOLDER):
+        match = _NAME.fullmatch(name)
+        if match and storage.stat(f"{FOLDER}/{name}/{METADATA}") is not None:
+            found[int(match[1])] = f"{FOLDER}/{name}"
+    return found
+
+
+class Retained:
+    """The copies of one job.
+
+    Args:
+        storage: the job's checkpoint folder.
+        job_id: of the job; copies of one that had the folder before go.
+        keep: how many; below two there are none.
+        cut: copies what the newest checkpoint is made of into a directory, under a name; called at a checkpoint's border.
+        say: told of a copy that could not be made. The job goes on without it.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        job_id: str,
+        keep: int,
+        cut: Callable[[str, str], Cut],
+        say: Callable[[str], None],
+    ) -> None:
+        self._storage, self._keep, self._cut, self._say = storage, keep, cut, say
+        self._waiting: deque[tuple[int, Cut]] = deque()
+        self._known: Mapping[str, SavedFile] = {}
+        self._before: Storage | None = None
+        self._newest = -1
+        self._tidy(job_id)
+
+    def due(self, checkpoint: int) -> bool:
+        """Return whether a checkpoint is newer than the newest that was copied."""
+        return self._keep > 1 and checkpoint > self._newest
+
+    def cut(self, checkpoint: int) -> None:
+        """Copy what the newest checkpoint is made of; the caller holds the lock at its border, and `finish` makes it a copy."""
+        self._newest = checkpoint
+        try:
+            self._waiting.append((checkpoint, self._cut(f"{self._storage.root}/{FOLDER}", copy_name(checkpoint))))
+        except (OSError, PoundlockError) as error:
+            self._failed(checkpoint, error)
+
+    def finish(self) -> None:
+        """Digest and write down what was cut, and remove the copies that are too many. Needs no lock."""
+        while self._waiting:
+            checkpoint, cut = self._waiting.popleft()
+            if len(self._waiting) >= self._keep:
+                remove_tree(self._storage, f"{FOLDER}/{copy_name(checkpoint)}")  # there are newer ones enough already
+                continue
+            try:
+                metadata = finish(cut, known=lambda path, cut=cut: self._same(cut.savepoint, path))  # type: ignore[misc]
+            except (OSError, PoundlockError) as error:
+                self._failed(checkpoint, error)
+                continue
+            self._known, self._before = metadata.files, cut.savepoint
+            whole = sorted(copies(self._storage))
+            for old in whole[: -self._keep]:
+                self._remove(copy_name(old))
+
+    def _same(self, copy: Storage, path: str) -> SavedFile | None:
+        """Return what is known of a file that the copy before has too, under another name: its content never changes."""
+        said = self._known.get(path)
+        if said is None or not (isinstance(copy, LocalStorage) and isinstance(self._before, LocalStorage)):
+            return None
+        with suppress(OSError):
+            if os.path.samefile(f"{copy.root}/{path}", f"{self._before.root}/{path}"):
+                return said
+        return None
+
+    def _failed(self, checkpoint: int, error: Exception) -> None:
+        self._say(f"Checkpoint {checkpoint} was not copied to {self._storage.root}/{FOLDER}: {error}")
+        self._remove(copy_name(checkpoint))
+
+    def _tidy(self, job_id: str) -> None:
+        whole = copies(self._storage)
+        for name in list(self._storage.names(FOLDER)):
+            number = _NAME.fullmatch(name)
+            if number is None:
+                continue  # not ours
+            said = self._read(name) if int(number[1]) in whole else None
+            if said is None or said.job_id != job_id or self._keep < 2:
+                self._remove(name)
+            else:
+                self._newest = max(self._newest, int(number[1]))
+
+    def _read(self, name: str) -> Metadata | None:
+        try:
+            return Metadata.from_json(json.loads(self._storage.read(f"{FOLDER}/{name}/{METADATA}")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _remove(self, name: str) -> None:
+        remove_tree(self._storage, f"{FOLDER}/{name}", first=[METADATA])

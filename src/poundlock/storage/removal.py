@@ -1,0 +1,45 @@
+"""Removing whole folders. A storage knows files only; where folders are things of their own, empty ones go as well.
+
+What cannot be removed because somebody put something in meanwhile stays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from poundlock.storage.base import Storage
+from poundlock.storage.local import LocalStorage
+
+__all__ = ["remove_empty", "remove_root", "remove_tree"]
+
+
+def remove_tree(storage: Storage, path: str, *, first: Sequence[str] = ()) -> None:
+    """Remove all files below a folder, and the folder.
+
+    Args:
+        storage, path: the folder.
+        first: names in it that go before all others.
+    """
+    for name in first:
+        storage.delete(f"{path}/{name}")
+    for entry in list(storage.list(path)):
+        storage.delete(entry.path)
+    remove_empty(storage, path)
+
+
+def remove_empty(storage: Storage, path: str) -> None:
+    """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
+    if not isinstance(storage, LocalStorage):
+        return
+    for folder, _, _ in os.walk(os.path.join(storage.root, path), topdown=False):
+        with suppress(OSError):
+            os.rmdir(folder)
+
+
+def remove_root(storage: Storage) -> None:
+    """Remove a storage's own folder if there is nothing in it."""
+    if isinstance(storage, LocalStorage):
+        with suppress(OSError):
+            os.rmdir(storage.root)
