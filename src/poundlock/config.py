@@ -28,7 +28,7 @@ CONFIG_FILE = "poundlock.toml"
 ENVIRONMENT_PREFIX = "POUNDLOCK_"
 
 # Variables with our prefix that are no settings.
-_OTHER_VARIABLES = frozenset({"POUNDLOCK_CONFIG", "POUNDLOCK_FAILPOINTS"})
+_OTHER_VARIABLES = frozenset({"POUNDLOCK_CONFIG", "POUNDLOCK_FAILPOINTS", "POUNDLOCK_SUPERVISED"})
 _SAME_AS = {
     "execution.checkpointing.interval": "checkpoint_interval",
     "execution.checkpointing.dir": "checkpoint_dir",

@@ -98,6 +98,9 @@ class _OfJob(Collector):
     def _of_state(self) -> Iterator[Metric]:
         progress = self._job.progress
         yield self._sole("restarts_total", "Restarts since this process started.", progress.restarts)
+        if self._job.process_restarts is not None:
+            what = "How often the supervisor has started the job's process again."
+            yield self._sole("process_restarts_total", what, self._job.process_restarts)
         yield self._sole("process_start_seconds", "When the process started.", self._job.started_ms / 1000)
         if progress.state_bytes is not None:
             yield self._sole("state_size_bytes", "Memory of the state, as Spark tells it.", progress.state_bytes)

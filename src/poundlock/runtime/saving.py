@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.identity import Identity, new_job_id, open_identity
+from poundlock.checkpoint.identity import Identity, new_job_id, open_identity, read_identity
 from poundlock.checkpoint.participant import Inspectable, bound
 from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
@@ -34,11 +34,14 @@ class Beginning:
         path: its folder.
         allow_non_restored: whether what the job has no operator for may be left behind.
         newer: what to do about output that was finished after it was taken.
+        job_id: 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder
+            already, it has begun before, and goes on from its checkpoint.
     """
 
     path: str
     allow_non_restored: bool = False
     newer: NewerOutput = "refuse"
+    job_id: str | None = None
 
 
 def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
@@ -92,16 +95,17 @@ def cut(
     return take(checkpoint, open_storage(f"{directory}/{name}"), metadata=metadata, sinks=sinks)
 
 
-def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, check: Callable[[], None]) -> None:
+def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str, check: Callable[[], None]) -> None:
     """Note that a job ended with a savepoint, which has all of it, and remove what its sinks carried hidden.
 
     Args:
         storage: the job's checkpoint folder.
+        job_id: of the job.
         sinks: as this job owns them.
         path: the savepoint.
         check: raises if a newer driver has taken over.
     """
-    storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path}).encode() + b"\n")
+    storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path, "job_id": job_id}).encode() + b"\n")
     carrying = [sink for sink in sinks.values() if isinstance(sink, Portable)]
     for sink in carrying:
         sweep: Any = getattr(sink, "sweep")  # noqa: B009 - every participant has it
@@ -110,10 +114,16 @@ def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, check: Calla
 
 def left(storage: Storage) -> str | None:
     """Return the savepoint with which the job of a checkpoint folder ended, None if it did not end with one."""
+    found = _left(storage)
+    return None if found is None else str(found["savepoint"])
+
+
+def _left(storage: Storage) -> Mapping[str, Any] | None:
     try:
-        return str(json.loads(storage.read(LEFT))["savepoint"])
+        found: Mapping[str, Any] = json.loads(storage.read(LEFT))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return found
 
 
 def refuse_left(storage: Storage) -> None:
@@ -125,17 +135,18 @@ def refuse_left(storage: Storage) -> None:
         )
 
 
-def begin(
-    plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]
-) -> Metadata:
+def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]) -> None:
     """Make a job's empty checkpoint folder that of one which goes on from a savepoint.
 
     Raises:
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
     """
+    if beginning.job_id is not None and _has_begun(checkpoint, beginning.job_id):
+        say(f"Begun with savepoint {beginning.path} before; going on from the checkpoint")
+        return
     savepoint = open_storage(beginning.path)
     stateful = any(o.kind == "stateful" for o in read_metadata(savepoint).operators.values())
-    job_id = new_job_id()
+    job_id = beginning.job_id or new_job_id()
     sinks = {name: bound(sink, job_id=job_id, sink=name) for name, sink in plan.sinks.items()}
     restoring = check(
         savepoint,
@@ -158,4 +169,19 @@ def begin(
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}")
-    return restoring.metadata
+
+
+def _has_begun(checkpoint: Storage, job_id: str) -> bool:
+    """Return whether the restore that gives a job this id was done; mend what a kill just behind its last step left.
+
+    Raises:
+        DefinitionError: that job has ended with a savepoint since.
+    """
+    found = read_identity(checkpoint)
+    if found is None or found.job_id != job_id:
+        return False
+    before = _left(checkpoint)
+    if before is not None and before.get("job_id") == job_id:
+        refuse_left(checkpoint)
+    checkpoint.delete(LEFT)  # of the job before, whose place the restore took
+    return True
