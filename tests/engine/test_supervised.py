@@ -1,0 +1,132 @@
+"""Supervised jobs with a real Spark: whoever is killed, every row is in the output once, and a stop is a stop."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock.cli.main import main
+from poundlock.runtime.registry import JobEntry, Registry
+
+pytestmark = pytest.mark.engine
+
+COUNT = 4000
+JOB = f"""
+from poundlock import DatagenSource, FileSink, Job, RollingPolicy
+
+job = Job("made", checkpoint_interval="300 ms", checkpoint_dir="checkpoint", parallelism=1)
+events = job.from_source(DatagenSource(rate=2000, count={COUNT}, rows_per_checkpoint=100), name="events")
+events.sink_to(FileSink("out", row="value", rolling=RollingPolicy(every="1 s")), name="files")
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name in list(os.environ):
+        if name.startswith("POUNDLOCK_") and name not in ("POUNDLOCK_CACHE_DIR", "POUNDLOCK_JARS_DIR"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("POUNDLOCK_DRIVER_MEMORY", "1g")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.py").write_text(JOB)
+    yield tmp_path
+    for left in Registry(tmp_path / "state").running():
+        os.kill(left.pid, signal.SIGKILL)  # a supervised process ends with it
+
+
+def poundlock(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> list[str]:
+    got = main(list(arguments))
+    captured = capsys.readouterr()
+    assert got == code, captured.err
+    return captured.out.splitlines() if code == 0 else captured.err.splitlines()
+
+
+def until(condition: Callable[[JobEntry], bool]) -> JobEntry:
+    """Wait for the newest entry to be as wanted."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        entry = Registry(Path("state")).entries()[0]
+        if condition(entry):
+            return entry
+        time.sleep(0.05)
+    raise AssertionError(f"never came to it: {entry}")
+
+
+def asked(entry: JobEntry, path: str) -> Any:
+    assert entry.rest is not None
+    assert entry.token_file is not None
+    connection = http.client.HTTPConnection(*entry.rest, timeout=30)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {Path(entry.token_file).read_text()}"})
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return json.loads(text) if text.startswith("{") else text
+
+
+def kill_child(entry: JobEntry) -> JobEntry:
+    """SIGKILL the job's process; return the entry when the next one runs."""
+    assert entry.child is not None
+    os.kill(entry.child, signal.SIGKILL)
+    restarts = entry.process_restarts + 1
+    return until(lambda now: now.process_restarts == restarts and now.state == "RUNNING" and now.child is not None)
+
+
+def seen() -> Counter[str]:
+    files = (path for path in Path("out").rglob("*") if path.is_file() and path.name[0] not in "._")
+    return Counter(line for path in files for line in path.read_text().splitlines())
+
+
+def test_a_job_outlives_its_process_and_every_row_comes_once(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = poundlock(capsys, "run", "-d", "--restart", "job.py")
+    job_id = line.removeprefix("Job has been submitted with JobID ")
+    poundlock(capsys, "checkpoint", "made")
+    first = until(lambda entry: entry.child is not None)
+    assert os.getsid(first.pid) == first.pid
+    assert len(poundlock(capsys, "list")) == 4
+
+    again = kill_child(first)
+    assert (again.job_id, again.pid, again.started_ms) == (job_id, first.pid, first.started_ms)
+    assert again.child != first.child
+    assert len(poundlock(capsys, "list", "-a")) == 5, "one entry"
+    assert any(line.split() == ["restarts", "1", "of", "the", "process"] for line in poundlock(capsys, "info", "made"))
+    assert f'poundlock_process_restarts_total{{job="made",job_id="{job_id}"}} 1.0' in asked(
+        again, "/metrics/prometheus"
+    )
+    found = asked(again, f"/jobs/{job_id}/exceptions")
+    assert found["root-exception"] == "the job's process was killed by SIGKILL"
+
+    # A stop by REST ends it for good; what follows begins with its savepoint.
+    path = poundlock(capsys, "stop", "made", "-p", "saved")[1].removeprefix("Savepoint completed. Path: ")
+    ended = until(lambda entry: entry.ended)
+    assert (ended.state, ended.exit_code, ended.process_restarts) == ("FINISHED", 0, 1)
+    assert 0 < seen().total() < COUNT
+
+    poundlock(capsys, "run", "-d", "--restart", "-s", path, "job.py")
+    restored = until(lambda entry: entry.state == "RUNNING")
+    assert restored.job_id != job_id
+    on = kill_child(restored)
+    assert on.job_id == restored.job_id, "it goes on from the checkpoint, and is not restored a second time"
+    poundlock(capsys, "checkpoint", "made")
+
+    # The supervisor's own death takes the job's process along; the next start goes on.
+    assert on.child is not None
+    handle = os.pidfd_open(on.child)
+    os.kill(on.pid, signal.SIGKILL)
+    assert select.select([handle], [], [], 30)[0]
+    os.close(handle)
+    assert poundlock(capsys, "list")[0] == "No running jobs."
+    assert any("(FAILED, gone)" in line and restored.job_id in line for line in poundlock(capsys, "list", "-a"))
+    assert main(["run", "--restart", "--no-rest", "-D", "checkpoint_interval=0 s", "job.py"]) == 0
+    last = until(lambda entry: entry.ended)
+    assert (last.job_id, last.state, last.rest) == (restored.job_id, "FINISHED", None)
+    rows = seen()
+    assert (rows.total(), len(rows)) == (COUNT, COUNT)
