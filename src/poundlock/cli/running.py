@@ -53,16 +53,17 @@ class Presence:
     arguments: Sequence[str]
     supervised: Supervised | None = None
     _listening: socket.socket | None = None
+    _token: str | None = None
     _server: RestServer | None = None
     _entry: Registration | None = None
     _observed: Observed | None = None
     _newest: Progress | None = None
 
     def take_port(self) -> None:
-        """Take the REST server's port before anything is touched. Raises DefinitionError if it is taken."""
+        """Take the REST server's port and token before anything is touched. Raises DefinitionError if that cannot be."""
         if not self.settings.rest_enabled:
             return
-        from poundlock.rest.server import missing_packages, take_port
+        from poundlock.rest.server import missing_packages, read_token, take_port
 
         missing = missing_packages()
         if missing:
@@ -70,6 +71,7 @@ class Presence:
                 "REST is off: not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
             )
             return
+        self._token = read_token(self.settings.rest_token_file)
         self._listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)
 
     def claimed(self, identity: Identity) -> None:
@@ -104,7 +106,7 @@ class Presence:
         if self._listening is not None:
             from poundlock.rest.server import RestServer
 
-            token = secrets.token_urlsafe(32)
+            token = self._token or secrets.token_urlsafe(32)
             self.log.hide([token])
             self._server = RestServer(self._listening, token)
             entry = dataclasses.replace(entry, rest=self._server.address)
