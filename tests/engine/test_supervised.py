@@ -1,4 +1,4 @@
-"""Supervised jobs with a real Spark: whoever is killed, every row is in the output once, and a stop is a stop."""
+"""Supervised jobs, jobs without REST, and a unit of systemd with a real Spark: who is killed, who is asked, and what comes out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import http.client
 import json
 import os
 import select
+import shlex
 import signal
+import socket
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +19,7 @@ from typing import Any
 import pytest
 
 from poundlock.cli.main import main
+from poundlock.rest.probe import answers
 from poundlock.runtime.registry import JobEntry, Registry
 
 pytestmark = pytest.mark.engine
@@ -54,12 +58,13 @@ def poundlock(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
 def until(condition: Callable[[JobEntry], bool]) -> JobEntry:
     """Wait for the newest entry to be as wanted."""
     deadline = time.monotonic() + 90
+    entries: list[JobEntry] = []
     while time.monotonic() < deadline:
-        entry = Registry(Path("state")).entries()[0]
-        if condition(entry):
-            return entry
+        entries = Registry(Path("state")).entries()
+        if entries and condition(entries[0]):
+            return entries[0]
         time.sleep(0.05)
-    raise AssertionError(f"never came to it: {entry}")
+    raise AssertionError(f"never came to it: {entries[:1]}")
 
 
 def asked(entry: JobEntry, path: str) -> Any:
@@ -78,6 +83,12 @@ def kill_child(entry: JobEntry) -> JobEntry:
     os.kill(entry.child, signal.SIGKILL)
     restarts = entry.process_restarts + 1
     return until(lambda now: now.process_restarts == restarts and now.state == "RUNNING" and now.child is not None)
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
 
 
 def seen() -> Counter[str]:
@@ -128,3 +139,83 @@ def test_a_job_outlives_its_process_and_every_row_comes_once(project: Path, caps
     assert (last.job_id, last.state, last.rest) == (restored.job_id, "FINISHED", None)
     rows = seen()
     assert (rows.total(), len(rows)) == (COUNT, COUNT)
+
+
+def test_without_rest_a_kill_is_seen_and_signals_do_what_is_asked(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    poundlock(capsys, "run", "-d", "--no-rest", "job.py")
+    first = until(lambda entry: entry.state == "RUNNING")
+    assert first.rest is None
+    what, _ = poundlock(capsys, "checkpoint", "made", code=2)
+    assert "serves no REST" in what
+    os.kill(first.pid, signal.SIGKILL)
+    gone = until(lambda entry: entry.gone)
+    assert gone.failure is not None
+    assert gone.failure[0] == f"process {first.pid} is gone, without a last word"
+    assert poundlock(capsys, "list") == ["No running jobs.", "No scheduled jobs."]
+    assert any(line.endswith(" : made (FAILED, gone)") for line in poundlock(capsys, "list", "-a"))
+    what, next = poundlock(capsys, "stop", "made", code=2)
+    assert "is not running: FAILED" in what
+    assert next == "Next: start it with: poundlock run job.py"
+
+    # The supervisor is sent the signals and hands them on.
+    poundlock(capsys, "run", "-d", "--no-rest", "--restart", "job.py")
+    second = until(lambda entry: entry.state == "RUNNING")
+    assert second.job_id == first.job_id
+    assert poundlock(capsys, "cancel", "made")[-1] == f"Cancelled job {first.job_id}."
+    ended = until(lambda entry: entry.ended)
+    assert (ended.state, ended.exit_code, ended.process_restarts) == ("CANCELED", 130, 0)
+
+    poundlock(capsys, "run", "-d", "--no-rest", "--restart", "job.py")
+    assert poundlock(capsys, "stop", "made")[-1].startswith(f"Stopped job {first.job_id}.")
+    ended = until(lambda entry: entry.ended)
+    assert (ended.state, ended.exit_code) == ("FINISHED", 0)
+    rows = seen()
+    assert rows.total() == len(rows)
+
+
+def test_a_unit_of_systemd_runs_answers_its_probe_and_stops_cleanly(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Started as systemd would: with the environment, the folder and the command line of the unit, and nothing else."""
+    token = project / "token"
+    token.write_text("a-token-that-was-given\n")
+    port = free_port()
+    given = (f"POUNDLOCK_REST_PORT={port}", f"POUNDLOCK_REST_TOKEN_FILE={token}")
+    text = "\n".join(poundlock(capsys, "deploy", "systemd", "job.py", "--env", given[0], "--env", given[1]))
+    directives = [line.split("=", 1) for line in text.splitlines() if "=" in line]
+    environment = dict(shlex.split(value)[0].split("=", 1) for name, value in directives if name == "Environment")
+    (command,) = [shlex.split(value) for name, value in directives if name == "ExecStart"]
+    (folder,) = [value for name, value in directives if name == "WorkingDirectory"]
+    # A manager gives HOME too; the code of this tree is found by PYTHONPATH, an installed one without.
+    more = {name: os.environ[name] for name in ("HOME", "PYTHONPATH", "POUNDLOCK_CACHE_DIR") if name in os.environ}
+    with (project / "printed").open("wb") as printed:
+        process = subprocess.Popen(
+            command, cwd=folder, env={"PATH": os.defpath, **more, **environment}, stdout=printed, stderr=printed
+        )
+    try:
+        until(lambda entry: entry.state == "RUNNING" and entry.pid == process.pid)
+        asked = dict(pair.split("=", 1) for pair in given)
+        assert answers(asked) is None
+        (project / "wrong").write_text("another-token-than-that")
+        assert answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(project / "wrong")}) is not None
+
+        # Whoever has the wrong token, or wants the same port, is told so and changes nothing.
+        entry = until(lambda entry: entry.token_file is not None)
+        assert entry.token_file is not None
+        Path(entry.token_file).write_text("another-token-than-that")
+        what, next = poundlock(capsys, "cancel", "made", code=2)
+        assert what == f"error: job made does not take the token in {entry.token_file}"
+        assert next.startswith("Next: ")
+        (project / "other.py").write_text(JOB.replace('"checkpoint"', '"other"').replace('"made"', '"other"'))
+        what, next = poundlock(capsys, "run", "-d", "-D", f"rest.port={port}", "other.py", code=2)
+        assert f"REST cannot listen on 127.0.0.1:{port}" in what
+        assert "--no-rest" in next
+        assert not (project / "other").exists()
+    finally:
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(90) == 0
+    ended = until(lambda entry: entry.ended)
+    assert (ended.state, ended.exit_code) == ("FINISHED", 0)
+    assert token.exists(), "the user's file is the user's"
