@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -309,7 +308,6 @@ def test_a_process_ends_with_its_supervisor_without_the_kernels_help(watched: An
     child = int(job.next("life")[2])
     handle = os.pidfd_open(child)
     try:
-        time.sleep(0)
         job.process.kill()
         assert select.select([handle], [], [], 30)[0], "the child outlived its supervisor"
     finally:
