@@ -308,6 +308,7 @@ class Query:
         frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
         found.add(row[0] for row in frame.collect())
         found.tasks = delivery.tasks
+        found.bytes.update(delivery.bytes)
         if not directive["decided"]:
             found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
         if any(self.lowered.observed.values()):

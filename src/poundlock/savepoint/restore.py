@@ -184,7 +184,7 @@ def restore(
         time_ms=now_ms,
         sources={i: span for i, span in metadata.decision.sources.items() if i not in restoring.dropped},
         sinks=states,
-        restored={"savepoint": metadata.name, "job_id": metadata.job_id},
+        restored={"savepoint": metadata.name, "path": savepoint.root, "job_id": metadata.job_id},
     )
     ledger = Ledger(checkpoint)
     ledger.append(first)
