@@ -348,7 +348,7 @@ def test_a_copy_that_cannot_be_made_is_told_and_the_job_goes_on(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("poundlock.savepoint.take.copy", full)
+        patch.setattr("poundlock.savepoint.take.link", full)
         retained.cut(0)
         retained.finish()
     assert said == [f"Checkpoint 0 was not copied to {folder}/retained: [Errno 28] No space left on device"]
