@@ -29,7 +29,7 @@ CONFIG_FILE = "poundlock.toml"
 ENVIRONMENT_PREFIX = "POUNDLOCK_"
 
 # Variables with our prefix that are no settings.
-_OTHER_VARIABLES = frozenset({"POUNDLOCK_CONFIG", "POUNDLOCK_FAILPOINTS"})
+_OTHER_VARIABLES = frozenset({"POUNDLOCK_CONFIG", "POUNDLOCK_FAILPOINTS", "POUNDLOCK_SUPERVISED"})
 _SAME_AS = {
     "execution.checkpointing.interval": "checkpoint_interval",
     "execution.checkpointing.dir": "checkpoint_dir",
@@ -100,6 +100,7 @@ class Settings(BaseSettings):
     rest_enabled: bool = True
     rest_port: Annotated[int, Field(ge=0, le=65535)] = 0
     rest_bind_address: str = "127.0.0.1"
+    rest_token_file: Folder | None = None
     spark: dict[str, str] = Field(default_factory=dict, repr=False)
 
     restart_strategy_type: Literal["none", "fixed-delay", "failure-rate", "exponential-delay"] | None = None

@@ -173,6 +173,10 @@ def test_many_branches_in_one_query(tmp_path: Path) -> None:
     read = {name: span.rows for name, span in decision.sources.items()}
     assert read == {"raw": GOOD + 4, "typed": GOOD + 4, "both": GOOD + 4, "middle": GOOD + 4, "made": 100}
 
+    size = sum(path.stat().st_size for path in (tmp_path / "in").iterdir())
+    files = ("raw", "typed", "both", "middle")
+    assert {name: span.bytes for name, span in decision.sources.items()} == {**dict.fromkeys(files, size), "made": None}
+
     there = everything(tmp_path)
     report = replayed(job, tmp_path)
     assert report.differences == []

@@ -18,13 +18,13 @@ HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
 # A module may import from its own rank and from those below it.
 RANKS = [
     {"errors"},
-    {"values", "failpoints", "redaction"},
+    {"values", "failpoints", "redaction", "versions"},
     {"formats", "storage", "config"},
     {"operators", "stream"},
     {"checkpoint", "connectors"},
     {"plan", "sql"},
     {"job", "runtime", "savepoint"},
-    {"cli", "rest", "dashboard", "testing", "demo", "__main__"},
+    {"cli", "deploy", "rest", "dashboard", "testing", "demo", "__main__"},
 ]
 RANK = {name: number for number, names in enumerate(RANKS) for name in names}
 

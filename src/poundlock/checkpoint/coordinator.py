@@ -304,7 +304,10 @@ class Coordinator:
                 checkpoint=n,
                 sources={
                     **resting(self._history.sources, sources),
-                    **{name: replace(span, rows=results.rows_read.get(name)) for name, span in sources.items()},
+                    **{
+                        name: replace(span, rows=results.rows_read.get(name), bytes=results.bytes_read.get(name))
+                        for name, span in sources.items()
+                    },
                 },
                 counts=results.counts,
                 wrote=written(results.prepared),

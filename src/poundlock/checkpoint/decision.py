@@ -27,12 +27,20 @@ class SourceRange:
         end: position after it.
         identity: what names the very data, such as Kafka's topic ids; compared on a restart.
         rows: how many rows were read, None where nobody counted.
+        bytes: how large that was at the source: of files what was read of them, of messages the values; None where it is
+            not known.
     """
 
     start: Any
     end: Any
     identity: Mapping[str, Any] = field(default_factory=dict)
     rows: int | None = None
+    bytes: int | None = None
+
+    def to_json(self) -> JSON:
+        """Return the range as a JSON object."""
+        said = {"start": self.start, "end": self.end, "identity": dict(self.identity), "rows": self.rows}
+        return {**said, "bytes": self.bytes} if self.bytes is not None else said
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,8 @@ class Decision:
             occasions and in records of older versions.
         event_time: what the checkpoint's watermarks saw; None where the job has none.
         tasks: over how many tasks the splits of split-planned sources were spread; None where there are none.
-        restored: in the first record of a job that went on from a savepoint: "savepoint", its name, and "job_id".
+        restored: in the first record of a job that went on from a savepoint: "savepoint", its name, "path", where it was,
+            and "job_id".
     """
 
     number: int
@@ -124,10 +133,7 @@ class Decision:
             "job_id": self.job_id,
             "epoch": self.epoch,
             "time_ms": self.time_ms,
-            "sources": {
-                name: {"start": r.start, "end": r.end, "identity": dict(r.identity), "rows": r.rows}
-                for name, r in self.sources.items()
-            },
+            "sources": {name: span.to_json() for name, span in self.sources.items()},
             "sinks": {name: _sink_json(sink) for name, sink in self.sinks.items()},
             "durations_ms": dict(self.durations_ms),
             **({"redo": redo} if redo else {}),
@@ -150,7 +156,8 @@ class Decision:
             epoch=value["epoch"],
             time_ms=value["time_ms"],
             sources={
-                n: SourceRange(r["start"], r["end"], r["identity"], r.get("rows")) for n, r in value["sources"].items()
+                n: SourceRange(r["start"], r["end"], r["identity"], r.get("rows"), r.get("bytes"))
+                for n, r in value["sources"].items()
             },
             sinks={
                 n: SinkDecision(

@@ -30,6 +30,7 @@ class TaskResults:
         prepared: everything that was prepared, of all tasks and sinks.
         counts: per sink name, the rows on the way to it.
         rows_read: per source name, rows read.
+        bytes_read: per source name, how large that was; see SourceRange.
         event_time: what watermarks saw; None where there are none.
         tasks: over how many tasks splits were spread; None where there are none.
     """
@@ -37,6 +38,7 @@ class TaskResults:
     prepared: Sequence[Prepared]
     counts: Mapping[str, Counts] = field(default_factory=dict)
     rows_read: Mapping[str, int] = field(default_factory=dict)
+    bytes_read: Mapping[str, int] = field(default_factory=dict)
     event_time: EventTime | None = None
     tasks: int | None = None
 

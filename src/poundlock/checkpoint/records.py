@@ -122,7 +122,7 @@ def to_redo(decision: Decision | None, carried: Carried | None = None) -> dict[s
 
 def resting(before: Mapping[str, SourceRange], now: Mapping[str, SourceRange]) -> dict[str, SourceRange]:
     """Return where sources stand that a checkpoint does not read: one that was taken out and put back goes on from there."""
-    return {name: replace(span, start=span.end, rows=0) for name, span in before.items() if name not in now}
+    return {name: replace(span, start=span.end, rows=0, bytes=None) for name, span in before.items() if name not in now}
 
 
 def checkpoint_records(ledger: Ledger, n: int) -> Sequence[Decision]:

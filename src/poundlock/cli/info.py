@@ -34,7 +34,8 @@ class _Info:
         values = {
             "started": _time(entry.started_ms),
             "ended": None if entry.ended_ms is None else f"{_time(entry.ended_ms)}, exit code {entry.exit_code}",
-            "process": f"{entry.pid} on {entry.host}",
+            "process": f"{entry.pid} on {entry.host}{_supervises(entry)}",
+            "restarts": None if not entry.process_restarts else f"{entry.process_restarts} of the process",
             "command": shlex.join(["poundlock", "run", *entry.arguments]),
             "folder": entry.folder,
             "checkpoint": entry.checkpoint_dir,
@@ -46,6 +47,10 @@ class _Info:
             "next": None if entry.failure is None else entry.failure[1] or None,
         }
         yield from (f"  {name:<11} {value}" for name, value in values.items() if value is not None)
+
+
+def _supervises(entry: JobEntry) -> str:
+    return "" if entry.child is None or entry.ended else f", supervises {entry.child}"
 
 
 def _time(ms: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import LOADING, Job
 
-__all__ = ["load_job"]
+__all__ = ["load_job", "split_target"]
 
 
 def load_job(target: str) -> Job:
@@ -28,7 +28,7 @@ def load_job(target: str) -> Job:
     Raises:
         DefinitionError: there is no such file or job, there are several, or the file fails; says which line.
     """
-    path, name = _split(target)
+    path, name = split_target(target)
     found: dict[str, Job] = {}
     for variable, value in vars(_execute(path)).items():
         if isinstance(value, Job) and not any(value is other for other in found.values()):
@@ -51,7 +51,8 @@ def load_job(target: str) -> Job:
     return next(iter(found.values()))
 
 
-def _split(target: str) -> tuple[Path, str]:
+def split_target(target: str) -> tuple[Path, str]:
+    """Return the file of `file.py` or `file.py:name`, and the name; "" if there is none. Raises DefinitionError."""
     path, _, name = target.rpartition(":") if ":" in target and not target.endswith(".py") else (target, "", "")
     file = Path(path)
     if not file.is_file():

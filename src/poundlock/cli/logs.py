@@ -44,7 +44,7 @@ def command(
             for line in lines[-last:] if last else lines:
                 _print(line, output)
             if follow:
-                for line in _coming(file, registry, entry):
+                for line in _followed(file, registry, entry):
                     _print(line, output)
     except OSError as error:
         raise DefinitionError(
@@ -53,12 +53,21 @@ def command(
         ) from error
 
 
+def _followed(file: Any, registry: Registry, entry: JobEntry) -> Iterator[str]:
+    """Yield lines as they are written, until the job has ended; a process that its supervisor starts has a log of its own."""
+    yield from _coming(file, registry, entry)
+    while (now := registry.reread(entry)) is not None and now.log != entry.log:
+        entry = now
+        with Path(entry.log).open(encoding="utf-8", errors="replace") as next:
+            yield from _coming(next, registry, entry)
+
+
 def _coming(file: Any, registry: Registry, entry: JobEntry) -> Iterator[str]:
-    """Yield lines as they are written, until the job has ended and all of them are read."""
+    """Yield lines as they are written, until the job has ended or writes another log, and all of them are read."""
     begun = ""
     while True:
         now = registry.reread(entry)
-        over = now is None or now.ended
+        over = now is None or now.ended or now.log != entry.log
         while part := file.readline():
             begun += part
             if begun.endswith("\n"):

@@ -26,6 +26,7 @@ from poundlock.cli import (
     cancel,
     checkpoint,
     demo,
+    deploy,
     doctor,
     explain,
     files,
@@ -70,6 +71,7 @@ app.command("explain")(explain.command)
 app.command("new")(new.command)
 app.command("demo")(demo.command)
 app.add_typer(kafka.app, name="kafka")
+app.add_typer(deploy.app, name="deploy")
 app.command("doctor")(doctor.command)
 app.command("fsck")(fsck.command)
 app.command("ledger")(ledger.command)

@@ -7,6 +7,7 @@ third ends the process on the spot (130 or 143 both).
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import threading
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from poundlock.runtime.logs import JobLog
     from poundlock.runtime.progress import Progress, StopRequest
     from poundlock.runtime.saving import Beginning
+    from poundlock.runtime.supervision import Supervised
 
 __all__ = ["command"]
 
@@ -62,6 +64,10 @@ def command(
     detached: Annotated[
         bool, typer.Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
     ] = False,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="Start the job's process again when it crashes, as the restart strategy says."),
+    ] = False,
     no_rest: Annotated[bool, typer.Option("--no-rest", help="Serve no REST.")] = False,
 ) -> int:
     """Run a job until its input ends or Ctrl-C.
@@ -71,11 +77,14 @@ def command(
     from poundlock.cli.detach import detach
     from poundlock.cli.loading import load_job
     from poundlock.cli.running import Presence
+    from poundlock.cli.supervise import supervise
     from poundlock.config import load_settings
     from poundlock.runtime.logs import open_log
     from poundlock.runtime.progress import StopRequest
     from poundlock.runtime.requests import Requests
+    from poundlock.runtime.supervision import supervised
 
+    line = supervised()
     output = Output(json)
     settings = load_settings(
         define or (), config=config, master=master, parallelism=parallelism, rest_enabled=False if no_rest else None
@@ -83,10 +92,18 @@ def command(
     beginning = _beginning(savepoint, allow_non_restored, newer_output)
     arguments = [*_typed(define, config, master, parallelism, no_rest), *_typed_beginning(beginning)]
     if detached:
-        return detach(job, arguments, settings, output)
+        return detach(job, [*arguments, *(["--restart"] if restart else [])], settings, output)
+    if restart:
+        return supervise(job, [*arguments, *(["--json"] if json else [])], settings, output)
+    if line is not None:
+        arguments.append("--restart")
+        if beginning is not None:
+            beginning = dataclasses.replace(beginning, job_id=line.situation.job_id)
     found = load_job(job)
     with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
         log.logger.info("run", file=job, settings=settings.shown())
+        if line is not None:
+            _introduce(line, found, settings, log)
         presence = Presence(
             job=found,
             settings=settings,
@@ -95,6 +112,7 @@ def command(
             requests=Requests(),
             job_file=job,
             arguments=[job, *arguments],
+            supervised=line,
         )
         presence.take_port()
         try:
@@ -104,6 +122,17 @@ def command(
             raise
         presence.end(code)
         return code
+
+
+def _introduce(line: Supervised, job: Job, settings: Settings, log: JobLog) -> None:
+    """Tell the supervisor how the job is to be restarted, and the log why it was."""
+    from poundlock.runtime.driver import strategy_of
+    from poundlock.runtime.restart import strategy_json
+
+    line.tell(strategy=strategy_json(strategy_of(job, settings)))
+    if line.situation.restarts:
+        why, _ = line.situation.troubles[-1]
+        log.logger.warning("started again by the supervisor", restarts=line.situation.restarts, why=why)
 
 
 def _typed(
@@ -146,6 +175,8 @@ def _watched(
 
     stop = presence.stop
     with watcher(job.name, log.path, output) as watch, _signals(stop, watch.say, job) as signals:
+        if presence.supervised is not None:
+            presence.supervised.listen(signals.ask, stop)
 
         def report(progress: Progress) -> None:
             if progress.message:
@@ -190,36 +221,43 @@ def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
 
 @dataclass(slots=True)
 class _Signals:
-    """Which signal came last, and how many came."""
+    """Which signal came last, how many came, and what each of them means."""
 
+    stop: StopRequest
+    tell: Callable[[str], None]
+    deletes: bool = False
     newest: int | None = None
     count: int = 0
+
+    def ask(self, number: int) -> None:
+        """Take a signal, from the system or from the supervisor."""
+        self.newest, self.count = number, self.count + 1
+        if self.count == 1:
+            self.stop.stop()
+            self.tell("stopping: finishing the checkpoint and all pending files; once more to stop hard")
+        elif self.count == 2:
+            self.stop.cancel()
+            self.tell(
+                "stopping hard: the checkpoint and pending data are deleted, as checkpoint_retention says"
+                if self.deletes
+                else "stopping hard: pending data stays hidden for the next start, nothing is lost"
+            )
+        else:
+            os._exit(128 + number)
 
 
 @contextmanager
 def _signals(stop: StopRequest, say: Callable[[str], None], job: Job | None = None) -> Iterator[_Signals]:
     """Turn signals into requests; put the old handlers back afterwards."""
-    signals = _Signals()
 
     def tell(text: str) -> None:
         # A handler interrupts whatever its thread is doing, perhaps printing, which cannot be entered twice.
         threading.Thread(target=say, args=(text,), name="poundlock-signal").start()
 
+    signals = _Signals(stop, tell, job is not None and job.checkpoint_retention == "DELETE_ON_CANCELLATION")
+
     def ask(number: int, _frame: FrameType | None) -> None:
-        signals.newest, signals.count = number, signals.count + 1
-        if signals.count == 1:
-            stop.stop()
-            tell("stopping: finishing the checkpoint and all pending files; once more to stop hard")
-        elif signals.count == 2:
-            stop.cancel()
-            deleted = job is not None and job.checkpoint_retention == "DELETE_ON_CANCELLATION"
-            tell(
-                "stopping hard: the checkpoint and pending data are deleted, as checkpoint_retention says"
-                if deleted
-                else "stopping hard: pending data stays hidden for the next start, nothing is lost"
-            )
-        else:
-            os._exit(128 + number)
+        signals.ask(number)
 
     before = {number: signal.signal(number, ask) for number in _STOPS}
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from poundlock.runtime.progress import Progress, StopRequest
     from poundlock.runtime.registry import Registration
     from poundlock.runtime.requests import Requests
+    from poundlock.runtime.supervision import Supervised
 
 __all__ = ["Presence"]
 
@@ -48,6 +50,7 @@ class Presence:
         stop, requests: how it is asked.
         job_file: what was given to `run`.
         arguments: the command line of `run` behind the program.
+        supervised: the line to the supervisor; None without one.
     """
 
     job: Job
@@ -57,17 +60,19 @@ class Presence:
     requests: Requests
     job_file: str
     arguments: Sequence[str]
+    supervised: Supervised | None = None
     _listening: socket.socket | None = None
+    _token: str | None = None
     _server: RestServer | None = None
     _entry: Registration | None = None
     _observed: Observed | None = None
     _newest: Progress | None = None
 
     def take_port(self) -> None:
-        """Take the REST server's port before anything is touched. Raises DefinitionError if it is taken."""
+        """Take the REST server's port and token before anything is touched. Raises DefinitionError if that cannot be."""
         if not self.settings.rest_enabled:
             return
-        from poundlock.rest.server import missing_packages, take_port
+        from poundlock.rest.server import missing_packages, read_token, take_port
 
         missing = missing_packages()
         if missing:
@@ -75,6 +80,7 @@ class Presence:
                 "REST is off: not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
             )
             return
+        self._token = read_token(self.settings.rest_token_file)
         self._listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)
 
     def claimed(self, identity: Identity) -> None:
@@ -84,6 +90,7 @@ class Presence:
         from poundlock.runtime.registry import Registry, registered
 
         folder = checkpoint_dir(self.job, self.settings)
+        now = time.time_ns() // 1_000_000
         secret = self.settings.secrets()
         entry = registered(
             job_id=identity.job_id,
@@ -93,17 +100,28 @@ class Presence:
             job_file=self.job_file,
             arguments=[redact_text(argument, secret) for argument in self.arguments],
         )
+        if self.supervised is not None:
+            # To the outside the supervisor is the job's process: it gets the signals, and stays.
+            its = self.supervised.situation
+            entry = dataclasses.replace(
+                entry,
+                pid=its.pid,
+                process_start=its.process_start,
+                started_ms=its.started_ms,
+                child=entry.pid,
+                process_restarts=its.restarts,
+            )
         token = None
         if self._listening is not None:
             from poundlock.rest.server import RestServer
 
-            token = secrets.token_urlsafe(32)
+            token = self._token or secrets.token_urlsafe(32)
             self.log.hide([token])
             self._server = RestServer(self._listening, token)
             entry = dataclasses.replace(entry, rest=self._server.address)
         self._entry = Registry(self.settings.state_dir).register(entry, token)
         if self._server is not None:
-            self._observed = self._observe(identity, folder, self._entry.entry.started_ms)
+            self._observed = self._observe(identity, folder, now)
             self._server.start(self._observed)
             host, port = self._server.address
             self.log.logger.info("REST", address=f"http://{host}:{port}")
@@ -111,6 +129,8 @@ class Presence:
     def update(self, progress: Progress) -> None:
         """Be told how the job goes."""
         before, self._newest = self._newest, progress
+        if self.supervised is not None and progress.last_ms is not None:
+            self.supervised.checkpointed()
         if self._observed is not None:
             self._observed.update(progress)
         if self._entry is not None and (before is None or before.state != progress.state):
@@ -122,12 +142,20 @@ class Presence:
 
     def end(self, exit_code: int, error: BaseException | None = None) -> None:
         """Say how it ended, and let go of the port."""
-        if self._entry is not None:
-            failure = None
-            if error is not None:
-                failure = (error.what, error.next) if isinstance(error, PoundlockError) else (repr(error), "")
-            state = self._newest.state if self._newest is not None and error is None else "FAILED"
-            progress = dataclasses.asdict(self._newest) if self._newest is not None else {}
+        failure = None
+        if error is not None:
+            failure = (error.what, error.next) if isinstance(error, PoundlockError) else (repr(error), "")
+        state = self._newest.state if self._newest is not None and error is None else "FAILED"
+        progress = dataclasses.asdict(self._newest) if self._newest is not None else {}
+        if self.supervised is not None:
+            from poundlock.runtime.supervision import Ending
+
+            # Once it ran, its own restart strategy had the word; the supervisor writes down what becomes of the job.
+            final = self._entry is not None
+            self.supervised.end(
+                Ending(state=state, exit_code=exit_code, final=final, failure=failure, progress=progress)
+            )
+        elif self._entry is not None:
             self._entry.end(state, exit_code, failure=failure, progress=progress)
         if self._server is not None:
             self._server.close()
@@ -137,14 +165,17 @@ class Presence:
     def _observe(self, identity: Identity, folder: str, started_ms: int) -> Observed:
         from poundlock.checkpoint.ledger import Ledger
         from poundlock.rest.figures import Figures
-        from poundlock.rest.observed import Observed, Vertex
+        from poundlock.rest.observed import Observed, Trouble, Vertex
         from poundlock.runtime.backends import state_backend_of
         from poundlock.storage import open_storage
 
+        its = self.supervised.situation if self.supervised is not None else None
         return Observed(
             job_id=identity.job_id,
             name=self.job.name,
             started_ms=started_ms,
+            process_restarts=None if its is None else its.restarts,
+            earlier=() if its is None else [Trouble(what=what, at_ms=at_ms) for what, at_ms in its.troubles],
             parallelism=self.job.parallelism,
             settings={
                 **self.settings.shown(),

@@ -38,11 +38,13 @@ class Split:
         id: unique within the source, the same on every replay.
         payload: JSON that the reader understands.
         weight: how much work it is, in bytes or rows; used to spread splits evenly over tasks.
+        bytes: how much is read for it at the source; None where that is not known.
     """
 
     id: str
     payload: Mapping[str, Any]
     weight: int = 1
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

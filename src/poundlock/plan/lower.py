@@ -43,9 +43,10 @@ from poundlock.stream.nodes import (
     walk,
 )
 
-__all__ = ["Lowered", "Lowering"]
+__all__ = ["BYTES", "Lowered", "Lowering"]
 
 ROW = "__row"
+BYTES = "bytes/"  # before the name of a use: what Spark counts is how large its values are
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class Lowering:
             more = [name for name in carried if name not in decoded.names]
             columns = [*decoded.names, *more] if more else decoded
         stage = self._stage(branch, decoder, columns)
-        return map_in_arrow(frame, sink_task(stage, as_lines=as_lines, topic=topic), RECORD)
+        return map_in_arrow(frame, sink_task(stage, as_lines=as_lines, topic=topic, sized=kafka), RECORD)
 
     def _shared(self, branches: Sequence[Branch]) -> DataFrame:
         """One pass over a source for several branches: a struct column each, null where the branch has filtered the row."""
@@ -232,7 +233,7 @@ class Lowering:
     def _spark_side(self, node: Node, head: str | None) -> DataFrame:
         """Return the rows of a node on Spark's side. `head` names the branch that counts; None = not counted."""
         if isinstance(node, SourceNode):
-            frame = self._source_rows(node)
+            frame = self._source_rows(node, sized=head is not None)
             if head is not None:
                 name = f"{head}/{self._uses[-1]}"
                 self._observed.setdefault(head, []).append(name)
@@ -263,7 +264,7 @@ class Lowering:
                 if BAD in again.columns:
                     self._bad_frames.append(again.where(f"{BAD} IS NOT NULL").select(BAD))
 
-    def _source_rows(self, node: SourceNode) -> DataFrame:
+    def _source_rows(self, node: SourceNode, *, sized: bool = False) -> DataFrame:
         source = self.sources[node.id]
         if isinstance(source, SplitSource):
             ticker = self._ticker(node.id)
@@ -273,6 +274,9 @@ class Lowering:
         decoder = source.decoder()
         kafka = {"topic", "partition", "offset"} <= set(frame.columns)
         hidden = [BAD, TOPIC, PARTITION, OFFSET] if kafka else [BAD]
+        if kafka and sized:
+            size = F.coalesce(F.sum(F.octet_length("value")), F.lit(0))
+            frame = frame.observe(f"{BYTES}{self._uses[-1]}", size.alias("bytes"))
         if kafka:
             frame = frame.selectExpr("*", f"topic as {TOPIC}", f"partition as {PARTITION}", f"offset as {OFFSET}")
         if decoder is None:

@@ -28,6 +28,7 @@ __all__ = [
     "bad_batch",
     "chunk_of",
     "lines_of",
+    "value_bytes",
     "with_hidden",
 ]
 
@@ -65,6 +66,16 @@ def lines_of(batch: pa.RecordBatch, topic: str | None) -> Chunk:
             return Lines(data, offsets[1:].astype(np.int64) - (first + 1), origin)
     values = pc.binary_slice(column, 0, -1)
     return Batch(pa.RecordBatch.from_arrays([values], ["value"]), origin)
+
+
+def value_bytes(chunk: Chunk) -> int | None:
+    """Return how large the values of rows are; None where there is no such column of bytes."""
+    if isinstance(chunk, Lines):
+        return chunk.data.nbytes - len(chunk)  # without the line ends, which are ours
+    if not isinstance(chunk, Batch) or "value" not in chunk.batch.schema.names:
+        return None
+    column = chunk.batch.column("value")
+    return int(pc.sum(pc.binary_length(column)).as_py() or 0) if pa.types.is_binary(column.type) else None
 
 
 def _origin(batch: pa.RecordBatch, topic: str | None, source: str = "") -> Origin:

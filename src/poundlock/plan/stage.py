@@ -121,6 +121,7 @@ def run_together(
     read: Callable[[Sequence[Callable[[Reject], None]]], Iterator[tuple[int, Sequence[Chunk]]]],
     directive: Mapping[str, Any],
     tasks: Sequence[TaskIdentity],
+    size: Callable[[Chunk], int | None] | None = None,
 ) -> Iterator[str]:
     """Run several stages in one pass over a task's rows; see `Stage.run`.
 
@@ -130,6 +131,7 @@ def run_together(
             chunk per stage; rows that a stage's chunk lacks were filtered on the way to it.
         directive: what the driver says of this checkpoint.
         tasks: one identity per stage, so that two of them can write to one sink.
+        size: returns how large a chunk is at the source, None if it is not known; no argument = it never is.
     """
     if directive["decided"]:
         return
@@ -137,7 +139,7 @@ def run_together(
     try:
         for rows, chunks in read([run.reject_at_head for run in runs]):
             for run, chunk in zip(runs, chunks, strict=True):
-                run.push(chunk, rows)
+                run.push(chunk, rows, None if size is None else size(chunk))
         texts = [text for run in runs for text in run.finish()]
     except BaseException:
         for run in runs:
@@ -154,6 +156,7 @@ class StageRun:
         self.stage, self.directive, self.task = stage, directive, task
         self.first = first  # of the stages that share a pass; what all of them reject is kept once
         self.read_rejects = 0
+        self.read_bytes: int | None = None
         self.head_filtered = 0
         self.dead: list[bytes] = []
         self.dead_count = 0
@@ -196,8 +199,10 @@ class StageRun:
             idle=name not in self.directive["sinks"],
         )
 
-    def push(self, chunk: Chunk, rows: int) -> None:
-        """Send a chunk through the chain; it is what is left of so many rows."""
+    def push(self, chunk: Chunk, rows: int, size: int | None = None) -> None:
+        """Send a chunk through the chain; it is what is left of so many rows, and so large at the source, in bytes."""
+        if size is not None:
+            self.read_bytes = (self.read_bytes or 0) + size
         self.head_filtered += rows - len(chunk)
         if len(chunk):
             self.chain.push(chunk)
@@ -252,9 +257,9 @@ class StageRun:
         if self.dead_count:
             counts[DEAD_LETTER] = Counts(read=self.dead_count, written=self.dead_count)
         read = self.chain.tallies[self.chain.head].rows_in + self.read_rejects + self.head_filtered
-        texts.append(
-            _text(t="counts", head=self.stage.source, read=read, sinks={n: c.to_json() for n, c in counts.items()})
-        )
+        told = {} if self.read_bytes is None else {"bytes": self.read_bytes}
+        sinks = {n: c.to_json() for n, c in counts.items()}
+        texts.append(_text(t="counts", head=self.stage.source, read=read, sinks=sinks, **told))
         return texts
 
     def _counts(self, step: str, sink: _RunningSink) -> Counts:

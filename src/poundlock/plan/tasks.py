@@ -16,7 +16,7 @@ from poundlock.connectors.base import SplitSource
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Operator
-from poundlock.plan.rows import BAD, arrow_rows, chunk_of, lines_of, record_batch, shared_chunks
+from poundlock.plan.rows import BAD, arrow_rows, chunk_of, lines_of, record_batch, shared_chunks, value_bytes
 from poundlock.plan.splits import read_splits, task_splits
 from poundlock.plan.stage import PROPERTY, SPLITS_READ, Stage, TaskIdentity, run_together
 
@@ -68,15 +68,18 @@ def source_task(source: SplitSource, name: str, use: str) -> Task:
     return task
 
 
-def sink_task(stage: Stage, *, as_lines: bool, topic: str | None) -> Task:
-    """Return a sink stage as a task. `as_lines`: values have a line end behind them and nothing else is needed."""
+def sink_task(stage: Stage, *, as_lines: bool, topic: str | None, sized: bool = False) -> Task:
+    """Return a sink stage as a task. `as_lines`: values have a line end behind them and nothing else is needed.
+
+    `sized`: the rows are as the source has them, so that the size of their values is what was read.
+    """
 
     def read(batches: Iterator[pa.RecordBatch], rejects: Sequence[Callable[[Reject], None]]) -> _Pieces:
         for batch in batches:
             chunk = lines_of(batch, topic) if as_lines else chunk_of(batch, rejects[0], stage.source, topic)
             yield len(chunk), [chunk]
 
-    return _stages([stage], read)
+    return _stages([stage], read, value_bytes if sized else None)
 
 
 def shared_task(stages: Sequence[Stage], source: str, topic: str | None, columns: Sequence[str]) -> Task:
@@ -99,6 +102,7 @@ _Pieces = Iterator[tuple[int, list[Chunk]]]
 def _stages(
     stages: Sequence[Stage],
     read: Callable[[Iterator[pa.RecordBatch], Sequence[Callable[[Reject], None]]], _Pieces],
+    size: Callable[[Chunk], int | None] | None = None,
 ) -> Task:
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directive = directive_of_task()
@@ -107,7 +111,7 @@ def _stages(
                 pass
             return
         identities = [task_identity() for _ in stages]
-        texts = list(run_together(stages, lambda rejects: read(batches, rejects), directive, identities))
+        texts = list(run_together(stages, lambda rejects: read(batches, rejects), directive, identities, size))
         if texts:
             yield record_batch(texts)
 

@@ -101,8 +101,14 @@ def checkpoints(job: Observed) -> models.Checkpoints:
     history = job.figures.history()
     completed = job.figures.refresh().records.get("checkpoint", 0)
     restored = None
+    saved = job.figures.restored_savepoint
     if job.figures.restored is not None:
-        restored = models.Restored(id=job.figures.restored, restore_timestamp=job.figures.restored_ms)
+        restored = models.Restored(
+            id=job.figures.restored,
+            restore_timestamp=job.figures.restored_ms,
+            is_savepoint=saved is not None,
+            external_path=saved,
+        )
     return models.Checkpoints(
         counts=models.CheckpointCounts(
             restored=int(restored is not None), total=completed, in_progress=0, completed=completed, failed=0
@@ -113,6 +119,7 @@ def checkpoints(job: Observed) -> models.Checkpoints:
         ),
         latest=models.Latest(completed=_line(history[0]) if history else None, restored=restored),
         history=[_line(each) for each in history],
+        began_with=job.figures.began_with,
     )
 
 
@@ -122,8 +129,8 @@ def checkpoint_details(job: Observed, number: int) -> models.CheckpointDetails |
     if found is None:
         return None
     sources = {
-        name: models.SourceOfCheckpoint(start=start, end=end, rows=rows)
-        for name, (start, end, rows) in found.sources.items()
+        name: models.SourceOfCheckpoint(start=start, end=end, rows=rows, bytes=size)
+        for name, (start, end, rows, size) in found.sources.items()
     }
     return models.CheckpointDetails(**_line(found).model_dump(), sources=sources)
 
@@ -216,7 +223,7 @@ def _vertex(job: Observed, vertex: Vertex) -> models.VertexDetails:
     counts = totals.counts.get(vertex.name)
     known: dict[str, int | None]
     if vertex.kind == "source":
-        known = {"read-records": totals.rows_in.get(vertex.name)}
+        known = {"read-records": totals.rows_in.get(vertex.name), "read-bytes": totals.bytes_in.get(vertex.name)}
     else:
         known = {
             "write-records": counts.written if counts is not None else 0,

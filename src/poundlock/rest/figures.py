@@ -6,19 +6,23 @@ It only reads, from any thread; a ledger that cannot be read for a moment is rea
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import Counts
 from poundlock.errors import PoundlockError
 
-__all__ = ["CheckpointFigures", "Figures", "Totals"]
+__all__ = ["CheckpointFigures", "Figures", "Spread", "Totals"]
 
 _HISTORY = 100
+_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_SIZES = tuple(float(1 << power) for power in (10, 14, 17, 20, 23, 26, 30, 33))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,7 @@ class CheckpointFigures:
         size: bytes of what was written to sinks in it; None where a sink does not tell.
         rows_read, rows_written: rows; None where nobody counted.
         late, dead_lettered: rows that went elsewhere.
-        sources: per source, (start, end, rows).
+        sources: per source, (start, end, rows, bytes).
     """
 
     number: int
@@ -44,7 +48,32 @@ class CheckpointFigures:
     rows_written: int
     late: int
     dead_lettered: int
-    sources: Mapping[str, tuple[object, object, int | None]]
+    sources: Mapping[str, tuple[object, object, int | None, int | None]]
+
+
+@dataclass(slots=True)
+class Spread:
+    """How values are spread, as Prometheus's histograms have it.
+
+    Args:
+        bounds: the upper ends of the classes, rising; the last class has none.
+    """
+
+    bounds: Sequence[float]
+    counts: list[int] = field(init=False)
+    total: float = 0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        """Add a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def classes(self) -> list[tuple[str, int]]:
+        """Return, per upper end, how many values are at most that."""
+        return list(zip([*(str(float(bound)) for bound in self.bounds), "+Inf"], accumulate(self.counts), strict=True))
 
 
 @dataclass(slots=True)
@@ -53,17 +82,19 @@ class Totals:
 
     Args:
         records: how many there are of each occasion.
-        rows_in: per source that counts.
+        rows_in, bytes_in: per source that tells.
         counts, bytes_out: per sink.
-        duration_ms: of all checkpoints.
+        seconds, sizes: of checkpoints: how long they took, and how many bytes they wrote to sinks.
         watermark_ms: the newest; None where there are none.
     """
 
     records: dict[str, int] = field(default_factory=dict)
     rows_in: dict[str, int] = field(default_factory=dict)
     counts: dict[str, Counts] = field(default_factory=dict)
+    bytes_in: dict[str, int] = field(default_factory=dict)
     bytes_out: dict[str, int] = field(default_factory=dict)
-    duration_ms: int = 0
+    seconds: Spread = field(default_factory=lambda: Spread(_SECONDS))
+    sizes: Spread = field(default_factory=lambda: Spread(_SIZES))
     watermark_ms: int | None = None
 
     def add(self, decision: Decision) -> None:
@@ -74,6 +105,8 @@ class Totals:
         for name, span in decision.sources.items():
             if span.rows is not None:
                 self.rows_in[name] = self.rows_in.get(name, 0) + span.rows
+            if span.bytes is not None:
+                self.bytes_in[name] = self.bytes_in.get(name, 0) + span.bytes
         for name, sink in decision.sinks.items():
             self.counts.setdefault(name, Counts()).add(sink.counts)
             if sink.wrote is not None and sink.wrote.bytes is not None:
@@ -96,6 +129,10 @@ class Figures:
         """The checkpoint this process went on from; None on a first start."""
         self.restored_ms = 0
         """When that checkpoint was decided, ms since the epoch."""
+        self.restored_savepoint: str | None = None
+        """The path of the savepoint, if that is what this process went on from."""
+        self.began_with: str | None = None
+        """The path of the savepoint the job once began with; None if it began with none, or that is no longer known."""
         self._read: int | None = None
         with suppress(PoundlockError, OSError):  # a ledger that cannot be read is the driver's to tell
             self._begin()
@@ -108,6 +145,10 @@ class Figures:
         newest = self._ledger.newest()
         if newest is not None and newest.checkpoint >= 0:
             self.restored, self.restored_ms = newest.checkpoint, newest.time_ms
+            first = self._ledger.read(self._ledger.first())
+            if first.restored is not None:
+                self.began_with = first.restored.get("path") or first.restored["savepoint"]
+                self.restored_savepoint = self.began_with if newest.checkpoint == first.checkpoint else None
         self._read = -1 if newest is None else newest.number
         return self._read
 
@@ -161,7 +202,9 @@ class Figures:
         if decision.occasion == "checkpoint" and not decision.redo:
             figures = self._timed(_figures(decision))
             self._history.append(figures)
-            self._totals.duration_ms += figures.duration_ms
+            self._totals.seconds.add(figures.duration_ms / 1000)
+            if figures.size is not None:
+                self._totals.sizes.add(figures.size)
 
     def _timed(self, figures: CheckpointFigures) -> CheckpointFigures:
         took = self._took.get(figures.number)
@@ -185,5 +228,5 @@ def _figures(decision: Decision) -> CheckpointFigures:
         rows_written=sum(sink.counts.written for sink in decision.sinks.values()),
         late=sum(sink.counts.late for sink in decision.sinks.values()),
         dead_lettered=sum(sink.counts.dead_lettered for sink in decision.sinks.values()),
-        sources={name: (span.start, span.end, span.rows) for name, span in decision.sources.items()},
+        sources={name: (span.start, span.end, span.rows, span.bytes) for name, span in decision.sources.items()},
     )

@@ -162,6 +162,7 @@ class SourceOfCheckpoint(_Plain):
     start: Any
     end: Any
     rows: int | None
+    bytes: int | None
 
 
 class CheckpointDetails(CheckpointLine):
@@ -171,11 +172,12 @@ class CheckpointDetails(CheckpointLine):
 
 
 class Restored(_Plain):
-    """The checkpoint this process went on from."""
+    """The checkpoint or savepoint this process went on from."""
 
     id: int
     restore_timestamp: int
     is_savepoint: bool = False
+    external_path: str | None = None
 
 
 class Latest(_Plain):
@@ -194,6 +196,7 @@ class Checkpoints(_Plain):
     summary: CheckpointSummary
     latest: Latest
     history: list[CheckpointLine]
+    began_with: str | None = None
 
 
 class ExceptionEntry(_Plain):

@@ -63,6 +63,8 @@ class Observed:
         figures: its ledger; None before there is one.
         stop: how it is stopped.
         requests: how it is asked for checkpoints and savepoints.
+        process_restarts: how often its supervisor has started the process again; None without a supervisor.
+        earlier: why the processes before this one ended, the newest last.
     """
 
     job_id: str
@@ -74,10 +76,15 @@ class Observed:
     figures: Figures
     stop: StopRequest
     requests: Requests
+    process_restarts: int | None = None
+    earlier: Sequence[Trouble] = ()
     progress: Progress = field(default_factory=lambda: Progress("INITIALIZING"))
     _since: dict[str, int] = field(default_factory=dict)
     _troubles: deque[Trouble] = field(default_factory=lambda: deque(maxlen=_TROUBLES))
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._troubles.extend(self.earlier)
 
     def update(self, progress: Progress) -> None:
         """Be told how the job goes."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from poundlock.plan.plan import DEAD_LETTER
+from poundlock.rest.figures import Spread
 from poundlock.rest.observed import Observed
 
 __all__ = ["CONTENT_TYPE", "exposition"]
@@ -53,11 +54,17 @@ class _OfJob(Collector):
         made.add_metric(self._labels, value)
         return made
 
+    def _spread(self, name: str, what: str, spread: Spread) -> Metric:
+        made = HistogramMetricFamily(f"poundlock_{name}", what, labels=["job_id", "job"])
+        made.add_metric(self._labels, buckets=spread.classes(), sum_value=spread.total)
+        return made
+
     def _flow(self) -> Iterator[Metric]:
         totals, progress = self._job.figures.refresh(), self._job.progress
         sinks = {name: counts for name, counts in totals.counts.items() if name != DEAD_LETTER}
         yield self._sole("rows_read_total", "Rows read from all sources.", progress.rows_read)
         yield self._counter("rows_in", "Rows read, of sources that count them.", totals.rows_in, "source")
+        yield self._counter("bytes_in", "Bytes read, of sources that tell.", totals.bytes_in, "source")
         yield self._counter("rows_out", "Rows written.", {n: c.written for n, c in totals.counts.items()}, "sink")
         yield self._counter("bytes_out", "Bytes written, of sinks that tell.", totals.bytes_out, "sink")
         for name, what in (
@@ -77,15 +84,8 @@ class _OfJob(Collector):
     def _of_checkpoints(self) -> Iterator[Metric]:
         history = self._job.figures.history()
         totals = self._job.figures.refresh()
-        durations = SummaryMetricFamily(
-            "poundlock_checkpoint_duration_seconds",
-            "Checkpoints from their start to their end.",
-            labels=["job_id", "job"],
-        )
-        durations.add_metric(
-            self._labels, count_value=totals.records.get("checkpoint", 0), sum_value=totals.duration_ms / 1000
-        )
-        yield durations
+        yield self._spread("checkpoint_duration_seconds", "Checkpoints from their start to their end.", totals.seconds)
+        yield self._spread("checkpoint_size_bytes", "What checkpoints wrote to sinks.", totals.sizes)
         if history:
             newest = history[0]
             yield self._sole("last_checkpoint", "Number of the newest checkpoint.", newest.number)
@@ -98,6 +98,9 @@ class _OfJob(Collector):
     def _of_state(self) -> Iterator[Metric]:
         progress = self._job.progress
         yield self._sole("restarts_total", "Restarts since this process started.", progress.restarts)
+        if self._job.process_restarts is not None:
+            what = "How often the supervisor has started the job's process again."
+            yield self._sole("process_restarts_total", what, self._job.process_restarts)
         yield self._sole("process_start_seconds", "When the process started.", self._job.started_ms / 1000)
         if progress.state_bytes is not None:
             yield self._sole("state_size_bytes", "Memory of the state, as Spark tells it.", progress.state_bytes)

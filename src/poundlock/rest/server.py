@@ -11,15 +11,17 @@ import socket
 import threading
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from poundlock.errors import DefinitionError
 from poundlock.rest.observed import Observed
 
-__all__ = ["RestServer", "missing_packages", "take_port"]
+__all__ = ["RestServer", "missing_packages", "read_token", "take_port"]
 
 _END_S = 2.0
 _FOLLOW_S = 5.0
+_SHORTEST_TOKEN = 16
 _log = logging.getLogger("poundlock.rest")
 
 
@@ -49,6 +51,30 @@ def take_port(host: str, port: int) -> socket.socket:
         listening.close()
         raise _no_port(host, port, error) from error
     return listening
+
+
+def read_token(path: Path | None) -> str | None:
+    """Return the token that a file has, None without a file.
+
+    Raises:
+        DefinitionError: it cannot be read, or has no token that is worth the name.
+    """
+    if path is None:
+        return None
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        what = "it is not ASCII" if isinstance(error, ValueError) else error.strerror or error
+        raise DefinitionError(
+            f"the REST token of rest.token-file cannot be read: {path}: {what}",
+            next="name a file with a token in it, or leave rest.token-file out and one is made",
+        ) from error
+    if len(token) < _SHORTEST_TOKEN or not all("!" <= letter <= "~" for letter in token):
+        raise DefinitionError(
+            f"{path} has no token of at least {_SHORTEST_TOKEN} letters without blanks",
+            next=f"make one: python -c 'import secrets; print(secrets.token_urlsafe(32))' > {path}",
+        )
+    return token
 
 
 def _no_port(host: str, port: int, error: OSError) -> DefinitionError:

@@ -39,6 +39,7 @@ class Delivery:
     ticks: Mapping[str, tuple[int, int]]
     split: Mapping[str, SourceRange]
     given: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, batch: int, log: SparkLog, sources: Mapping[str, Any], split: Mapping[str, SourceRange]) -> Delivery:
@@ -91,4 +92,7 @@ class Delivery:
             work = planner.splits(name, self.split[name]) if name in self.split else []
             said[use] = pack(work, first, last - first)
             self.given[use] = len(work)
+            sizes = [split.bytes for split in work if split.bytes is not None]
+            if len(sizes) == len(work):
+                self.bytes[use] = sum(sizes)
         return said

@@ -36,7 +36,7 @@ from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import Progress, State, StopRequest
 from poundlock.runtime.query import Query, Saved, files_made
 from poundlock.runtime.requests import Requests
-from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
+from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.retention import delete_checkpoint, finish_deletion
 from poundlock.runtime.saving import Beginning, begin, cut, leave, refuse_left
@@ -117,6 +117,11 @@ def run(
         raise
     requests.close()
     return progress
+
+
+def strategy_of(job: Job, settings: Settings) -> RestartStrategy:
+    """Return when a job is started again: as the settings say, or the job."""
+    return restart_strategy(settings) or job.restart or ExponentialDelayRestart()
 
 
 def with_settings(job: Job, settings: Settings) -> Job:
@@ -210,10 +215,11 @@ class Driver:
         return {name: bound(sink, job_id=identity.job_id, sink=name) for name, sink in self.plan.sinks.items()}
 
     def _keep_running(self, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
-        strategy = restart_strategy(self.settings) or self.job.restart or ExponentialDelayRestart()
-        restarts = RestartState(strategy)
+        restarts = RestartState(strategy_of(self.job, self.settings))
         rng = random.Random(identity.job_id)
         while True:
+            if self.stop.canceling:
+                return self._canceled()
             try:
                 return self._one_life(storage, identity, epoch, restarts)
             except Exception as failure:
@@ -292,7 +298,7 @@ class Driver:
 
     def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""
-        leave(storage, self._sinks(identity), saved.path, check=epoch.check)
+        leave(storage, self._sinks(identity), saved.path, job_id=identity.job_id, check=epoch.check)
         state: State = "CANCELED" if saved.trigger.then == "cancel" else "FINISHED"
         self.tracker.state(state, f"Savepoint completed. Path: {saved.path}")
         saved.trigger.complete(saved.path)

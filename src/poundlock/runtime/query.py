@@ -84,6 +84,12 @@ def _not_saved(error: Exception) -> PoundlockError:
     return TransientError(what, next="free the disk or give another folder; the job goes on")
 
 
+def _timed(act: Callable[[], T]) -> tuple[T, float]:
+    """Return what a function returns, and how long it took, s."""
+    began = time.monotonic()
+    return act(), time.monotonic() - began
+
+
 def _no_savepoint() -> Cut:
     raise PoundlockError("this query takes no savepoints", next="report this")
 
@@ -302,6 +308,7 @@ class Query:
         frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
         found.add(row[0] for row in frame.collect())
         found.tasks = delivery.tasks
+        found.bytes.update(delivery.bytes)
         if not directive["decided"]:
             found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
         if any(self.lowered.observed.values()):
@@ -362,8 +369,9 @@ class Query:
 
     def _take_savepoint(self, trigger: Trigger) -> None:
         """Take a savepoint at a checkpoint border."""
+        began = time.monotonic()
         try:
-            made = self.at_border(lambda: self._cut(trigger))
+            made, waited = self.at_border(lambda: _timed(lambda: self._cut(trigger)))
             metadata = finish(made)
         except _NotDrained as failure:  # half a decision may be carried out: that is for a recovery
             trigger.fail(_not_saved(failure.error))
@@ -371,6 +379,11 @@ class Query:
         except Exception as error:  # whatever it is, the job is none the worse for it
             trigger.fail(_not_saved(error))
             return
+        took, size = time.monotonic() - began, sum(file.bytes for file in metadata.files.values())
+        self.tracker.state(
+            self.tracker.progress.state,
+            f"Savepoint {made.savepoint.root}: {size:,} bytes; checkpoints waited {waited * 1000:.0f} ms of {took * 1000:.0f} ms",
+        )
         if trigger.then == "go on":
             trigger.complete(made.savepoint.root)
         else:

@@ -1,7 +1,7 @@
 """The registry of job processes: a JSON file each in the state directory, so that any command of this user finds the jobs.
 
-A file is written whole, and only by the process it is about; what others do with it is to read it and, long after its end,
-to remove it.
+A file is written whole, and only by the process it is about, or by that process and its supervisor in turn, each while the
+other does not; what others do with it is to read it and, long after its end, to remove it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class JobEntry:
         pid, process_start: the process; see `processes.process_start`.
         host: where it runs.
         started_ms: when it started, ms since the epoch.
+        child: the process of the job where `pid` is its supervisor; None without one, and between two of them.
+        process_restarts: how often the supervisor has started the job's process again.
         state: Flink's name of it.
         checkpoint_dir, log: its folder and its log.
         job_file: what was given to `run`.
@@ -74,6 +76,8 @@ class JobEntry:
     exit_code: int | None = None
     failure: tuple[str, str] | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
+    child: int | None = None
+    process_restarts: int = 0
 
     @property
     def ended(self) -> bool:
@@ -129,6 +133,13 @@ class Registry:
     def of_process(self, pid: int) -> JobEntry | None:
         """Return the newest entry of a process id, None if there is none."""
         return next((entry for entry in self.entries() if entry.pid == pid), None)
+
+    def own(self, pid: int, started_ms: int) -> Registration | None:
+        """Return the entry of this very process, which another one wrote for it; None if there is none yet."""
+        for path, entry in self._read():
+            if (entry.pid, entry.started_ms, entry.host) == (pid, started_ms, socket.gethostname()):
+                return Registration(path, entry)
+        return None
 
     def reread(self, entry: JobEntry) -> JobEntry | None:
         """Return how an entry stands now, None if it was removed."""
@@ -254,6 +265,21 @@ class Registration:
             progress=dict(progress),
             ended_ms=time.time_ns() // 1_000_000,
         )
+        self._forget_token()
+
+    def between(self, *, restarts: int, why: str) -> None:
+        """Note that the job's process has crashed and its supervisor will start it again: nobody answers until then.
+
+        Args:
+            restarts: how often it has been started again, this time included.
+            why: what the process ended with.
+        """
+        self._forget_token()
+        self.update(
+            state="RESTARTING", failure=(why, ""), rest=None, token_file=None, child=None, process_restarts=restarts
+        )
+
+    def _forget_token(self) -> None:
         if self.entry.token_file is not None:
             _remove(Path(self.entry.token_file))
 

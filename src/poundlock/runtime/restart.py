@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError, FencedError, TerminalError
 from poundlock.values import duration
@@ -26,6 +27,8 @@ __all__ = [
     "RestartStrategy",
     "SameFailure",
     "restart_strategy",
+    "strategy_from_json",
+    "strategy_json",
 ]
 
 SAME_FAILURES = 3
@@ -210,6 +213,23 @@ class RestartState:
                 f"the job failed {SAME_FAILURES} times in the same way and completed no checkpoint in between: {what}",
                 next=getattr(error, "next", "") or "mend the cause and start the job again; nothing is lost",
             ) from error
+
+
+def strategy_json(strategy: RestartStrategy) -> dict[str, Any]:
+    """Return a strategy as plain data."""
+    values = {each.name: getattr(strategy, each.name) for each in fields(strategy)}
+    plain = {name: f"{_ms(value)} ms" if isinstance(value, timedelta) else value for name, value in values.items()}
+    return {"kind": type(strategy).__name__, **plain}
+
+
+def strategy_from_json(value: Mapping[str, Any]) -> RestartStrategy:
+    """Return the strategy of plain data; one of a user's own class is not known here, and the default takes its place."""
+    known: list[type[RestartStrategy]] = [NoRestart, *(made for _, made, _ in _KINDS.values())]
+    kinds = {kind.__name__: kind for kind in known}
+    kind = kinds.get(value["kind"])
+    if kind is None:
+        return ExponentialDelayRestart()
+    return kind(**{name: given for name, given in value.items() if name != "kind"})
 
 
 def restart_strategy(settings: Settings) -> RestartStrategy | None:

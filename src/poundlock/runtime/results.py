@@ -13,7 +13,7 @@ from poundlock.checkpoint.decision import EventTime
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Prepared
 from poundlock.errors import TransientError
-from poundlock.plan.lower import Lowered
+from poundlock.plan.lower import BYTES, Lowered
 from poundlock.plan.plan import DEAD_LETTER
 from poundlock.plan.stage import SPLITS_READ
 
@@ -30,6 +30,8 @@ class Gathered:
         """What Spark's watermarks saw."""
         self.tasks: int | None = None
         """Over how many tasks splits were spread."""
+        self.bytes: dict[str, int] = {}
+        """How large what was read is, per source that tells."""
         self._by_source: dict[str, int] = {}
         self._prepared: list[Prepared] = []
         self._counts: dict[str, dict[str, Counts]] = {}
@@ -49,6 +51,8 @@ class Gathered:
     def _count(self, item: Mapping[str, Any]) -> None:
         head = item["head"]
         self.read[head] = self.read.get(head, 0) + item["read"]
+        if "bytes" in item:
+            self.bytes[head] = self.bytes.get(head, 0) + item["bytes"]
         of_head = self._counts.setdefault(head, {})
         for sink, found in item["sinks"].items():
             of_head.setdefault(sink, Counts()).add(Counts.from_json(found))
@@ -72,6 +76,7 @@ class Gathered:
             observed: rows that Spark counted, by the name of the count.
             late: per branch head, what Spark dropped because it came behind the watermark.
         """
+        self.bytes.update({n.removeprefix(BYTES): count for n, count in observed.items() if n.startswith(BYTES)})
         for head, names in lowered.observed.items():
             came_in = sum(observed.get(name, 0) for name in names)
             self._by_source.update({name.removeprefix(f"{head}/"): observed.get(name, 0) for name in names})
@@ -101,5 +106,10 @@ class Gathered:
             for sink, found in of_head.items():
                 total.setdefault(sink, Counts()).add(found)
         return TaskResults(
-            prepared=self._prepared, counts=total, rows_read=rows, event_time=self.event_time, tasks=self.tasks
+            prepared=self._prepared,
+            counts=total,
+            rows_read=rows,
+            bytes_read=self.bytes,
+            event_time=self.event_time,
+            tasks=self.tasks,
         )

@@ -37,11 +37,14 @@ class Beginning:
         path: its folder.
         allow_non_restored: whether what the job has no operator for may be left behind.
         newer: what to do about output that was finished after it was taken.
+        job_id: 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder
+            already, it has begun before, and goes on from its checkpoint.
     """
 
     path: str
     allow_non_restored: bool = False
     newer: NewerOutput = "refuse"
+    job_id: str | None = None
 
 
 def cut(
@@ -84,16 +87,17 @@ def cut(
     return take(checkpoint, made, metadata=metadata, sinks=sinks, linked=retained is not None)
 
 
-def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, check: Callable[[], None]) -> None:
+def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str, check: Callable[[], None]) -> None:
     """Note that a job ended with a savepoint, which has all of it, and remove what its sinks carried hidden.
 
     Args:
         storage: the job's checkpoint folder.
+        job_id: of the job.
         sinks: as this job owns them.
         path: the savepoint.
         check: raises if a newer driver has taken over.
     """
-    storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path}).encode() + b"\n")
+    storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path, "job_id": job_id}).encode() + b"\n")
     hit(SavepointFailpoint.LEFT)
     _sweep(sinks, check)
 
@@ -108,10 +112,16 @@ def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
 
 def left(storage: Storage) -> str | None:
     """Return the savepoint with which the job of a checkpoint folder ended, None if it did not end with one."""
+    found = _left(storage)
+    return None if found is None else str(found["savepoint"])
+
+
+def _left(storage: Storage) -> Mapping[str, Any] | None:
     try:
-        return str(json.loads(storage.read(LEFT))["savepoint"])
+        found: Mapping[str, Any] = json.loads(storage.read(LEFT))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return found
 
 
 def refuse_left(storage: Storage) -> None:
@@ -138,26 +148,45 @@ def _interrupted(storage: Storage) -> Mapping[str, Any] | None:
     return found
 
 
-def _mark(storage: Storage, mark: Mapping[str, Any]) -> bool:
-    """Note that a restore begins, unless a job has begun here; return whether it may."""
-    if read_identity(storage) is not None and left(storage) is None:
+def _mark(plan: Plan, storage: Storage, path: str, job_id: str, interrupted: Mapping[str, Any] | None) -> bool:
+    """Note that a restore begins, unless another process has begun something here; return whether it may.
+
+    Args:
+        plan: the job's.
+        storage: the checkpoint folder, whose lock is held.
+        path: the savepoint.
+        job_id: of the job that goes on from it.
+        interrupted: the restore that was known to have been interrupted here.
+    """
+    if _interrupted(storage) != interrupted:
         return False
+    if interrupted is None and read_identity(storage) is not None and left(storage) is None:
+        return False
+    before = read_identity(storage)
+    others = {None if before is None else before.job_id, None if interrupted is None else interrupted["job_id"]}
+    for other in others - {None, job_id}:
+        # It left all to a savepoint, or was never whole; if it was killed before it could tidy up, nobody else would.
+        _sweep({n: bound(sink, job_id=str(other), sink=n) for n, sink in plan.sinks.items()}, lambda: None)
+    if interrupted is not None:
+        storage.delete(RESTORING)
+    mark = {"v": 1, "savepoint": path, "job_id": job_id}
     return storage.create_exclusive(RESTORING, json.dumps(mark).encode() + b"\n")
 
 
-def begin(
-    plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]
-) -> Metadata:
+def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]) -> None:
     """Make a job's empty checkpoint folder that of one which goes on from a savepoint.
 
     Raises:
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
     """
+    if beginning.job_id is not None and _has_begun(checkpoint, beginning.job_id):
+        say(f"Begun with savepoint {beginning.path} before; going on from the checkpoint")
+        return
     savepoint = open_storage(beginning.path)
     stateful = any(o.kind == "stateful" for o in read_metadata(savepoint).operators.values())
     interrupted = _interrupted(checkpoint)
     # The id of a restore that was interrupted: what it left half done is this job's to remove.
-    job_id = new_job_id() if interrupted is None else str(interrupted["job_id"])
+    job_id = beginning.job_id or (new_job_id() if interrupted is None else str(interrupted["job_id"]))
     sinks = {name: bound(sink, job_id=job_id, sink=name) for name, sink in plan.sinks.items()}
     restoring = check(
         savepoint,
@@ -171,17 +200,12 @@ def begin(
     )
     lock = DriverLock.acquire(checkpoint, clock=clock)
     try:
-        mark = {"v": 1, "savepoint": beginning.path, "job_id": job_id}
-        if _interrupted(checkpoint) != interrupted or (interrupted is None and not _mark(checkpoint, mark)):
+        if not _mark(plan, checkpoint, beginning.path, job_id, interrupted):
             raise DefinitionError(
                 f"another process has just begun a job in {checkpoint.root}",
                 next="give this one another checkpoint_dir",
             )
         hit(SavepointFailpoint.RESTORE_BEGUN)
-        if (before := read_identity(checkpoint)) is not None and before.job_id != job_id:
-            # It left all to a savepoint; if it was killed before it could tidy up, nobody else would.
-            of_it = {n: bound(sink, job_id=before.job_id, sink=n) for n, sink in plan.sinks.items()}
-            _sweep(of_it, lambda: None)
         restore(restoring, checkpoint, job_id=job_id, sinks=sinks, newer=beginning.newer, now_ms=clock.now_ms())
         open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
         hit(SavepointFailpoint.RESTORE_IDENTIFIED)
@@ -194,4 +218,20 @@ def begin(
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}")
     if (note := unnamed_note(operators(plan, stateful=stateful))) is not None:
         say(f"Operators {note}")
-    return restoring.metadata
+
+
+def _has_begun(checkpoint: Storage, job_id: str) -> bool:
+    """Return whether the restore that gives a job this id was done; mend what a kill just behind its last step left.
+
+    Raises:
+        DefinitionError: that job has ended with a savepoint since.
+    """
+    found = read_identity(checkpoint)
+    if found is None or found.job_id != job_id:
+        return False
+    before = _left(checkpoint)
+    if before is not None and before.get("job_id") == job_id:
+        refuse_left(checkpoint)
+    checkpoint.delete(RESTORING)
+    checkpoint.delete(LEFT)  # of the job before, whose place the restore took
+    return True

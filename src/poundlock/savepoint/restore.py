@@ -167,7 +167,7 @@ def restore(
     metadata, savepoint = restoring.metadata, restoring.savepoint
     for path in metadata.files:
         if path.partition("/")[0] in ("spark", "sources"):
-            copy(savepoint, path, checkpoint, path, link=path.startswith("spark/state/"))
+            copy(savepoint, path, checkpoint, path, linked=path.startswith("spark/state/"))
     hit(SavepointFailpoint.RESTORE_COPIED)
     states = {}
     for name, sink in sinks.items():
@@ -184,7 +184,7 @@ def restore(
         time_ms=now_ms,
         sources={i: span for i, span in metadata.decision.sources.items() if i not in restoring.dropped},
         sinks=states,
-        restored={"savepoint": metadata.name, "job_id": metadata.job_id},
+        restored={"savepoint": metadata.name, "path": savepoint.root, "job_id": metadata.job_id},
     )
     ledger = Ledger(checkpoint)
     ledger.append(first)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,9 @@ from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
+from poundlock.savepoint.state_files import needed_state
 from poundlock.storage import Storage
-from poundlock.storage.copying import copy
+from poundlock.storage.copying import copy, link
 
 __all__ = ["Cut", "finish", "take"]
 
@@ -25,17 +27,44 @@ LOGS = ("offsets", "commits")
 
 
 class Cut:
-    """A savepoint whose files are copied and whose metadata is not written yet."""
+    """A savepoint whose files are copied, most of them, and whose metadata is not written yet.
 
-    def __init__(self, savepoint: Storage, metadata: Metadata, *, linked: bool = False) -> None:
-        self.savepoint, self.metadata, self.linked = savepoint, metadata, linked
+    Args:
+        savepoint: its folder.
+        metadata: all but the files.
+    """
+
+    def __init__(self, savepoint: Storage, metadata: Metadata) -> None:
+        self.savepoint, self.metadata = savepoint, metadata
         self.paths: list[str] = []
-        self.sizes: dict[str, int] = {}  # of state files, as they were when they were copied
+        self._later: list[tuple[Storage, str, str]] = []
 
-    def add(self, source: Storage, path: str, new_path: str, *, link: bool) -> None:
-        """Copy a file into the savepoint."""
-        copy(source, path, self.savepoint, new_path, link=link, settle=not self.linked)
+    def add(self, source: Storage, path: str, new_path: str, *, linked: bool, stays: bool = False) -> None:
+        """Copy a file into the savepoint.
+
+        Args:
+            source, path: the file.
+            new_path: its path in the savepoint.
+            linked: whether a second name of it will do.
+            stays: whether it will be there for a while, so that its bytes need not be copied while the job waits.
+        """
+        if not (linked and link(source, path, self.savepoint, new_path)):
+            if stays:
+                self._later.append((source, path, new_path))
+            else:
+                copy(source, path, self.savepoint, new_path, settle=False)
         self.paths.append(new_path)
+
+    def copy_rest(self) -> None:
+        """Copy what could wait. Raises DefinitionError if it did not stay long enough."""
+        for source, path, new_path in self._later:
+            try:
+                copy(source, path, self.savepoint, new_path, settle=False)
+            except FileNotFoundError:
+                raise DefinitionError(
+                    f"Spark deleted {source.root}/{path} while it was copied",
+                    next="keep old state longer: -D spark.sql.streaming.minBatchesToRetain=1000; or save to the same disk",
+                ) from None
 
 
 def take(
@@ -53,44 +82,50 @@ def take(
         savepoint: a new, empty folder.
         metadata: all but the files.
         sinks: participants by name.
-        linked: whether it stays with the checkpoint: all that can be linked is, and is made durable by `finish` only.
+        linked: whether it stays with the checkpoint: all that can be linked is. Else small files are copied, for a
+            savepoint's user may open them in an editor.
 
     Raises:
         DefinitionError: the folder is not empty.
     """
     if next(iter(savepoint.list()), None) is not None:
         raise DefinitionError(f"{savepoint.root} is not empty", next="give another folder")
-    cut = Cut(savepoint, metadata, linked=linked)
+    cut = Cut(savepoint, metadata)
     newest = metadata.decision.checkpoint
+    state: list[str] = []
     for entry in checkpoint.list("spark"):
         log, _, number = entry.path.removeprefix("spark/").partition("/")
         if _is_temporary(entry.path) or (log in LOGS and not (number.isdigit() and int(number) <= newest)):
             continue
+        if log == "state":
+            state.append(entry.path)
+            continue
         try:
-            cut.add(checkpoint, entry.path, entry.path, link=linked or log == "state")
-            if log == "state" and (copied := savepoint.stat(entry.path)) is not None:
-                cut.sizes[entry.path] = copied.bytes
+            cut.add(checkpoint, entry.path, entry.path, linked=linked)
         except FileNotFoundError:
             if log in LOGS and int(number) >= newest - 1:
                 raise
-            continue  # an old version of state, or an old batch, that Spark has just cleaned away
+            continue  # an old batch that Spark has just cleaned away
+    for path in sorted(needed_state(checkpoint, state, newest)):
+        with suppress(FileNotFoundError):  # of an old version, and just cleaned away
+            cut.add(checkpoint, path, path, linked=True, stays=True)
     for entry in checkpoint.list("sources"):
         if not _is_temporary(entry.path):
-            cut.add(checkpoint, entry.path, entry.path, link=linked)
+            cut.add(checkpoint, entry.path, entry.path, linked=linked)
     for name, sink in sinks.items():
-        state = dict(metadata.decision.sinks[name].state) if name in metadata.decision.sinks else {}
-        if isinstance(sink, Portable) and state:
-            sink.save(state, savepoint, f"sinks/{name}", _adder(cut))
+        carried = saved_state(metadata.decision, name)
+        if isinstance(sink, Portable) and carried:
+            sink.save(carried, savepoint, f"sinks/{name}", _adder(cut))
     return cut
 
 
 def _adder(cut: Cut) -> Callable[[Storage, str, str], None]:
     # Prepared data is never written to again, and is deleted by name only.
-    return lambda source, path, new_path: cut.add(source, path, new_path, link=True)
+    return lambda source, path, new_path: cut.add(source, path, new_path, linked=True)
 
 
 def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: None) -> Metadata:
-    """Digest the files of a cut and write the metadata, which makes it a savepoint. Needs no lock.
+    """Make the files of a cut durable, digest them, and write the metadata, which makes it a savepoint. Needs no lock.
 
     Args:
         cut: what `take` copied.
@@ -99,28 +134,21 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     files: dict[str, SavedFile] = {}
     settled: set[str] = set()
     hit(SavepointFailpoint.CUT)
+    cut.copy_rest()
     for path in cut.paths:
         before, folder = known(path), path.rpartition("/")[0]
-        if cut.linked and (before is None or folder not in settled):
+        if before is None or folder not in settled:
             cut.savepoint.settle(path)
             settled.add(folder)
-        said = before or SavedFile(_bytes(cut.savepoint, path), digest_of(cut.savepoint, path))
-        if cut.sizes.get(path, said.bytes) == said.bytes == _bytes(cut.savepoint, path):
-            files[path] = said
-        else:  # a snapshot of state that Spark was writing at the cut, for later: no batch before the cut needs it
-            cut.savepoint.delete(path)
+        found = cut.savepoint.stat(path)
+        assert found is not None
+        files[path] = before or SavedFile(found.bytes, digest_of(cut.savepoint, path))
     whole = replace(cut.metadata, files=files)
     text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
         raise DefinitionError(f"{cut.savepoint.root} is a savepoint already", next="give another folder")
     hit(SavepointFailpoint.FINISHED)
     return whole
-
-
-def _bytes(storage: Storage, path: str) -> int:
-    found = storage.stat(path)
-    assert found is not None
-    return found.bytes
 
 
 def _is_temporary(path: str) -> bool:

@@ -1,6 +1,6 @@
-"""Files from one storage to another: a hard link where both are local and the file never changes, else its bytes.
+"""Files from one storage to another: a second name of the same file where both are local and nobody writes to it again, else its bytes.
 
-A copy is whole and durable when this returns; a name that is taken is an error.
+A name that is taken is an error. What is copied is durable when the caller has settled it.
 """
 
 from __future__ import annotations
@@ -10,40 +10,56 @@ import os
 from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
 
-__all__ = ["copy"]
+__all__ = ["copy", "link"]
 
 _BLOCK = 1 << 20
 
 
+def link(source: Storage, path: str, target: Storage, new_path: str) -> bool:
+    """Give a file a second name in another folder, which its caller settles; return False where that cannot be done.
+
+    Args:
+        source, path: the file; nobody ever writes to it again.
+        target, new_path: its second name.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        FileExistsError: the new name is taken.
+    """
+    if not isinstance(source, LocalStorage) or not isinstance(target, LocalStorage):
+        return False
+    new = f"{target.root}/{new_path}"
+    os.makedirs(os.path.dirname(new), exist_ok=True)
+    try:
+        os.link(f"{source.root}/{path}", new)
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError:  # another file system, or one without links
+        return False
+    return True
+
+
 def copy(
-    source: Storage, path: str, target: Storage, new_path: str, *, link: bool = False, settle: bool = True
+    source: Storage, path: str, target: Storage, new_path: str, *, linked: bool = False, settle: bool = True
 ) -> None:
     """Copy a file.
 
     Args:
         source, path: what to copy.
         target, new_path: where to.
-        link: whether one file under two names will do, because nobody ever writes to it again.
-        settle: whether a link is durable when this returns; without, the caller settles it.
+        linked: whether one file under two names will do, because nobody ever writes to it again.
+        settle: whether it is durable when this returns; without, the caller settles it.
 
     Raises:
         FileNotFoundError: there is no such file.
         FileExistsError: the new name is taken.
     """
-    if link and isinstance(source, LocalStorage) and isinstance(target, LocalStorage):
-        old, new = f"{source.root}/{path}", f"{target.root}/{new_path}"
-        os.makedirs(os.path.dirname(new), exist_ok=True)
-        try:
-            os.link(old, new)
-        except (FileNotFoundError, FileExistsError):
-            raise
-        except OSError:
-            pass  # another file system, or one without links
-        else:
-            if settle:
-                target.settle(new_path)
-            return
+    if linked and link(source, path, target, new_path):
+        if settle:
+            target.settle(new_path)
+        return
     with source.open(path) as given, target.write(new_path) as made:
         while block := given.read(_BLOCK):
             made.write(block)
-        target.sync(made)
+        if settle:
+            target.sync(made)

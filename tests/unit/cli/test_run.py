@@ -197,3 +197,56 @@ def test_a_log_folder_that_is_not_writable_is_told(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "log folder" in done.stderr
     assert len(done.stderr.splitlines()) == 2
+
+
+def supervised(folder: Path, job: str, *more: str) -> subprocess.CompletedProcess[str]:
+    (folder / "job.py").write_text(job)
+    return subprocess.run(
+        [sys.executable, "-m", "poundlock", "run", "--restart", "job.py", *more],
+        cwd=folder,
+        env={**os.environ, "POUNDLOCK_STATE_DIR": str(folder / "state")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+COUNTED = """
+with open("lives", "a") as lives:
+    lives.write("a life\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (f"{COUNTED}\nraise ValueError('as the user wrote it')", "as the user wrote it"),
+        (
+            f"{COUNTED}\nfrom poundlock import *\njob = Job('a')\n"
+            "job.from_source(FileSource('nowhere'), name='in').sink_to(FileSink('out', row='value'), name='out')",
+            "nowhere",
+        ),
+    ],
+)
+def test_a_users_mistake_is_told_once_and_not_started_again(tmp_path: Path, job: str, said: str) -> None:
+    done = supervised(tmp_path, job)
+    assert done.returncode == 2
+    what, next = done.stderr.splitlines()
+    assert said in what
+    assert next.startswith("Next: ")
+    assert (tmp_path / "lives").read_text().count("\n") == 1
+
+
+def test_a_process_that_always_dies_ends_at_the_limit_of_the_settings(tmp_path: Path) -> None:
+    done = supervised(
+        tmp_path,
+        f"{COUNTED}\nimport os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+        *("-D", "restart-strategy.fixed-delay.attempts=2", "-D", "restart-strategy.fixed-delay.delay=1 ms"),
+    )
+    assert done.returncode == 3
+    assert (tmp_path / "lives").read_text().count("\n") == 3
+    lines = done.stderr.splitlines()
+    assert [line.split("; ")[0] for line in lines[:2]] == ["the job's process was killed by SIGKILL"] * 2
+    assert lines[2] == "error: the job's process was killed by SIGKILL"
+    assert lines[3].startswith("Next: nothing is lost")

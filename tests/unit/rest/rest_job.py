@@ -19,7 +19,7 @@ TOKEN = "the-token"
 
 
 def decision(number: int, checkpoint: int, occasion: str = "checkpoint") -> Decision:
-    """Return a record in which 10 rows came in, 8 were written as 80 bytes, one was late, one dead."""
+    """Return a record in which 10 rows of 1000 bytes came in, 8 were written as 80 bytes, one was late, one dead."""
     counts = Counts(read=10, written=8, late=1, dead_lettered=1)
     sinks = {
         "files": SinkDecision([], {}, counts, Written(pieces=1, rows=8, bytes=80)),
@@ -32,7 +32,7 @@ def decision(number: int, checkpoint: int, occasion: str = "checkpoint") -> Deci
         job_id=ID,
         epoch=1,
         time_ms=2000 + checkpoint * 1000,
-        sources={"events": SourceRange(checkpoint * 10, checkpoint * 10 + 10, {}, 10)}
+        sources={"events": SourceRange(checkpoint * 10, checkpoint * 10 + 10, {}, 10, 1000)}
         if occasion == "checkpoint"
         else {},
         sinks=sinks if occasion == "checkpoint" else {},

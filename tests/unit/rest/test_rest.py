@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from fastapi.testclient import TestClient
 from rest_job import ID, TOKEN, decision, observed
 
 from poundlock.checkpoint.ledger import Ledger
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.rest.app import make_app
 from poundlock.rest.figures import Figures
-from poundlock.rest.observed import Observed
+from poundlock.rest.observed import Observed, Trouble
+from poundlock.rest.probe import answers
+from poundlock.rest.server import RestServer, read_token, take_port
 from poundlock.runtime.progress import Progress
+from poundlock.storage import open_storage
 
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -55,7 +59,7 @@ def test_a_job_with_what_went_through_it(client: TestClient) -> None:
     found = get(client, f"/jobs/{ID}")
     assert found["timestamps"].keys() == {"RUNNING"}
     assert [(v["id"], v["metrics"]) for v in found["vertices"]] == [
-        ("events", {"read-records": 20}),
+        ("events", {"read-records": 20, "read-bytes": 2000}),
         ("files", {"write-records": 16, "write-bytes": 160}),
     ]
     assert found["progress"]["checkpoint"] == 2
@@ -72,7 +76,9 @@ def test_checkpoints_of_this_process_and_of_those_before(client: TestClient) -> 
     for number in (0, 1, 2):
         details = get(client, f"/jobs/{ID}/checkpoints/details/{number}")
         assert (details["id"], details["rows_late"]) == (number, 1)
-        assert details["sources"] == {"events": {"start": number * 10, "end": number * 10 + 10, "rows": 10}}
+        assert details["sources"] == {
+            "events": {"start": number * 10, "end": number * 10 + 10, "rows": 10, "bytes": 1000}
+        }
     for number in ("3", str(2**63 - 1)):
         assert client.get(f"/jobs/{ID}/checkpoints/details/{number}").status_code == 404
     for number in ("-1", "x", str(2**63)):
@@ -108,6 +114,7 @@ def test_prometheus(client: TestClient, job: Observed) -> None:
     assert {
         f'poundlock_rows_in_total{{{mine},source="events"}}': "20.0",
         f'poundlock_rows_out_total{{{mine},sink="files"}}': "16.0",
+        f'poundlock_bytes_in_total{{{mine},source="events"}}': "2000.0",
         f'poundlock_bytes_out_total{{{mine},sink="files"}}': "160.0",
         f'poundlock_rows_late_total{{{mine},sink="files"}}': "2.0",
         f'poundlock_rows_dead_lettered_total{{{mine},sink="files"}}': "2.0",
@@ -115,13 +122,79 @@ def test_prometheus(client: TestClient, job: Observed) -> None:
         f"poundlock_watermark_timestamp_seconds{{{mine}}}": "2.0",
         f"poundlock_checkpoint_duration_seconds_count{{{mine}}}": "2.0",
         f"poundlock_checkpoint_duration_seconds_sum{{{mine}}}": "0.42",
+        f'poundlock_checkpoint_duration_seconds_bucket{{{mine},le="0.25"}}': "1.0",
+        f'poundlock_checkpoint_duration_seconds_bucket{{{mine},le="0.5"}}': "2.0",
+        f'poundlock_checkpoint_duration_seconds_bucket{{{mine},le="+Inf"}}': "2.0",
+        f'poundlock_checkpoint_size_bytes_bucket{{{mine},le="1024.0"}}': "2.0",
+        f"poundlock_checkpoint_size_bytes_sum{{{mine}}}": "170.0",
         f"poundlock_last_checkpoint_size_bytes{{{mine}}}": "85.0",
         f"poundlock_restarts_total{{{mine}}}": "0.0",
         f'poundlock_job_state{{{mine},state="RUNNING"}}': "1.0",
     }.items() <= values.items()
     assert "state_size" not in text, "what is not known is no zero"
+    assert "process_restarts" not in text, "there is no supervisor"
     job.update(Progress("RUNNING", state_bytes=4096))
     assert f"poundlock_state_size_bytes{{{mine}}} 4096.0" in client.get("/metrics/prometheus").text
+
+
+@pytest.mark.parametrize("processes", [0, 1, 2])
+def test_the_savepoint_a_job_began_with_is_told(tmp_path: Path, processes: int) -> None:
+    """To the process that began with it, and to one that came before the first checkpoint; later ones began with a checkpoint."""
+    ledger = Ledger(open_storage(str(tmp_path / "ledger")))
+    restored = {"savepoint": "savepoint-c0ffee-0123", "path": "/saved/savepoint-c0ffee-0123", "job_id": "f" * 32}
+    ledger.append(replace(decision(0, 7, "start"), restored=restored))
+    records = [decision(1, 7, "start"), decision(2, 8)]
+    for record in records[:processes]:
+        ledger.append(record)
+    job, _ = observed(tmp_path / "any")
+    job.figures = Figures(ledger)
+    found = get(TestClient(make_app(job, TOKEN), headers=ALLOWED), f"/jobs/{ID}/checkpoints")
+    assert found["began_with"] == restored["path"]
+    told = found["latest"]["restored"]
+    if processes < 2:
+        assert (told["id"], told["is_savepoint"], told["external_path"]) == (7, True, restored["path"])
+    else:
+        assert (told["id"], told["is_savepoint"], told["external_path"]) == (8, False, None)
+
+
+def test_restarts_of_the_process_are_told_with_their_causes(tmp_path: Path) -> None:
+    job, _ = observed(tmp_path)
+    job = replace(job, process_restarts=2, earlier=[Trouble(what="killed", at_ms=5), Trouble(what="again", at_ms=9)])
+    client = TestClient(make_app(job, TOKEN), headers=ALLOWED)
+    assert (
+        f'poundlock_process_restarts_total{{job="orders",job_id="{ID}"}} 2.0' in client.get("/metrics/prometheus").text
+    )
+    found = get(client, f"/jobs/{ID}/exceptions")
+    assert (found["root-exception"], found["timestamp"]) == ("again", 9)
+    assert [entry["exceptionName"] for entry in found["exceptionHistory"]["entries"]] == ["again", "killed"]
+
+
+def test_the_probe_asks_the_job_with_the_token_of_its_file(tmp_path: Path, job: Observed) -> None:
+    server = RestServer(take_port("127.0.0.1", 0), "a-token-of-a-secret")
+    server.start(job)
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text("a-token-of-a-secret\n")
+    wrong.write_text("another-one-than-that")
+    asked = {"POUNDLOCK_REST_PORT": str(server.address[1])}
+    assert answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(right)}) is None
+    assert answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(wrong)}) == "the job answers with HTTP status 401"
+    assert "have to say where to ask" in str(answers({}))
+    assert "have to say where to ask" in str(answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(tmp_path / "none")}))
+    server.close()
+    assert "does not answer on port" in str(answers({**asked, "POUNDLOCK_REST_TOKEN_FILE": str(right)}))
+
+
+@pytest.mark.parametrize("text", ["", "short", "a token with blanks in it", "é" * 20])
+def test_a_token_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(text)
+    with pytest.raises(DefinitionError, match="token"):
+        read_token(file)
+    with pytest.raises(DefinitionError, match="No such file"):
+        read_token(tmp_path / "none")
+    assert read_token(None) is None
+    file.write_text("f" * 32 + "\n")
+    assert read_token(file) == "f" * 32
 
 
 def test_a_checkpoint_is_asked_for_and_looked_up(client: TestClient, job: Observed) -> None:

@@ -348,7 +348,7 @@ def test_a_copy_that_cannot_be_made_is_told_and_the_job_goes_on(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("poundlock.savepoint.take.copy", full)
+        patch.setattr("poundlock.savepoint.take.link", full)
         retained.cut(0)
         retained.finish()
     assert said == [f"Checkpoint 0 was not copied to {folder}/retained: [Errno 28] No space left on device"]
@@ -462,20 +462,15 @@ def test_who_reads_a_checkpoint_keeps_drivers_out_and_writes_nothing(folder: Pat
     DriverLock.acquire(storage, clock=CLOCK).release()
 
 
-def test_a_file_of_state_that_was_being_written_at_the_cut_is_left_out(folder: Path, out: Path) -> None:
-    """RocksDB's files get their final name before they are whole, and a link shows what is written to them later."""
-    life = Life(folder, out).run(0, 1)
+def test_a_batch_that_spark_runs_again_finds_the_state_it_begins_with(folder: Path, out: Path, tmp_path: Path) -> None:
+    life = Life(folder, out).run(0, 4)
+    life.epoch.release()
     state = folder / "spark/state/0/0"
-    (state / "SSTs").mkdir(parents=True)
-    (state / "1.changelog").write_bytes(b"whole")
-    (state / "SSTs/a.sst").write_bytes(b"hal")
-    retained = life.retained(2)
-    retained.cut(0)
-    with (state / "SSTs/a.sst").open("ab") as file:
-        file.write(b"f and more")
-    retained.finish()
-    copy = LocalStorage(f"{folder}/retained/chk-0")
-    metadata = read_metadata(copy)
-    check_files(copy, metadata)
-    assert [path for path in metadata.files if "state" in path] == ["spark/state/0/0/1.changelog"]
-    assert copy.stat("spark/state/0/0/SSTs/a.sst") is None
+    state.mkdir(parents=True)
+    for name in ("1.delta", "2.delta", "3.delta", "4.delta", "4.snapshot"):  # of batch 3 is the version 4
+        (state / name).write_bytes(b"x")
+    begin_with(folder, tmp_path / "whole", tmp_path / "out-1").epoch.release()
+    assert sorted(os.listdir(tmp_path / "whole/spark/state/0/0")) == ["4.delta", "4.snapshot"]
+    (folder / "spark/commits/3").unlink()
+    begin_with(folder, tmp_path / "again", tmp_path / "out-2").epoch.release()
+    assert sorted(os.listdir(tmp_path / "again/spark/state/0/0")) == sorted(os.listdir(state))

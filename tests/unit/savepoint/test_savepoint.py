@@ -12,17 +12,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from poundlock import DefinitionError, FileSink, RollingPolicy
+from poundlock import DatagenSource, DefinitionError, FileSink, Job, RollingPolicy
 from poundlock.checkpoint.audit import audit
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.identity import new_job_id, open_identity
+from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext, bound
 from poundlock.checkpoint.portable import NewerOutput
 from poundlock.formats.chunk import Batch
+from poundlock.plan.plan import make_plan
+from poundlock.runtime.saving import Beginning, begin, leave, left
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator, new_name, read_metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.savepoint.take import finish, take
@@ -78,11 +80,11 @@ class Life:
         prepared = [Prepared("out", n % 2, payload) for payload in writer.prepare()]
         return TaskResults(prepared=prepared, counts={"out": Counts(read=5, written=5)}, rows_read={"in": 5})
 
-    def save(self, folder: Path) -> LocalStorage:
+    def save(self, folder: Path, **spark: Any) -> LocalStorage:
         name = new_name(self.identity.job_id)
         metadata = Metadata(
             name=name, job="job", job_id=self.identity.job_id, created_ms=CLOCK.now_ms(), versions={},
-            decision=self.coordinator.newest, operators=OPERATORS,
+            decision=self.coordinator.newest, operators=OPERATORS, spark=spark,
         )  # fmt: skip
         savepoint = LocalStorage(str(folder / name))
         finish(take(self.storage, savepoint, metadata=metadata, sinks={"out": self.sink}))
@@ -263,3 +265,87 @@ def test_it_says_what_it_holds(life: Life, tmp_path: Path) -> None:
     assert said.decision.sources["in"].end == 3
     assert {path.split("/")[0] for path in said.files} == {"spark", "sinks"}
     assert Metadata.from_json(said.to_json()) == said
+
+
+class Killed(BaseException):
+    """A process that ends in the middle."""
+
+
+def killed_after(monkeypatch: pytest.MonkeyPatch, changes: int) -> None:
+    """Let the process be killed at its next change of a local file after so many."""
+    left = [changes]
+
+    def counted(done: Any) -> Any:
+        def change(self: LocalStorage, *arguments: Any, **more: Any) -> Any:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+            return done(self, *arguments, **more)
+
+        return change
+
+    for name in ("create_exclusive", "delete", "write"):
+        monkeypatch.setattr(LocalStorage, name, counted(getattr(LocalStorage, name)))
+
+
+@pytest.mark.parametrize("before", ["nothing", "a job that ended with a savepoint"])
+def test_a_beginning_that_is_killed_anywhere_is_begun_again_and_one_that_was_done_is_not(
+    life: Life, tmp_path: Path, before: str
+) -> None:
+    """As a supervised job does it: every process of it is given the savepoint, and the id that the job is to have."""
+    sink = FileSink(str(tmp_path / "out2"), row="value", rolling=RollingPolicy(every="1 h", size="30 B"))
+    job = Job("job")
+    job.from_source(DatagenSource(), name="in").sink_to(sink, name="out")
+    plan = make_plan(job)
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    begun = 0
+    for changes in range(1000):
+        storage, output = LocalStorage(str(tmp_path / f"c{changes}")), tmp_path / "out2"
+        shutil.rmtree(output, ignore_errors=True)
+        if before != "nothing":
+            old = open_identity(storage, name="job", clock=CLOCK)
+            leave(storage, {}, "its savepoint", job_id=old.job_id, check=lambda: None)
+        beginning = Beginning(savepoint.root, job_id=new_job_id())
+        said: list[str] = []
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            killed_after(monkeypatch, changes)
+            try:
+                begin(plan, storage, beginning, clock=CLOCK, say=said.append)
+                break  # it had more changes than it needed
+            except Killed:
+                pass
+        was_done = (found := read_identity(storage)) is not None and found.job_id == beginning.job_id
+        begun += was_done
+        said.clear()
+        begin(plan, storage, beginning, clock=CLOCK, say=said.append)
+        assert said[0].startswith("Begun with" if was_done else "Restored from savepoint")
+        assert left(storage) is None
+        again = Life(tmp_path / f"c{changes}", output)
+        assert again.identity.job_id == beginning.job_id
+        again.run(3, 5)
+        begin(plan, storage, beginning, clock=CLOCK, say=said.append)
+        again.run(5, 6, end=True)
+        assert (again.seen() + life.seen()) == expected(0, 6)
+        again.audited()
+    assert changes > 5
+    assert begun == 2, "between the identity and the last two steps"
+
+
+def test_a_job_that_ended_with_a_savepoint_is_not_begun_again_with_the_first_one(life: Life, tmp_path: Path) -> None:
+    job = Job("job")
+    job.from_source(DatagenSource(), name="in").sink_to(FileSink(str(tmp_path / "out2"), row="value"), name="out")
+    plan = make_plan(job)
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    storage = LocalStorage(str(tmp_path / "c"))
+    beginning = Beginning(savepoint.root, job_id=new_job_id())
+    begin(plan, storage, beginning, clock=CLOCK, say=lambda _: None)
+    assert beginning.job_id is not None
+    leave(storage, {}, "a later one", job_id=beginning.job_id, check=lambda: None)
+    with pytest.raises(DefinitionError, match="ended with the savepoint a later one"):
+        begin(plan, storage, beginning, clock=CLOCK, say=lambda _: None)
+    # Another run may take its place, and one without an id of its own is refused where a job is.
+    begin(plan, storage, Beginning(savepoint.root, job_id=new_job_id()), clock=CLOCK, say=lambda _: None)
+    with pytest.raises(DefinitionError, match="has the checkpoint of a job already"):
+        begin(plan, storage, Beginning(savepoint.root), clock=CLOCK, say=lambda _: None)

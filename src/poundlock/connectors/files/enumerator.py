@@ -188,4 +188,9 @@ class FileEnumerator:
             {"root": p.file.root, "path": p.file.path, "start": p.at.offset, "end": p.end, "bytes": p.file.bytes}
             for p in group
         ]
-        return Split(f"{first.log:08d}-{first.file:06d}-{first.offset:014d}", {**self._extra, "parts": parts}, weight)
+        return Split(
+            f"{first.log:08d}-{first.file:06d}-{first.offset:014d}",
+            {**self._extra, "parts": parts},
+            weight,
+            sum(p.end - p.at.offset for p in group),
+        )

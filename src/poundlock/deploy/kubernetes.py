@@ -1,0 +1,252 @@
+"""Kubernetes objects for one job: its file, its token, its storage, and one pod that Kubernetes never starts twice at a time.
+
+The pod is a stateful set's, because a deployment starts a second one while a lost node may still run the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from poundlock.deploy.job import Deployed
+from poundlock.errors import DefinitionError
+from poundlock.values import size
+
+__all__ = ["Cluster", "check_name", "install_commands", "render"]
+
+Manifest = dict[str, Any]
+
+STATE = "/var/lib/poundlock"
+JOB = "/etc/poundlock/job"
+TOKEN = "/etc/poundlock/token"
+TOKEN_KEY = "token"
+_LONGEST_NAME = 52  # Kubernetes appends a hash of eleven to a label of 63
+_LARGEST_CONFIG_MAP = 1 << 20
+_OUTSIDE_HEAP = 1 << 30  # Python workers, and what a JVM needs beside its heap
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+_QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[KMGTPE]i?|k)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """What Kubernetes has to know beside the job.
+
+    Args:
+        name: of all objects.
+        namespace: where they go; None = where `kubectl` puts them.
+        image: with Python, poundlock, its extra `rest`, Java and what the job imports.
+        storage: size of the volume of state, as Kubernetes writes it.
+        storage_class: its class; None = the cluster's default.
+        cpu: cores that are asked for.
+        rest_port: where the job answers in the pod.
+        token_secret: name of a Secret that has the token under "token"; None = one is made.
+        env_secret: name of a Secret whose entries become variables; None = there is none.
+    """
+
+    name: str
+    image: str
+    namespace: str | None = None
+    storage: str = "10Gi"
+    storage_class: str | None = None
+    cpu: int = 1
+    rest_port: int = 8081
+    token_secret: str | None = None
+    env_secret: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "--name", longest=_LONGEST_NAME)
+        for option, value in (("--namespace", self.namespace), ("--storage-class", self.storage_class)):
+            if value is not None:
+                check_name(value, option)
+        for option, value in (("--token-secret", self.token_secret), ("--env-secret", self.env_secret)):
+            if value is not None:
+                check_name(value, option)
+        if not _IMAGE.fullmatch(self.image):
+            raise DefinitionError(
+                f"--image {self.image!r} is no name of an image", next="write it as registry/name:tag, in lower case"
+            )
+        if not _QUANTITY.fullmatch(self.storage):
+            raise DefinitionError(f"--storage {self.storage} is no amount", next="write it as Kubernetes does: 10Gi")
+
+
+def check_name(name: str, option: str, *, longest: int = 63) -> None:
+    """Raise DefinitionError if Kubernetes would not take a name (RFC 1123, and a letter first)."""
+    if _LABEL.fullmatch(name) and len(name) <= longest:
+        return
+    fitting = re.sub(r"[^a-z0-9]+", "-", name.lower()).lstrip("-0123456789")[:longest].strip("-") or "job"
+    raise DefinitionError(
+        f"{name!r} is no name for Kubernetes: lower-case letters, digits and -, at most {longest}, a letter first",
+        next=f"give one: {option} {fitting}",
+    )
+
+
+def render(deployed: Deployed, cluster: Cluster, *, config: Path | None) -> list[Manifest]:
+    """Return the objects of a job.
+
+    Args:
+        deployed: the job.
+        cluster: what else there is to say.
+        config: settings file that goes along; None = none.
+
+    Raises:
+        DefinitionError: the job's file or the settings file cannot go into a ConfigMap.
+    """
+    files = {"job.py": _text(deployed.file)}
+    if config is not None:
+        files["poundlock.toml"] = _text(config)
+    if sum(len(text.encode()) for text in files.values()) > _LARGEST_CONFIG_MAP:
+        raise DefinitionError(
+            f"{deployed.file} is larger than the 1 MiB a ConfigMap holds", next="put what it imports into the image"
+        )
+    digest = hashlib.sha256("\0".join(f"{k}\0{v}" for k, v in sorted(files.items())).encode()).hexdigest()
+    objects: list[Manifest] = []
+    if cluster.token_secret is None:
+        token = {TOKEN_KEY: secrets.token_urlsafe(32)}
+        objects.append(
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": _metadata(cluster, "-rest"),
+                "type": "Opaque",
+                "stringData": token,
+            }
+        )
+    objects.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(cluster, "-job"), "data": files})
+    objects.append(_service(cluster))
+    objects.append(_stateful_set(deployed, cluster, digest, has_config=config is not None))
+    return objects
+
+
+def _metadata(cluster: Cluster, suffix: str = "") -> Manifest:
+    place = {} if cluster.namespace is None else {"namespace": cluster.namespace}
+    return {"name": f"{cluster.name}{suffix}", **place, "labels": _labels(cluster)}
+
+
+def _labels(cluster: Cluster) -> Manifest:
+    return {"app.kubernetes.io/name": "poundlock", "app.kubernetes.io/instance": cluster.name}
+
+
+def _service(cluster: Cluster) -> Manifest:
+    """Return the headless service: the driver's name in the cluster, which never stands for two."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(cluster),
+        "spec": {
+            "clusterIP": "None",
+            "selector": _labels(cluster),
+            "ports": [{"name": "rest", "port": cluster.rest_port, "targetPort": "rest"}],
+        },
+    }
+
+
+def _stateful_set(deployed: Deployed, cluster: Cluster, digest: str, *, has_config: bool) -> Manifest:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": cluster.storage}}}
+    if cluster.storage_class is not None:
+        claim["storageClassName"] = cluster.storage_class
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": _metadata(cluster),
+        "spec": {
+            "serviceName": cluster.name,
+            "replicas": 1,
+            "selector": {"matchLabels": _labels(cluster)},
+            "template": {
+                "metadata": {
+                    "labels": _labels(cluster),
+                    # Another job file is another pod.
+                    "annotations": {"poundlock/files": digest},
+                },
+                "spec": _pod(deployed, cluster, has_config=has_config),
+            },
+            "volumeClaimTemplates": [{"metadata": {"name": "state", "labels": _labels(cluster)}, "spec": claim}],
+        },
+    }
+
+
+def _pod(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Manifest:
+    token = cluster.token_secret or f"{cluster.name}-rest"
+    return {
+        "terminationGracePeriodSeconds": deployed.grace_s,
+        "automountServiceAccountToken": False,
+        # Python workers of a JVM that was killed are nobody's children: the pod's first process takes their exit codes.
+        "shareProcessNamespace": True,
+        "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [_container(deployed, cluster, has_config=has_config)],
+        "volumes": [
+            {"name": "job", "configMap": {"name": f"{cluster.name}-job"}},
+            {"name": "token", "secret": {"secretName": token, "defaultMode": 0o440}},
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    }
+
+
+def _container(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Manifest:
+    memory = f"{(size(deployed.settings.driver_memory) + _OUTSIDE_HEAP) >> 20}Mi"
+    probe = {"exec": {"command": ["python", "-m", "poundlock.rest.probe"]}, "timeoutSeconds": 10}
+    return {
+        "name": "driver",
+        "image": cluster.image,
+        "command": ["python", "-m", "poundlock", "run", deployed.target(f"{JOB}/job.py")],
+        "args": list(deployed.arguments),
+        "workingDir": STATE,  # relative paths of the job are on the volume
+        "env": [{"name": k, "value": v} for k, v in _environment(deployed, cluster, has_config=has_config).items()],
+        **({} if cluster.env_secret is None else {"envFrom": [{"secretRef": {"name": cluster.env_secret}}]}),
+        "ports": [{"name": "rest", "containerPort": cluster.rest_port}],
+        # A start may have a large state to bring back.
+        "startupProbe": {**probe, "periodSeconds": 10, "failureThreshold": 60},
+        "readinessProbe": {**probe, "periodSeconds": 20},
+        # The job goes on without its server, so it takes minutes of silence before it is started again.
+        "livenessProbe": {**probe, "periodSeconds": 30, "failureThreshold": 10},
+        "resources": {"requests": {"cpu": str(cluster.cpu), "memory": memory}, "limits": {"memory": memory}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": "state", "mountPath": STATE},
+            {"name": "job", "mountPath": JOB, "readOnly": True},
+            {"name": "token", "mountPath": TOKEN, "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _environment(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> dict[str, str]:
+    return {
+        "POUNDLOCK_STATE_DIR": STATE,
+        "POUNDLOCK_CACHE_DIR": f"{STATE}/cache",
+        "POUNDLOCK_DRIVER_MEMORY": deployed.settings.driver_memory,
+        "POUNDLOCK_REST_PORT": str(cluster.rest_port),
+        "POUNDLOCK_REST_BIND_ADDRESS": "0.0.0.0",
+        "POUNDLOCK_REST_TOKEN_FILE": f"{TOKEN}/{TOKEN_KEY}",
+        **({"POUNDLOCK_CONFIG": f"{JOB}/poundlock.toml"} if has_config else {}),
+        **deployed.environment,
+    }
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DefinitionError(
+            f"{path} cannot be read: {error.strerror or error}", next="give a file that you may read"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"{path} is not UTF-8", next="store it as UTF-8") from error
+
+
+def install_commands(cluster: Cluster, path: Path | None) -> Sequence[str]:
+    """Return what to type to start the job, and to stop it for good."""
+    place = "" if cluster.namespace is None else f" -n {cluster.namespace}"
+    return (
+        f"kubectl apply{place} -f {path or '-'}",
+        f"kubectl scale{place} --replicas=0 statefulset/{cluster.name}",
+    )

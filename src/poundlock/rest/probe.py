@@ -1,0 +1,50 @@
+"""`python -m poundlock.rest.probe`: whether the job of this machine answers, for a probe that is run every few seconds.
+
+It imports nothing but the standard library, so that asking costs the job next to nothing; exit code 0 = it answers.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["answers", "main"]
+
+_TIMEOUT_S = 8.0
+
+
+def answers(environment: Mapping[str, str]) -> str | None:
+    """Ask GET /overview on the loopback with the token; return what is wrong, None if nothing is.
+
+    Args:
+        environment: has POUNDLOCK_REST_PORT and POUNDLOCK_REST_TOKEN_FILE.
+    """
+    try:
+        port = int(environment["POUNDLOCK_REST_PORT"])
+        token = Path(environment["POUNDLOCK_REST_TOKEN_FILE"]).read_text(encoding="utf-8").strip()
+    except (KeyError, ValueError, OSError) as error:
+        return f"POUNDLOCK_REST_PORT and POUNDLOCK_REST_TOKEN_FILE have to say where to ask: {error}"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/overview", headers={"Authorization": f"Bearer {token}"})
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        return f"the job does not answer on port {port}: {error or type(error).__name__}"
+    finally:
+        connection.close()
+    return None if status == http.HTTPStatus.OK else f"the job answers with HTTP status {status}"
+
+
+def main() -> int:
+    """Ask, say what is wrong, and return the exit code."""
+    wrong = answers(os.environ)
+    if wrong is not None:
+        print(wrong, file=sys.stderr)
+    return 0 if wrong is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
