@@ -35,9 +35,9 @@ def job(keys: int, rate: int, checkpoints: str, out: str) -> Job:
     rows = made.from_source(
         DatagenSource("n bigint", fields={"n": "sequence"}, rate=rate, rows_per_checkpoint=500_000), name="rows"
     )
-    keyed = rows.select(f"if(n < {keys}, n, n % {_HOT}) as key", "timestamp_seconds(0) as at").select(
-        "key", "at", f"{_PAYLOAD} as payload"
-    )
+    keyed = rows.select(
+        f"if(n < {keys}, n, n % {_HOT}) as key", f"n < {keys} as first", "timestamp_seconds(0) as at"
+    ).select("key", "at", f"if(first, {_PAYLOAD}, null) as payload")
     counts = (
         keyed.assign_timestamps_and_watermarks(
             WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="at"), name="time"

@@ -24,6 +24,7 @@ from poundlock.storage.copying import copy, link
 __all__ = ["Cut", "finish", "take"]
 
 LOGS = ("offsets", "commits")
+_BATCHES = 2
 
 
 class Cut:
@@ -93,19 +94,20 @@ def take(
     cut = Cut(savepoint, metadata)
     newest = metadata.decision.checkpoint
     state: list[str] = []
+    logs: dict[str, list[int]] = {log: [] for log in LOGS}
     for entry in checkpoint.list("spark"):
         log, _, number = entry.path.removeprefix("spark/").partition("/")
-        if _is_temporary(entry.path) or (log in LOGS and not (number.isdigit() and int(number) <= newest)):
+        if _is_temporary(entry.path):
             continue
         if log == "state":
             state.append(entry.path)
-            continue
-        try:
+        elif log not in LOGS:
             cut.add(checkpoint, entry.path, entry.path, linked=linked)
-        except FileNotFoundError:
-            if log in LOGS and int(number) >= newest - 1:
-                raise
-            continue  # an old batch that Spark has just cleaned away
+        elif number.isdigit() and int(number) <= newest:
+            logs[log].append(int(number))
+    for log, numbers in logs.items():
+        for batch in sorted(numbers)[-_BATCHES:]:  # Spark goes on from the newest, and looks at the one before
+            cut.add(checkpoint, f"spark/{log}/{batch}", f"spark/{log}/{batch}", linked=linked)
     for path in sorted(needed_state(checkpoint, state, newest)):
         with suppress(FileNotFoundError):  # of an old version, and just cleaned away
             cut.add(checkpoint, path, path, linked=True, stays=True)
