@@ -27,10 +27,12 @@ from poundlock.plan.plan import Plan, make_plan
 from poundlock.runtime import session as sessions
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.partitions import PARTITIONS, kept_note, wanted_partitions
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import Progress, State, StopRequest
 from poundlock.runtime.query import Query, Saved, files_made
 from poundlock.runtime.requests import Requests
+from poundlock.runtime.rescaling import rescale
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, restart_strategy
 from poundlock.runtime.saving import Beginning, begin, cut, leave, refuse_left
 from poundlock.runtime.starting import start_spark, stop_spark
@@ -137,8 +139,17 @@ class Driver:
             if self.beginning is None:
                 refuse_left(storage)
             else:
-                begin(self.plan, storage, self.beginning, clock=self.clock, say=self._say)
+                begin(
+                    self.plan,
+                    storage,
+                    self.beginning,
+                    clock=self.clock,
+                    say=self._say,
+                    partitions=wanted_partitions(self.job, self.settings),
+                    rescale=lambda wanted: rescale(self.job, self.settings, storage.root, wanted, say=self._say),
+                )
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
+            self._note_partitions(storage)
             sinks = {
                 name: sink.describe_json()
                 for name, sink in self._sinks(identity).items()
@@ -150,6 +161,13 @@ class Driver:
                     return self._keep_running(storage, identity, epoch)
                 finally:
                     self._end_session()
+
+    def _note_partitions(self, storage: Storage) -> None:
+        """Say it where somebody asks for another number of state partitions than there are."""
+        if self.settings.parallelism is not None or PARTITIONS in self.settings.spark:
+            note = kept_note(storage, wanted_partitions(self.job, self.settings))
+            if note is not None:
+                self._say(note)
 
     def _sinks(self, identity: Identity) -> dict[str, Any]:
         """Return the sinks as this job owns them."""
@@ -295,7 +313,7 @@ class Driver:
                 coordinator,
                 identity,
                 directory or f"{self.settings.state_dir}/savepoints",
-                spark={"shuffle_partitions": spark.conf.get("spark.sql.shuffle.partitions")},
+                spark={"uses": list(lowered.uses)},
                 clock=self.clock,
             ),
             requests=self.requests,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
@@ -13,6 +14,7 @@ from poundlock.checkpoint.participant import Inspectable, bound
 from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan
+from poundlock.runtime.partitions import Rescaling, plan_rescaling, state_partitions
 from poundlock.savepoint.metadata import Metadata, Operator, new_name, read_metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.savepoint.take import Cut, take
@@ -87,7 +89,7 @@ def cut(
         decision=replace(coordinator.newest, sources=coordinator.sources),
         operators=operators(plan, stateful=stateful),
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
-        spark={**spark, "named": plan.named},
+        spark={**spark, "named": plan.named, "shuffle_partitions": state_partitions(checkpoint)},
     )
     return take(checkpoint, open_storage(f"{directory}/{name}"), metadata=metadata, sinks=sinks)
 
@@ -126,9 +128,25 @@ def refuse_left(storage: Storage) -> None:
 
 
 def begin(
-    plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]
+    plan: Plan,
+    checkpoint: Storage,
+    beginning: Beginning,
+    *,
+    clock: Clock,
+    say: Callable[[str], None],
+    partitions: int | None = None,
+    rescale: Callable[[Rescaling], int] | None = None,
 ) -> Metadata:
     """Make a job's empty checkpoint folder that of one which goes on from a savepoint.
+
+    Args:
+        plan: the job's.
+        checkpoint: the folder.
+        beginning: the savepoint, and how to take it.
+        clock: the time.
+        say: told what was restored.
+        partitions: in how many partitions state is wanted; None = as it is.
+        rescale: brings the state in the folder there and returns Spark's newest batch.
 
     Raises:
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
@@ -152,7 +170,16 @@ def begin(
             f"the savepoint {savepoint.root} was taken of a job in which {'no' if plan.named else 'a'} source is read once only",
             next="read each source once in the query, as when it was taken",
         )
-    restore(restoring, checkpoint, job_id=job_id, sinks=sinks, newer=beginning.newer, now_ms=clock.now_ms())
+    rescaling = None if rescale is None else plan_rescaling(savepoint, partitions)
+    restore(
+        restoring,
+        checkpoint,
+        job_id=job_id,
+        sinks=sinks,
+        newer=beginning.newer,
+        now_ms=clock.now_ms(),
+        rescale=None if rescale is None or rescaling is None else partial(rescale, rescaling),
+    )
     open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
     checkpoint.delete(LEFT)
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")

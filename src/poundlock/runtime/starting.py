@@ -13,6 +13,7 @@ from poundlock.runtime import session as sessions
 from poundlock.runtime.jars import JarPlaces, jar_set
 from poundlock.runtime.java import find_java
 from poundlock.runtime.logs import write_log4j2
+from poundlock.runtime.partitions import PARTITIONS, wanted_partitions
 
 __all__ = ["start_spark", "stop_spark"]
 
@@ -44,6 +45,7 @@ def start_spark(
     places = JarPlaces.of(settings)
     jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=say, places=places)]
     master = _master(settings.master, job.parallelism)
+    partitions = wanted_partitions(job, settings)
     path = settings.logs / log
     path.parent.mkdir(parents=True, exist_ok=True)
     spec = sessions.SessionSpec(
@@ -57,7 +59,7 @@ def start_spark(
         driver_memory=settings.driver_memory,
         quick_start=quick_start,
         local_checkpoint=local_checkpoint,
-        user={**job.spark, **settings.spark},
+        user={**job.spark, **settings.spark, **({} if partitions is None else {PARTITIONS: str(partitions)})},
     )
     return sessions.start_session(spec)
 

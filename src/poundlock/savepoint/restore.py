@@ -6,7 +6,7 @@ that was killed is begun anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,7 @@ def restore(
     sinks: Mapping[str, Any],
     newer: NewerOutput,
     now_ms: int,
+    rescale: Callable[[], int] | None = None,
 ) -> Decision:
     """Make an empty checkpoint folder that of a job which goes on from a savepoint; return its first record.
 
@@ -127,6 +128,7 @@ def restore(
         sinks: participants by name, as the new job owns them.
         newer: what to do about output that was finished after the savepoint was taken.
         now_ms: the time, ms since the epoch.
+        rescale: called when Spark's files are there and before output is touched; returns Spark's newest batch then.
     """
     for entry in list(checkpoint.list()):  # of a restore that was killed, or of the job that ended with a savepoint
         if entry.path.partition("/")[0] in _OF_A_CHECKPOINT:
@@ -135,6 +137,7 @@ def restore(
     for path in metadata.files:
         if path.partition("/")[0] in ("spark", "sources"):
             copy(savepoint, path, checkpoint, path, link=path.startswith("spark/state/"))
+    checkpoint_number = metadata.decision.checkpoint if rescale is None else rescale()
     states = {}
     for name, sink in sinks.items():
         state = saved_state(metadata.decision, name)
@@ -144,7 +147,7 @@ def restore(
     first = Decision(
         number=0,
         occasion="start",
-        checkpoint=metadata.decision.checkpoint,
+        checkpoint=checkpoint_number,
         job_id=job_id,
         epoch=0,
         time_ms=now_ms,
