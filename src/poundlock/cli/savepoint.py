@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,16 +48,8 @@ def command(
 
 def _dispose(path: str, output: Output) -> None:
     """Remove what the savepoint's own list names, and nothing else."""
-    from poundlock.savepoint.metadata import METADATA, read_metadata
+    from poundlock.savepoint.claim import dispose
     from poundlock.storage import open_storage
 
-    storage = open_storage(path)
-    metadata = read_metadata(storage)
-    for name in (METADATA, *metadata.files):
-        storage.delete(name)
-    for folder in sorted((p for p in Path(storage.root).rglob("*") if p.is_dir()), reverse=True):
-        if not any(folder.iterdir()):
-            folder.rmdir()
-    if Path(storage.root).is_dir() and not any(Path(storage.root).iterdir()):
-        Path(storage.root).rmdir()
+    dispose(open_storage(path))
     output.show(Text(text=f"Savepoint '{path}' disposed.", data={"savepoint": path, "disposed": True}))

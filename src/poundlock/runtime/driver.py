@@ -37,6 +37,7 @@ from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, res
 from poundlock.runtime.saving import Beginning, begin, cut, leave, refuse_left
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.tracker import Tracker
+from poundlock.savepoint.claim import settle_claim
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.local import LocalStorage
 from poundlock.values import Clock, SystemClock, duration
@@ -131,6 +132,7 @@ class Driver:
     on_claim: Callable[[Identity], None] = lambda identity: None
     beginning: Beginning | None = None
     _spark: Any = None
+    _claim_settled: bool = False
 
     def run(self) -> Progress:
         """Run until done; see `run`."""
@@ -217,7 +219,7 @@ class Driver:
         recovery = coordinator.recover()
         with self._reading(recovery) as sources:
             query = self._query(storage, identity, coordinator, recovery, sources)
-            query.on_checkpoint = restarts.checkpoint_completed
+            query.on_checkpoint = lambda: self._completed(storage, restarts)
             self.tracker.state("RUNNING")
             query.start()
             try:
@@ -238,6 +240,15 @@ class Driver:
             coordinator.sweep()
             self.tracker.state("FINISHED")
             return self.tracker.progress
+
+    def _completed(self, storage: Storage, restarts: RestartState) -> None:
+        """A checkpoint is complete: a savepoint that was claimed is no longer needed."""
+        restarts.checkpoint_completed()
+        if not self._claim_settled:
+            self._claim_settled = True
+            said = settle_claim(storage)
+            if said is not None:
+                self._say(said)
 
     def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""

@@ -15,6 +15,7 @@ from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan
 from poundlock.runtime.partitions import Rescaling, plan_rescaling, state_partitions
+from poundlock.savepoint.claim import ClaimMode, claim
 from poundlock.savepoint.metadata import Metadata, Operator, new_name, read_metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.savepoint.take import Cut, take
@@ -36,11 +37,13 @@ class Beginning:
         path: its folder.
         allow_non_restored: whether what the job has no operator for may be left behind.
         newer: what to do about output that was finished after it was taken.
+        claim: whose it is afterwards: the user's, or the job's, which deletes it at its first checkpoint.
     """
 
     path: str
     allow_non_restored: bool = False
     newer: NewerOutput = "refuse"
+    claim: ClaimMode = "NO_CLAIM"
 
 
 def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
@@ -180,6 +183,8 @@ def begin(
         now_ms=clock.now_ms(),
         rescale=None if rescale is None or rescaling is None else partial(rescale, rescaling),
     )
+    if beginning.claim == "CLAIM":
+        claim(checkpoint, savepoint.root)
     open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
     checkpoint.delete(LEFT)
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")

@@ -15,6 +15,7 @@ from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
+from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
@@ -23,7 +24,7 @@ from poundlock.storage.copying import copy
 __all__ = ["Restoring", "check", "restore"]
 
 
-_OF_A_CHECKPOINT = ("job.json", "spark", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
+_OF_A_CHECKPOINT = ("job.json", CLAIM, "spark", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
 
 
 @dataclass(frozen=True, slots=True)
