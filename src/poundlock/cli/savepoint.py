@@ -6,13 +6,34 @@ import os
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from poundlock.cli import savepoint_about, savepoint_edit
 from poundlock.cli.jobs import find_running, saved, trigger_savepoint
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import DefinitionError
 
-__all__ = ["DirectoryArgument", "command"]
+__all__ = ["DirectoryArgument", "app", "command"]
+
+_HELP = """Take a savepoint of a running job, or look at one that was taken.
+
+`poundlock savepoint JOB [DIR]` takes one; `poundlock savepoint -d PATH` removes one.
+"""
+_TAKE = "take"
+
+
+class _Group(TyperGroup):
+    """Verbs beside a job: whatever is no verb and no call for help is what `take` is given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `take` before arguments that begin with no verb."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = [_TAKE, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(name="savepoint", cls=_Group, help=_HELP, rich_markup_mode=None, add_completion=False)
 
 DirectoryArgument = Annotated[
     str | None,
@@ -20,6 +41,7 @@ DirectoryArgument = Annotated[
 ]
 
 
+@app.command(_TAKE)
 def command(
     job: Annotated[
         str | None, typer.Argument(metavar="[JOB]", help="A job's id, the beginning of it, or its name.")
@@ -53,3 +75,8 @@ def _dispose(path: str, output: Output) -> None:
 
     dispose(open_storage(path))
     output.show(Text(text=f"Savepoint '{path}' disposed.", data={"savepoint": path, "disposed": True}))
+
+
+app.command("inspect")(savepoint_about.inspect)
+app.command("diff")(savepoint_about.diff)
+app.command("edit")(savepoint_edit.command)

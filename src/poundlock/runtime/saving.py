@@ -168,7 +168,7 @@ def begin(
         newer=beginning.newer,
         replace=left(checkpoint) is not None,
     )
-    if restoring.metadata.spark.get("named") != plan.named:
+    if restoring.metadata.spark.get("named", plan.named) != plan.named:
         raise DefinitionError(
             f"the savepoint {savepoint.root} was taken of a job in which {'no' if plan.named else 'a'} source is read once only",
             next="read each source once in the query, as when it was taken",

@@ -35,6 +35,13 @@ class Cut:
         copy(source, path, self.savepoint, new_path, link=link)
         self.paths.append(new_path)
 
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file of the savepoint."""
+        with self.savepoint.write(path) as made:
+            made.write(data)
+            self.savepoint.sync(made)
+        self.paths.append(path)
+
 
 def take(
     checkpoint: Storage,
