@@ -16,7 +16,7 @@ from poundlock.errors import DefinitionError
 
 __all__ = ["DirectoryArgument", "app", "command"]
 
-_HELP = """Take a savepoint of a running job, or look at one that was taken.
+_HELP = """Take a savepoint of a running job, or inspect one.
 
 `poundlock savepoint JOB [DIR]` takes one; `poundlock savepoint -d PATH` removes one.
 """
@@ -52,7 +52,10 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Take a savepoint of a running job, which goes on; or remove one with -d."""
+    """Take a savepoint of a running job.
+
+    The job goes on. With -d, a savepoint is removed instead.
+    """
     output = Output(json)
     if dispose is not None:
         _dispose(dispose, output)
@@ -70,10 +73,12 @@ def command(
 
 def _dispose(path: str, output: Output) -> None:
     """Remove what the savepoint's own list names, and nothing else."""
+    from poundlock.checkpoint.trouble import explained
     from poundlock.savepoint.claim import dispose
     from poundlock.storage import open_storage
 
-    dispose(open_storage(path))
+    with explained(f"deleting {path}", starting=True):
+        dispose(open_storage(path))
     output.show(Text(text=f"Savepoint '{path}' disposed.", data={"savepoint": path, "disposed": True}))
 
 

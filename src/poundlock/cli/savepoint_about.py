@@ -24,7 +24,10 @@ NoCheckOption = Annotated[bool, typer.Option("--no-check", help="Do not read all
 
 
 def inspect(path: SavepointArgument, json: JsonOption = False, no_check: NoCheckOption = False) -> None:
-    """Show what a savepoint holds: positions, watermark, pending files, operators and sizes."""
+    """Show what a savepoint holds.
+
+    Positions, watermark, pending files, operators, sizes, and whether every file is as it was written.
+    """
     from poundlock.savepoint.inspection import inspect
     from poundlock.storage import open_storage
 

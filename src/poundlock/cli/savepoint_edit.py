@@ -31,20 +31,22 @@ def command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a new savepoint with other offsets, or without some operators; the old one stays as it is."""
+    """Make a changed savepoint of another one.
+
+    With other offsets, or without some operators; the old one stays as it is.
+    """
+    from poundlock.checkpoint.trouble import explained
     from poundlock.savepoint.edit import OffsetEdit, edit
     from poundlock.storage import open_storage
     from poundlock.values import SystemClock
 
     storage = open_storage(path)
     folder = storage.root.rpartition("/")[0] or "/" if directory is None else directory
-    made, metadata = edit(
-        storage,
-        folder,
-        offsets=[OffsetEdit.parse(text) for text in offset or ()],
-        drop=list(drop_operator or ()),
-        now_ms=SystemClock().now_ms(),
-    )
+    wanted = [OffsetEdit.parse(text) for text in offset or ()]
+    with explained(f"writing a savepoint in {folder}", starting=True):
+        made, metadata = edit(
+            storage, folder, offsets=wanted, drop=list(drop_operator or ()), now_ms=SystemClock().now_ms()
+        )
     done = list((metadata.edited or {})["done"])
     Output(json).show(
         Text(

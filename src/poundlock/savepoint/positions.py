@@ -104,6 +104,8 @@ def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> Reading
         entries = [log.files(number) for number in range(len(log))]
     except (PoundlockError, OSError, ValueError, KeyError):
         return Reading(kind="files", position=position)
+    if at.log > len(entries) or (at.log == len(entries) and at[1:] != (0, 0)):
+        return Reading(kind="files", position=position)  # what it has read is not in the log that came along
     before = [file for files in entries[: at.log] for file in files]
     here = entries[at.log] if at.log < len(entries) else ()
     before += here[: at.file]
