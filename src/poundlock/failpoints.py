@@ -1,7 +1,7 @@
 """Named points of the checkpoint protocol at which a test can make a process die or fail.
 
-One member per line of the protocol table in docs/concepts.md; the crash tests iterate over the enum, so a new step cannot
-go untested. Nothing happens unless the environment variable POUNDLOCK_FAILPOINTS asks for it.
+One member per line of the protocol tables in docs/concepts.md and docs/savepoints.md; the crash tests iterate over the enums,
+so a new step cannot go untested. Nothing happens unless the environment variable POUNDLOCK_FAILPOINTS asks for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from enum import Enum
 from pathlib import Path
 
-__all__ = ["ENVIRONMENT", "Failpoint", "InjectedFailure", "hit"]
+__all__ = ["ENVIRONMENT", "Failpoint", "InjectedFailure", "SavepointFailpoint", "hit"]
 
 ENVIRONMENT = "POUNDLOCK_FAILPOINTS"
 
@@ -32,6 +32,18 @@ class Failpoint(Enum):
     CHECKPOINT_DONE = "checkpoint.done"
 
 
+class SavepointFailpoint(Enum):
+    """A step of a savepoint that is taken, or of one that is restored. The value is the name used in POUNDLOCK_FAILPOINTS."""
+
+    CUT = "savepoint.cut"
+    FINISHED = "savepoint.finished"
+    LEFT = "savepoint.left"
+    RESTORE_BEGUN = "restore.begun"
+    RESTORE_COPIED = "restore.copied"
+    RESTORE_RESCALED = "restore.rescaled"
+    RESTORE_IDENTIFIED = "restore.identified"
+
+
 class InjectedFailure(RuntimeError):
     """Raised by a failpoint set to `raise`."""
 
@@ -39,7 +51,7 @@ class InjectedFailure(RuntimeError):
 _seen: dict[str, int] = {}
 
 
-def hit(point: Failpoint) -> None:
+def hit(point: Failpoint | SavepointFailpoint) -> None:
     """Do what POUNDLOCK_FAILPOINTS says for this point; nothing if it is not set.
 
     The variable is a comma-separated list of `name:action[@times]`: the action happens at the `times`-th pass of this
@@ -67,7 +79,7 @@ def hit(point: Failpoint) -> None:
         _act(action, point)
 
 
-def _act(action: str, point: Failpoint) -> None:
+def _act(action: str, point: Failpoint | SavepointFailpoint) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "kill-parent":

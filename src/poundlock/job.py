@@ -53,6 +53,7 @@ class Job:
     spark: dict[str, str] = field(default_factory=dict)
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
+    unnamed: set[str] = field(default_factory=set, init=False, repr=False)
     _ids: dict[str, int] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +99,7 @@ class Job:
         if made in self._ids:
             return self.operator_id(kind, None)
         self._ids[made] = 1
+        self.unnamed.add(made)
         return made
 
     def add_sink(self, node: SinkNode) -> None:

@@ -95,7 +95,7 @@ class Scene:
 def scene(tmp_path: Path, kafka_broker: EmbeddedKafka) -> Iterator[Scene]:
     made = Scene(tmp_path, kafka_broker)
     yield made
-    for job in json.loads(made.cli("list", "--json"))["jobs"]:
+    for job in json.loads(made.cli("list", "--json")):
         made.cli("cancel", job["jid"])
 
 

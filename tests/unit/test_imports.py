@@ -18,7 +18,7 @@ HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
 # A module may import from its own rank and from those below it.
 RANKS = [
     {"errors"},
-    {"values", "failpoints", "redaction"},
+    {"values", "failpoints", "redaction", "versions"},
     {"formats", "storage", "config"},
     {"operators", "stream"},
     {"checkpoint", "connectors"},

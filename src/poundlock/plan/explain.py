@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["explain", "explain_json"]
 
 
+_KEPT = (SourceNode, SinkNode, WindowNode)
+"""What a savepoint holds something of, by id."""
+
+
 def explain(job: Job) -> str:
     """Return the plan as text, a paragraph a branch.
 
@@ -42,11 +46,13 @@ def explain(job: Job) -> str:
     ]
     for number, branch in enumerate(plan.branches, 1):
         lines += ["", *_branch(number, branch)]
-    if not plan.named:
-        lines += [
-            "",
-            "note: a source is read twice in this query, so Spark keeps positions by the order of the sources",
-        ]
+    if job.unnamed:
+        kept = [node.id for node in walk(list(job.graph())) if node.id in job.unnamed and isinstance(node, _KEPT)]
+        if kept:
+            lines += [
+                "",
+                f'note: without a name: {", ".join(kept)}; a name="…" keeps its state findable when the job changes',
+            ]
     if DEAD_LETTER in plan.sinks:
         lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
     else:

@@ -5,7 +5,7 @@ Each row of the DataFrame is one JSON text of what a task prepared or counted; n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -19,7 +19,7 @@ from poundlock.connectors.base import SparkRead, SparkSource, SplitSource
 from poundlock.formats import ddl
 from poundlock.operators.chain import Decode, Edge, Pass, Step
 from poundlock.plan.arrow import map_in_arrow
-from poundlock.plan.plan import DEAD_LETTER, Branch, Plan
+from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, may_reject
 from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, TOPIC
 from poundlock.plan.shipping import ship_user_modules
 from poundlock.plan.splits import TICKER, ticker_options
@@ -27,6 +27,7 @@ from poundlock.plan.sql import KEEP, apply_sql, apply_sql_kept, quoted, visible
 from poundlock.plan.stage import Stage
 from poundlock.plan.steps import edge, only_value, operator_of, schema_after, wanted_form
 from poundlock.plan.tasks import RECORD, decode_task, fused_task, python_task, shared_task, sink_task, source_task
+from poundlock.plan.uses import nth_use, source_of, spark_name
 from poundlock.plan.windows import windowed, with_event_time, with_watermark
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -42,10 +43,9 @@ from poundlock.stream.nodes import (
     walk,
 )
 
-__all__ = ["AGAIN", "Lowered", "Lowering"]
+__all__ = ["Lowered", "Lowering"]
 
 ROW = "__row"
-AGAIN = "#"  # between a source's name and the number of its second and later uses in one query
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,13 @@ class Lowered:
         frame: its DataFrame.
         observed: per branch head, the names of what Spark counts for it; none where the stage counts itself.
         row_wise: per branch head, whether rows that vanish before the stage were filtered.
-        order: the uses of sources in the order in which Spark numbers them; None where it knows the sources by name.
-        uses: the same where it does know them.
+        uses: the uses of sources; one that is read twice in the query is two sources to Spark.
     """
 
     frame: DataFrame
     observed: Mapping[str, Sequence[str]]
     row_wise: Mapping[str, bool]
-    order: Sequence[str] | None
-    uses: Sequence[str] = ()
+    uses: Sequence[str]
 
 
 @dataclass
@@ -90,14 +88,13 @@ class Lowering:
     parallelism: int
     _bad_frames: list[DataFrame] = field(default_factory=list)
     _observed: dict[str, list[str]] = field(default_factory=dict)
-    _order: list[str] = field(default_factory=list)
+    _uses: list[str] = field(default_factory=list)
 
     def lower(self) -> Lowered:
         """Return the query."""
         ship_user_modules()
-        named = "true" if self.plan.named else "false"
-        self.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", named)
-        self.spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2" if self.plan.named else "1")
+        self.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+        self.spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
         frames: list[DataFrame] = []
         done: set[str] = set()
         for branch in self.plan.branches:
@@ -115,19 +112,17 @@ class Lowering:
             else:
                 frames.extend(self._spread(branch))
         frame = reduce(DataFrame.union, frames)
-        order = None if self.plan.named else self._order
-        return Lowered(frame, self._observed, {b.head.id: b.row_wise for b in self.plan.branches}, order, self._order)
+        return Lowered(frame, self._observed, {b.head.id: b.row_wise for b in self.plan.branches}, self._uses)
 
     def _use(self, name: str) -> str:
         """Note one more use of a source and return its name; a second use is a source of its own to Spark."""
-        uses = sum(1 for used in self._order if used.partition(AGAIN)[0] == name)
-        self._order.append(f"{name}{AGAIN}{uses + 1}" if uses else name)
-        return self._order[-1]
+        before = sum(1 for used in self._uses if source_of(used) == name)
+        self._uses.append(nth_use(name, before + 1))
+        return self._uses[-1]
 
     def _reader(self, name: str) -> Any:
         """Return a reader for one more use of a source."""
-        self._use(name)
-        return self.spark.readStream.name(name) if self.plan.named else self.spark.readStream
+        return self.spark.readStream.name(spark_name(self._use(name)))
 
     # --- the stage ---------------------------------------------------------------------------------------------------
 
@@ -162,7 +157,7 @@ class Lowering:
         source: SplitSource = self.sources[branch.head.id]
         stage = self._stage(branch, None, source.schema())
         ticker = self._ticker(branch.head.id)
-        return map_in_arrow(ticker, fused_task(stage, source, self._order[-1], wanted_form(branch)), RECORD)
+        return map_in_arrow(ticker, fused_task(stage, source, self._uses[-1], wanted_form(branch)), RECORD)
 
     def _ticker(self, name: str) -> DataFrame:
         """Return one row for each task that may read a split-planned source."""
@@ -225,7 +220,7 @@ class Lowering:
 
     def _connector(self, name: str) -> DataFrame:
         reader = self._reader(name)
-        read = self.reads.get(self._order[-1]) or self.reads[name]
+        read = self.reads.get(self._uses[-1]) or self.reads[name]
         reader = reader.format(read.format).options(**read.options)
         if read.schema is not None:
             reader = reader.schema(read.schema)
@@ -239,7 +234,7 @@ class Lowering:
         if isinstance(node, SourceNode):
             frame = self._source_rows(node)
             if head is not None:
-                name = f"{head}/{self._order[-1]}"
+                name = f"{head}/{self._uses[-1]}"
                 self._observed.setdefault(head, []).append(name)
                 frame = frame.observe(name, F.count(F.lit(1)).alias("rows"))
             return frame
@@ -252,23 +247,27 @@ class Lowering:
             # Records that do not decode have no time: a watermark on them alone would hold back that of the job.
             return with_watermark(inputs[0], node) if head is not None else with_event_time(inputs[0], node)
         if isinstance(node, (ApplyNode, WindowNode)):
-            frame = inputs[0]
-            if BAD in frame.columns:
-                if head is not None and not self.plan.named:
-                    again = self._spark_side(node.inputs[0], None)
-                    self._bad_frames.append(again.where(f"{BAD} IS NOT NULL").select(BAD))
-                frame = frame.where(f"{BAD} IS NULL")
-            frame = frame.drop(*HIDDEN)
-            return windowed(frame, node) if isinstance(node, WindowNode) else node.function(frame)
+            if head is not None:
+                self._set_bad_apart(node)
+            frames = [_without_bad(frame) for frame in inputs]
+            return windowed(frames[0], node) if isinstance(node, WindowNode) else node.function(*frames)
         if isinstance(node, (PythonNode, SideOutputNode)):
             return _python_stage(inputs[0], node)
         raise TypeError(f"{type(node).__name__} has no Spark side")
+
+    def _set_bad_apart(self, node: Node) -> None:
+        """Lead undecodable records to the stage by a second way: what a function does with them is not ours to say."""
+        for parent in dict.fromkeys(node.inputs):
+            if any(may_reject(source) for source in _sources(parent)):
+                again = self._spark_side(parent, None)
+                if BAD in again.columns:
+                    self._bad_frames.append(again.where(f"{BAD} IS NOT NULL").select(BAD))
 
     def _source_rows(self, node: SourceNode) -> DataFrame:
         source = self.sources[node.id]
         if isinstance(source, SplitSource):
             ticker = self._ticker(node.id)
-            task = source_task(source, node.id, self._order[-1])
+            task = source_task(source, node.id, self._uses[-1])
             return map_in_arrow(ticker, task, _columns(ddl.render(source.schema()), [BAD]))
         frame = self._connector(node.id)
         decoder = source.decoder()
@@ -286,6 +285,15 @@ class Lowering:
                 schema = schema.append(ddl.parse(f"`{column.name}` {column.dataType.simpleString()}").field(0))
         task = decode_task(decoder, schema, hidden, node.id, _single_topic(node.source))
         return map_in_arrow(frame, task, _columns(ddl.render(schema), hidden))
+
+
+def _without_bad(frame: DataFrame) -> DataFrame:
+    """Return the good rows of a frame, without the columns that are poundlock's."""
+    return (frame.where(f"{BAD} IS NULL") if BAD in frame.columns else frame).drop(*HIDDEN)
+
+
+def _sources(node: Node) -> Iterator[Any]:
+    return (below.source for below in walk([node]) if isinstance(below, SourceNode))
 
 
 def _carried(source: Any) -> list[str]:

@@ -73,15 +73,12 @@ class Plan:
         branches: in the order of the graph.
         sources: by name.
         sinks: every participant by name, dead letters included.
-        named: whether Spark knows the sources by name. Spark refuses that where one is read twice in a query; positions
-            are then kept by the order of the sources, which must stay.
     """
 
     job: Job
     branches: Sequence[Branch]
     sources: Mapping[str, Any]
     sinks: Mapping[str, Any]
-    named: bool = True
 
     @property
     def bounded(self) -> bool:
@@ -151,8 +148,7 @@ def make_plan(job: Job) -> Plan:
     if job.on_error == "dead_letter":
         participants[DEAD_LETTER] = _dead_letter_sink(job, participants)
     _check_places(participants, job.name)
-    branches, named = _share(branches)
-    return Plan(job, branches, sources, participants, named)
+    return Plan(job, _share(branches), sources, participants)
 
 
 def _check_places(participants: Mapping[str, Any], job: str) -> None:
@@ -171,27 +167,23 @@ def _check_places(participants: Mapping[str, Any], job: str) -> None:
             seen[place] = name
 
 
-def _share(branches: Sequence[Branch]) -> tuple[list[Branch], bool]:
-    """Mark the branches that one pass over their common source can serve; say whether every source is read once."""
-    named = not any(_reads_twice(branch) for branch in branches)
+def _share(branches: Sequence[Branch]) -> list[Branch]:
+    """Mark the branches that one pass over their common source can serve."""
     by_source: dict[str, list[Branch]] = {}
     for branch in branches:
         for source in branch.sources:
             by_source.setdefault(source.id, []).append(branch)
     shared: set[str] = set()
     for found in by_source.values():
-        if len(found) > 1:
-            if all(_is_line(branch) for branch in found):
-                shared |= {branch.head.id for branch in found}
-            else:
-                named = False
+        if len(found) > 1 and all(_is_line(branch) for branch in found):
+            shared |= {branch.head.id for branch in found}
     together = "one pass over the source serves several branches"
     return [
         replace(branch, placement="spread", shared=True, reason=_both(together, branch))
         if branch.head.id in shared
         else branch
         for branch in branches
-    ], named
+    ]
 
 
 def _both(together: str, branch: Branch) -> str:
@@ -201,19 +193,6 @@ def _both(together: str, branch: Branch) -> str:
 def _is_line(branch: Branch) -> bool:
     """Return whether nothing but row-wise SQL stands between one source and the head."""
     return len(branch.sources) == 1 and all(isinstance(node, (SourceNode, SqlNode)) for node in walk([branch.head]))
-
-
-def _reads_twice(branch: Branch) -> bool:
-    """Return whether Spark would have to read a source twice for one branch."""
-    paths: dict[int, int] = {id(branch.head): 1}
-    for node in reversed(list(walk([branch.head]))):
-        for parent in node.inputs:
-            paths[id(parent)] = paths.get(id(parent), 0) + paths[id(node)]
-    if any(paths[id(source)] > 1 for source in branch.sources):
-        return True
-    applied = any(isinstance(node, (ApplyNode, WindowNode)) for node in walk([branch.head]))
-    # What a DataFrame function does with undecodable records is not ours to say: they take a second way to the stage.
-    return applied and any(may_reject(source.source) for source in branch.sources)
 
 
 def may_reject(source: Any) -> bool:

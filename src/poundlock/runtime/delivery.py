@@ -12,8 +12,8 @@ from typing import Any
 
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.connectors.base import SplitSource
-from poundlock.plan.lower import AGAIN
 from poundlock.plan.splits import pack
+from poundlock.plan.uses import source_of
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 
@@ -59,7 +59,7 @@ class Delivery:
                 spark[use] = SourceRange(before[use] if use in before else log.initial(use), end)
         if ticks:
             log.check_gap(batch)  # a task finds its splits by the number of its row in the batch
-        names = {use.partition(AGAIN)[0] for use in ticks}
+        names = {source_of(use) for use in ticks}
         return cls(spark, ticks, {name: span for name, span in split.items() if name in names})
 
     @property
@@ -87,7 +87,7 @@ class Delivery:
         """Return what the directive says of each use of a split-planned source; `given` has the number of splits then."""
         said = {}
         for use, (first, last) in self.ticks.items():
-            name = use.partition(AGAIN)[0]
+            name = source_of(use)
             work = planner.splits(name, self.split[name]) if name in self.split else []
             said[use] = pack(work, first, last - first)
             self.given[use] = len(work)

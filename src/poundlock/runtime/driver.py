@@ -24,6 +24,7 @@ from poundlock.errors import PoundlockError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
+from poundlock.plan.uses import source_of
 from poundlock.runtime import session as sessions
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.offsets import SparkLog
@@ -288,7 +289,7 @@ class Driver:
         positions = {name: found.end for name, found in recovery.sources.items()}
         reads = {n: s.spark_read(positions.get(n)) for n, s in sources.items() if not isinstance(s, SplitSource)}
         spark = self._session(storage, {jars for read in reads.values() for jars in read.jars})
-        from poundlock.plan.lower import AGAIN, Lowering
+        from poundlock.plan.lower import Lowering
 
         root = checkpoint_dir(self.job, self.settings)
         lowered = Lowering(
@@ -304,10 +305,8 @@ class Driver:
         return Query(
             plan=self.plan,
             lowered=lowered,
-            sources=dict(sources)
-            if lowered.order is None
-            else {use: sources[use.partition(AGAIN)[0]] for use in lowered.order},
-            spark_log=SparkLog(spark_storage, lowered.order),
+            sources={use: sources[source_of(use)] for use in lowered.uses},
+            spark_log=SparkLog(spark_storage),
             checkpoint_path=spark_storage.root,
             coordinator=coordinator,
             tracker=self.tracker,
@@ -324,7 +323,7 @@ class Driver:
                 coordinator,
                 identity,
                 directory or f"{self.settings.state_dir}/savepoints",
-                spark={"uses": list(lowered.uses)},
+                spark={},
                 clock=self.clock,
             ),
             requests=self.requests,

@@ -99,6 +99,12 @@ _HIDDEN = re.compile(r", `__\w+`|`__\w+`, ")  # poundlock's own columns, where S
 # The first rule that matches says it, so the more exact ones come first.
 _RULES: tuple[_Rule, ...] = (
     _rule(
+        r"DUPLICATE_SOURCE_NAMES[^']*'(?P<name>[^']*)'",
+        DefinitionError,
+        "a function given to apply uses one DataFrame in two places, and Spark keeps one position for each",
+        "give it the stream twice: events.apply(lambda a, b: …, events)",
+    ),
+    _rule(
         r"No space left on device(?:: '(?P<path>[^']+)')?|\[Errno (?:28|122)\]|Disk quota exceeded",
         TransientError,
         "the disk is full: {line}",

@@ -6,11 +6,11 @@ Only read, never written: Spark's logs are Spark's.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.errors import TerminalError
+from poundlock.plan.uses import use_of
 from poundlock.storage.base import Storage
 
 __all__ = ["SparkLog"]
@@ -21,12 +21,10 @@ class SparkLog:
 
     Args:
         storage: that folder.
-        order: names of the sources in the order of Spark's numbers, where Spark does not know them by name.
     """
 
-    def __init__(self, storage: Storage, order: Sequence[str] | None = None) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._order = order
 
     def planned(self, batch: int) -> dict[str, Any]:
         """Return source name to end position of a planned micro-batch. Raises TerminalError if the log cannot be read."""
@@ -39,19 +37,16 @@ class SparkLog:
                 next="restore the checkpoint folder from a backup",
             ) from None
         version, _, rest = text.partition("\n")
-        if version != ("v2" if self._order is None else "v1"):
+        if version != "v2":
             raise TerminalError(
-                f"{self._storage.root}/{path} was written for another shape of this job (format {version})",
-                next="a job in which a source is read twice, or no longer is, needs another checkpoint_dir",
+                f"{self._storage.root}/{path} knows no sources by name (format {version}): this job did not write it",
+                next="begin in another checkpoint_dir",
             )
         positions = {}
-        for number, line in enumerate(rest.splitlines()[1:]):
-            if self._order is None:
-                name, colon, position = line.partition(":")
-            else:
-                name, colon, position = self._order[number], ":", line
+        for line in rest.splitlines()[1:]:
+            name, colon, position = line.partition(":")
             if colon and position and position != "-":
-                positions[name] = json.loads(position)
+                positions[use_of(name)] = json.loads(position)
         return positions
 
     def planned_before(self, batch: int) -> dict[str, Any]:
@@ -106,8 +101,7 @@ class SparkLog:
         """Return the position from which Spark first read a source through its connector, where the connector keeps it."""
         for entry in self._storage.list("sources"):
             folder, _, name = entry.path.removeprefix("sources/").partition("/")
-            known = folder if self._order is None or not folder.isdigit() else self._order[int(folder)]
-            if known == source and name == "0":
+            if use_of(folder) == source and name == "0":
                 lines = self._storage.read(entry.path).decode().splitlines()
                 return json.loads(lines[-1]) if lines else None
         return None

@@ -20,9 +20,10 @@ from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import SourceReading, SplitSource
 from poundlock.errors import PoundlockError, TransientError
-from poundlock.plan.lower import AGAIN, Lowered
+from poundlock.plan.lower import Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
+from poundlock.plan.uses import source_of
 from poundlock.runtime.delivery import Delivery, idle
 from poundlock.runtime.execution import event_times, observed_rows, state_bytes
 from poundlock.runtime.offsets import SparkLog
@@ -49,6 +50,14 @@ _BORDER_S = 60.0
 
 class QueryStopped(Exception):
     """Raised in the callback of a checkpoint that must not begin because the job is stopping."""
+
+
+class _NotDrained(Exception):
+    """Raised when pending files could not be finished before a savepoint; holds why."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +326,9 @@ class Query:
         try:
             made = self.at_border(lambda: self._cut(trigger))
             metadata = finish(made)
+        except _NotDrained as failure:  # half a decision may be carried out: that is for a recovery
+            trigger.fail(_not_saved(failure.error))
+            raise failure.error from None
         except Exception as error:  # whatever it is, the job is none the worse for it
             trigger.fail(_not_saved(error))
             return
@@ -327,11 +339,19 @@ class Query:
 
     def _cut(self, trigger: Trigger) -> Cut:
         if trigger.drain:
-            self.coordinator.roll(Occasion.END)
+            self._drain()
         made = self.save(trigger.directory)
         if trigger.then != "go on":
             self._end_turns()  # what came after the cut would be lost to who goes on from it
         return made
+
+    def _drain(self) -> None:
+        try:
+            outcome = self.coordinator.roll(Occasion.END)
+        except Exception as error:
+            raise _NotDrained(error) from error
+        if outcome is not None:
+            self.tracker.rolled(files_made(outcome))
 
     def _nudge(self) -> None:
         """Make Spark look for data now: it keeps the interval by itself and cannot be told, but a query that starts looks at once."""
@@ -398,7 +418,7 @@ class Query:
         if isinstance(source, SplitSource):
             # What Spark still holds for a later time, it gives in the batch after the last with data.
             settled = self.plan.stateless or self._was_idle
-            return settled and self.planner.finished(name.partition(AGAIN)[0])
+            return settled and self.planner.finished(source_of(name))
         if isinstance(source, SourceReading):
             return source.finished(found.end if (found := self.coordinator.sources.get(name)) is not None else None)
         return self._idle()

@@ -26,12 +26,12 @@ from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, RangeSource, SourceReading, SparkRead, SplitSource
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
-from poundlock.plan.lower import AGAIN
 from poundlock.plan.measuring import SHOWN, MeasuredSink
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
 from poundlock.plan.ranges import RangeLowering
 from poundlock.plan.splits import pack
 from poundlock.plan.stage import PROPERTY
+from poundlock.plan.uses import source_of
 from poundlock.runtime.driver import checkpoint_dir, two_lines
 from poundlock.runtime.execution import observed_rows
 from poundlock.runtime.failures import explain
@@ -196,7 +196,7 @@ class _Replay:
                     f"source {name!r} cannot be read from one offset to another: {type(source).__name__}",
                     next="checkpoints of Kafka, file and generator sources can be replayed",
                 )
-            uses = {use: span for use, span in self.decision.sources.items() if use.partition(AGAIN)[0] == name}
+            uses = {use: span for use, span in self.decision.sources.items() if source_of(use) == name}
             if self.partial and any((s.start, s.end) != (uses[name].start, uses[name].end) for s in uses.values()):
                 raise DefinitionError(
                     f"checkpoint {self.decision.checkpoint} read different ranges of source {name!r} for the sinks that"
@@ -258,7 +258,7 @@ class _Replay:
         planner = SplitPlanner(planned, lambda: self.decision.sources, self._workspace)
         said, given = {}, {}
         for use in uses:
-            name = use.partition(AGAIN)[0]
+            name = source_of(use)
             if name in planned:
                 work = planner.splits(name, self.decision.sources[name])
                 said[use], given[use] = pack(work, 0, tasks), len(work)
@@ -310,7 +310,7 @@ class _Replay:
         rows = {
             name: (span.rows, results.rows_read.get(name))
             for name, span in decision.sources.items()
-            if name.partition(AGAIN)[0] in self.plan.sources
+            if source_of(name) in self.plan.sources
         }
         return ReplayReport(
             job=self.job.name,

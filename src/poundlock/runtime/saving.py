@@ -9,24 +9,27 @@ from functools import partial
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.identity import Identity, new_job_id, open_identity
+from poundlock.checkpoint.epoch import DriverLock
+from poundlock.checkpoint.identity import Identity, new_job_id, open_identity, read_identity
 from poundlock.checkpoint.participant import Inspectable, bound
 from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
+from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
+from poundlock.runtime.operators import operators, unnamed_note
 from poundlock.runtime.partitions import Rescaling, plan_rescaling, state_partitions
 from poundlock.savepoint.claim import ClaimMode, claim
-from poundlock.savepoint.metadata import Metadata, Operator, new_name, read_metadata
+from poundlock.savepoint.metadata import Metadata, new_name, read_metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.savepoint.take import Cut, take
 from poundlock.storage import Storage, open_storage
-from poundlock.stream.nodes import ApplyNode, WindowNode, walk
 from poundlock.values import Clock
 from poundlock.versions import version_of
 
-__all__ = ["Beginning", "begin", "cut", "leave", "left", "operators", "refuse_left"]
+__all__ = ["Beginning", "begin", "cut", "leave", "left", "refuse_left"]
 
 LEFT = "savepoint.json"
+RESTORING = "restoring.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +47,6 @@ class Beginning:
     allow_non_restored: bool = False
     newer: NewerOutput = "refuse"
     claim: ClaimMode = "NO_CLAIM"
-
-
-def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
-    """Return the operators a savepoint can hold something of, by id.
-
-    Args:
-        plan: the job's.
-        stateful: whether Spark keeps state for it; only then can a DataFrame function be known to have some.
-    """
-    found = {name: Operator("source") for name in plan.sources}
-    found |= {name: Operator("sink") for name in plan.sinks}
-    for node in walk(list(plan.job.graph())):
-        if isinstance(node, WindowNode) or (stateful and isinstance(node, ApplyNode)):
-            found[node.id] = Operator("stateful")
-    return found
 
 
 def cut(
@@ -92,7 +80,7 @@ def cut(
         decision=replace(coordinator.newest, sources=coordinator.sources),
         operators=operators(plan, stateful=stateful),
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
-        spark={**spark, "named": plan.named, "shuffle_partitions": state_partitions(checkpoint)},
+        spark={**spark, "shuffle_partitions": state_partitions(checkpoint)},
     )
     return take(checkpoint, open_storage(f"{directory}/{name}"), metadata=metadata, sinks=sinks)
 
@@ -107,10 +95,16 @@ def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, check: Calla
         check: raises if a newer driver has taken over.
     """
     storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path}).encode() + b"\n")
-    carrying = [sink for sink in sinks.values() if isinstance(sink, Portable)]
-    for sink in carrying:
-        sweep: Any = getattr(sink, "sweep")  # noqa: B009 - every participant has it
-        sweep({}, remove=True, check=check)
+    hit(SavepointFailpoint.LEFT)
+    _sweep(sinks, check)
+
+
+def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
+    """Remove what the sinks of a job carry hidden, all of it."""
+    for sink in sinks.values():
+        if isinstance(sink, Portable):
+            sweep: Any = getattr(sink, "sweep")  # noqa: B009 - every participant has it
+            sweep({}, remove=True, check=check)
 
 
 def left(storage: Storage) -> str | None:
@@ -122,12 +116,34 @@ def left(storage: Storage) -> str | None:
 
 
 def refuse_left(storage: Storage) -> None:
-    """Raise DefinitionError if the job of a checkpoint folder ended with a savepoint: its data went there."""
+    """Raise DefinitionError if a checkpoint folder's job ended with a savepoint, where its data went, or is half restored."""
     if (path := left(storage)) is not None:
         raise DefinitionError(
             f"the job of {storage.root} ended with the savepoint {path}",
             next=f"go on from it: poundlock run -s {path} JOB.PY; or begin anew in another checkpoint_dir",
         )
+    if (interrupted := _interrupted(storage)) is not None:
+        path = interrupted["savepoint"]
+        raise DefinitionError(
+            f"{storage.root} has half of a restore that was interrupted, of the savepoint {path}",
+            next=f"restore it again: poundlock run -s {path} JOB.PY",
+        )
+
+
+def _interrupted(storage: Storage) -> Mapping[str, Any] | None:
+    """Return what a restore that has not come to its end said when it began, None if there is none."""
+    try:
+        found: Mapping[str, Any] = json.loads(storage.read(RESTORING))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found
+
+
+def _mark(storage: Storage, mark: Mapping[str, Any]) -> bool:
+    """Note that a restore begins, unless a job has begun here; return whether it may."""
+    if read_identity(storage) is not None and left(storage) is None:
+        return False
+    return storage.create_exclusive(RESTORING, json.dumps(mark).encode() + b"\n")
 
 
 def begin(
@@ -156,7 +172,9 @@ def begin(
     """
     savepoint = open_storage(beginning.path)
     stateful = any(o.kind == "stateful" for o in read_metadata(savepoint).operators.values())
-    job_id = new_job_id()
+    interrupted = _interrupted(checkpoint)
+    # The id of a restore that was interrupted: what it left half done is this job's to remove.
+    job_id = new_job_id() if interrupted is None else str(interrupted["job_id"])
     sinks = {name: bound(sink, job_id=job_id, sink=name) for name, sink in plan.sinks.items()}
     restoring = check(
         savepoint,
@@ -166,28 +184,42 @@ def begin(
         sinks=sinks,
         allow_non_restored=beginning.allow_non_restored,
         newer=beginning.newer,
-        replace=left(checkpoint) is not None,
+        replace=interrupted is not None or left(checkpoint) is not None,
     )
-    if restoring.metadata.spark.get("named", plan.named) != plan.named:
-        raise DefinitionError(
-            f"the savepoint {savepoint.root} was taken of a job in which {'no' if plan.named else 'a'} source is read once only",
-            next="read each source once in the query, as when it was taken",
-        )
     rescaling = None if rescale is None else plan_rescaling(savepoint, partitions)
-    restore(
-        restoring,
-        checkpoint,
-        job_id=job_id,
-        sinks=sinks,
-        newer=beginning.newer,
-        now_ms=clock.now_ms(),
-        rescale=None if rescale is None or rescaling is None else partial(rescale, rescaling),
-    )
-    if beginning.claim == "CLAIM":
-        claim(checkpoint, savepoint.root)
-    open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
-    checkpoint.delete(LEFT)
+    lock = DriverLock.acquire(checkpoint, clock=clock)
+    try:
+        mark = {"v": 1, "savepoint": beginning.path, "job_id": job_id}
+        if _interrupted(checkpoint) != interrupted or (interrupted is None and not _mark(checkpoint, mark)):
+            raise DefinitionError(
+                f"another process has just begun a job in {checkpoint.root}",
+                next="give this one another checkpoint_dir",
+            )
+        hit(SavepointFailpoint.RESTORE_BEGUN)
+        if (before := read_identity(checkpoint)) is not None and before.job_id != job_id:
+            # It left all to a savepoint; if it was killed before it could tidy up, nobody else would.
+            of_it = {n: bound(sink, job_id=before.job_id, sink=n) for n, sink in plan.sinks.items()}
+            _sweep(of_it, lambda: None)
+        restore(
+            restoring,
+            checkpoint,
+            job_id=job_id,
+            sinks=sinks,
+            newer=beginning.newer,
+            now_ms=clock.now_ms(),
+            rescale=None if rescale is None or rescaling is None else partial(rescale, rescaling),
+        )
+        if beginning.claim == "CLAIM":
+            claim(checkpoint, savepoint.root)
+        open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
+        hit(SavepointFailpoint.RESTORE_IDENTIFIED)
+        checkpoint.delete(LEFT)
+        checkpoint.delete(RESTORING)
+    finally:
+        lock.release()
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}")
+    if (note := unnamed_note(operators(plan, stateful=stateful))) is not None:
+        say(f"Operators {note}")
     return restoring.metadata

@@ -95,4 +95,9 @@ def _pending(a: Inspection, b: Inspection) -> Iterator[Difference]:
 
 
 def _operator(operator: Any) -> str:
-    return f"{operator.kind}{'' if operator.named else ' (not named)'}"
+    made_of = "; ".join(f"{name} {_listed(value)}" for name, value in operator.made_of.items())
+    return f"{operator.kind}{'' if operator.named else ' (not named)'}{made_of and f' of {made_of}'}"
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -6,7 +6,7 @@ The ledger's position and Spark's are changed together or not at all; what Spark
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +15,7 @@ from poundlock.checkpoint.decision import SinkDecision, SourceRange
 from poundlock.checkpoint.portable import Legible
 from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.errors import DefinitionError
+from poundlock.plan.uses import source_of
 from poundlock.savepoint.metadata import Metadata, check_files, new_name, read_metadata
 from poundlock.savepoint.positions import is_kafka
 from poundlock.savepoint.sparklog import OffsetLog, read_offsets
@@ -116,66 +117,57 @@ class _Edit:
         newest = metadata.decision.checkpoint
         return cls(savepoint, metadata, None if newest < 0 else read_offsets(savepoint, newest))
 
-    # --- what Spark's log says of a source -----------------------------------------------------------------------------
+    def _is_spark_s(self, use: str, position: Any) -> bool:
+        """Return whether Spark reads a use, so that its log has the position; of other sources it has ticks only."""
+        return self.log is not None and self.log.position(use) == position
 
-    def _lines(self, use: str, position: Any) -> list[int]:
-        """Return the places in Spark's log of a use that Spark itself reads; none for a split-planned source."""
-        if self.log is None:
-            return []
-        uses, positions = self.log.uses(self.metadata.spark.get("uses")), self.log.positions()
-        return [n for n, found in enumerate(positions) if found == position and uses[n] in (use, None)]
-
-    def _change(self, sources: dict[str, SourceRange], lines: dict[int, Any]) -> None:
+    def _with(self, sources: Mapping[str, SourceRange], log: OffsetLog | None) -> None:
         decision = replace(self.metadata.decision, sources=sources)
-        self.metadata = replace(self.metadata, decision=decision)
-        if self.log is not None:
-            self.log = self.log.at(lines)
+        self.metadata, self.log = replace(self.metadata, decision=decision), log
 
     # --- offsets -------------------------------------------------------------------------------------------------------
 
     def set_offset(self, wanted: OffsetEdit) -> None:
         """Let a partition be read from an offset on. Raises DefinitionError."""
-        sources = dict(self.metadata.decision.sources)
-        lines: dict[int, Any] = {}
+        sources, log = dict(self.metadata.decision.sources), self.log
         found = [use for use, span in sources.items() if self._reads(use, span, wanted)]
         if not found:
             raise self._unknown(wanted)
         for use in found:
             span = sources[use]
-            position = {
-                topic: {**offsets, str(wanted.partition): wanted.offset} if topic == wanted.topic else offsets
-                for topic, offsets in span.end.items()
-            }
-            places = self._lines(use, span.end)
-            if self.log is not None and not places:
+            if log is not None and not self._is_spark_s(use, span.end):
                 raise DefinitionError(
                     f"{self.savepoint.root}: Spark's log does not have source {use!r} at {span.end}",
                     next="take the savepoint again, and report this",
                 )
+            position = {
+                topic: {**offsets, str(wanted.partition): wanted.offset} if topic == wanted.topic else offsets
+                for topic, offsets in span.end.items()
+            }
             before = span.end[wanted.topic][str(wanted.partition)]
             self.done.append(f"source {use}: offset of {wanted} from {before} to {wanted.offset}")
-            lines |= dict.fromkeys(places, position)
+            log = log and log.at(use, position)
             sources[use] = SourceRange(position, position, span.identity)
-        self._change(sources, lines)
+        self._with(sources, log)
 
     @staticmethod
     def _reads(use: str, span: SourceRange, wanted: OffsetEdit) -> bool:
-        named = wanted.source is None or _name(use) == wanted.source
+        named = wanted.source is None or source_of(use) == wanted.source
         return named and is_kafka(span.end) and str(wanted.partition) in span.end.get(wanted.topic, {})
 
     def _unknown(self, wanted: OffsetEdit) -> DefinitionError:
         sources = self.metadata.decision.sources
-        if wanted.source is not None and wanted.source not in map(_name, sources):
+        if wanted.source is not None and wanted.source not in map(source_of, sources):
             return DefinitionError(
                 f"{self.savepoint.root} has no position of a source {wanted.source!r}",
-                next=f"use one of {', '.join(sorted(set(map(_name, sources)))) or 'none'}",
+                next=f"use one of {', '.join(sorted(set(map(source_of, sources)))) or 'none'}",
             )
-        mine = {use: s for use, s in sources.items() if wanted.source in (None, _name(use))}
+        mine = {use: s for use, s in sources.items() if wanted.source in (None, source_of(use))}
         known = sorted(
             f"{topic}:{p}" for s in mine.values() if is_kafka(s.end) for topic, ps in s.end.items() for p in ps
         )
         if not known:
-            others = ", ".join(sorted(set(map(_name, mine))))
+            others = ", ".join(sorted(set(map(source_of, mine))))
             return DefinitionError(
                 f"only the offsets of Kafka can be set, and {others or 'no source'} of {self.savepoint.root} is no Kafka source",
                 next="leave --offset out; --drop-operator lets a source begin anew",
@@ -206,16 +198,14 @@ class _Edit:
             self._drop_state(stateful)
 
     def _drop_source(self, id: str) -> None:
-        lines: dict[int, Any] = {}
-        numbers = []
-        sources = dict(self.metadata.decision.sources)
-        for use in [use for use in sources if _name(use) == id]:
-            places = self._lines(use, sources.pop(use).end)
-            lines |= dict.fromkeys(places)
-            numbers += [use if self.log is not None and self.log.named else str(place) for place in places]
-        folders = (f"sources/{id}/", *(f"spark/sources/{number}/" for number in numbers))
-        self.left_out.append(lambda path: path.startswith(folders))
-        self._change(sources, lines)
+        sources, log = dict(self.metadata.decision.sources), self.log
+        folders = [f"sources/{id}/"]
+        for use in [use for use in sources if source_of(use) == id]:
+            if self._is_spark_s(use, sources.pop(use).end):
+                log = log and log.at(use, None)
+                folders.append(f"spark/sources/{spark_name(use)}/")
+        self.left_out.append(lambda path: path.startswith(tuple(folders)))
+        self._with(sources, log)
         self.done.append(f"source {id} dropped: it begins anew")
 
     def _drop_sink(self, id: str) -> None:
@@ -235,20 +225,19 @@ class _Edit:
                 next=f"drop all of it: {every}",
             )
         for use, span in self.metadata.decision.sources.items():
-            if not is_kafka(span.end) and self._lines(use, span.end):
+            if not is_kafka(span.end) and self._is_spark_s(use, span.end):
                 raise DefinitionError(
                     f"source {use!r} is read by a connector of Spark's, which cannot be told to begin at {span.end}",
-                    next=f"drop it as well, so that it begins anew: --drop-operator {_name(use)}",
+                    next=f"drop it as well, so that it begins anew: --drop-operator {source_of(use)}",
                 )
         self.left_out.append(lambda path: path.startswith("spark/"))
         self.log = None
         decision = self.metadata.decision
         sinks = {name: self._without_checkpoints(name, sink) for name, sink in decision.sinks.items()}
-        spark = {name: value for name, value in self.metadata.spark.items() if name not in ("named", "uses")}
         self.metadata = replace(
             self.metadata,
             decision=replace(decision, checkpoint=-1, sinks=sinks, event_time=None),
-            spark={**spark, "shuffle_partitions": None},
+            spark={**self.metadata.spark, "shuffle_partitions": None},
         )
         self.done.append(f"state of {', '.join(ids)} dropped; checkpoints are counted from 0 again")
 
@@ -277,8 +266,3 @@ class _Edit:
                 for path in cut.paths:
                     target.delete(path)
             raise
-
-
-def _name(use: str) -> str:
-    """Return the name of the source of a use; a second use is called `name#2`."""
-    return use.partition("#")[0]

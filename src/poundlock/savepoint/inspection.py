@@ -72,7 +72,7 @@ class Inspection:
             "edited": None if said.edited is None else dict(said.edited),
             "sources": {name: found.to_json() for name, found in self.sources.items()},
             "watermark_ms": self.watermark_ms,
-            "operators": {i: {"kind": o.kind, "named": o.named} for i, o in said.operators.items()},
+            "operators": {i: o.to_json() for i, o in said.operators.items()},
             "pending": {name: [asdict(file) for file in files] for name, files in self.pending.items()},
             "state": {"partitions": self.partitions, "backend": self.backend},
             "bytes": self.bytes,

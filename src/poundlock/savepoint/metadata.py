@@ -57,10 +57,16 @@ class Operator:
     Args:
         kind: "source", "sink" or "stateful".
         named: whether the user gave the id.
+        made_of: what its state is made of, as JSON; what is restored must be made of the same. {} = nobody can tell.
     """
 
     kind: str
     named: bool = True
+    made_of: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> JSON:
+        """Return it as a JSON object."""
+        return {"kind": self.kind, "named": self.named, "made_of": dict(self.made_of)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +79,9 @@ class Metadata:
         created_ms: when it was taken, ms since the epoch.
         versions: of poundlock and pyspark.
         decision: the newest decision at the cut, with where every source stands and what every sink carries on.
-        operators: by operator id.
+        operators: by operator id, in the order of the job.
         sinks: per sink, what `Inspectable.describe_json` said.
-        spark: what Spark was told that a restore must tell it again: {"named", "shuffle_partitions"}.
+        spark: what Spark was told that a restore must tell it again: {"shuffle_partitions"}.
         files: by path below the savepoint.
         edited: of one that was made of another by hand: "from", its name, and "done", what was done, in words.
     """
@@ -102,7 +108,7 @@ class Metadata:
             "created_ms": self.created_ms,
             "versions": dict(self.versions),
             "decision": self.decision.to_json(),
-            "operators": {i: {"kind": o.kind, "named": o.named} for i, o in self.operators.items()},
+            "operators": {i: o.to_json() for i, o in self.operators.items()},
             "sinks": dict(self.sinks),
             "spark": dict(self.spark),
             "files": {path: {"bytes": f.bytes, "sha256": f.sha256} for path, f in sorted(self.files.items())},
@@ -121,7 +127,7 @@ class Metadata:
             created_ms=value["created_ms"],
             versions=value["versions"],
             decision=Decision.from_json(value["decision"]),
-            operators={i: Operator(o["kind"], o["named"]) for i, o in value["operators"].items()},
+            operators={i: Operator(**o) for i, o in value["operators"].items()},
             sinks=value["sinks"],
             spark=value["spark"],
             files={path: SavedFile(f["bytes"], f["sha256"]) for path, f in value["files"].items()},

@@ -15,6 +15,7 @@ from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
+from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
 from poundlock.savepoint.take import saved_state
@@ -80,21 +81,53 @@ def check(
             f"{checkpoint.root} has the checkpoint of a job already ({found.name}, id {found.job_id})",
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
-    dropped = [i for i, o in metadata.operators.items() if operators.get(i, Operator("")).kind != o.kind]
+    dropped = _compare(savepoint.root, metadata.operators, operators, allow_non_restored)
+    if newer == "refuse":
+        _refuse_newer(metadata, sinks)
+    return Restoring(savepoint, metadata, dropped)
+
+
+def _compare(
+    root: str, saved: Mapping[str, Operator], operators: Mapping[str, Operator], allow_non_restored: bool
+) -> list[str]:
+    """Return the ids of what is not restored; raise DefinitionError naming what cannot be restored."""
+    dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]
     if dropped and not allow_non_restored:
-        said = ", ".join(f"{metadata.operators[i].kind} {i!r}" for i in dropped)
+        said = ", ".join(f"{saved[i].kind} {i!r}" for i in dropped)
         raise DefinitionError(
-            f"the savepoint {savepoint.root} has state of {said}, and the job has no such operator",
+            f"the savepoint {root} has state of {said}, and the job has no such operator",
             next="give the operator its name again, or say -n (--allow-non-restored-state) to leave its state behind",
         )
-    if "stateful" in {metadata.operators[i].kind for i in dropped}:
+    if "stateful" in {saved[i].kind for i in dropped}:
         raise DefinitionError(
             f"{', '.join(dropped)}: Spark cannot leave the state of one operator behind and keep the rest",
             next="keep the operator, or begin without the savepoint",
         )
-    if newer == "refuse":
-        _refuse_newer(metadata, sinks)
-    return Restoring(savepoint, metadata, dropped)
+    for i, was in saved.items():
+        if i not in dropped and (changed := _changed(was.made_of, operators[i].made_of)):
+            raise DefinitionError(
+                f"{was.kind} {i!r} cannot be restored: {changed}",
+                next="write it as it was, or give the new one another name and begin without its state",
+            )
+    before, now = ([i for i, o in side.items() if o.kind == "stateful"] for side in (saved, operators))
+    if before != now and before:
+        raise DefinitionError(
+            f"the savepoint {root} has stateful operators {_listed(before)}, and the job has {_listed(now)}",
+            next="Spark knows their state by their order: keep it, and add none before the state is no longer needed",
+        )
+    return dropped
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Say what of an operator's state is made of something else; None if nothing is known to be."""
+    for name, was in before.items():
+        if name in now and now[name] != was:
+            return f"its {name} was {_listed(was)} and is {_listed(now[name])}"
+    return None
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any]) -> None:
@@ -138,7 +171,11 @@ def restore(
     for path in metadata.files:
         if path.partition("/")[0] in ("spark", "sources"):
             copy(savepoint, path, checkpoint, path, link=path.startswith("spark/state/"))
-    checkpoint_number = metadata.decision.checkpoint if rescale is None else rescale()
+    hit(SavepointFailpoint.RESTORE_COPIED)
+    checkpoint_number = metadata.decision.checkpoint
+    if rescale is not None:
+        checkpoint_number = rescale()
+        hit(SavepointFailpoint.RESTORE_RESCALED)
     states = {}
     for name, sink in sinks.items():
         state = saved_state(metadata.decision, name)

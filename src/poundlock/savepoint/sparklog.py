@@ -6,17 +6,19 @@ Nothing is written here; a log that cannot be read is an error that names it, ne
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
+from poundlock.plan.uses import spark_name, use_of
 from poundlock.storage import Storage
 
-__all__ = ["NONE", "OffsetLog", "StateOperator", "newest_offsets", "read_offsets", "state_operators", "watermark_ms"]
+__all__ = ["OffsetLog", "StateOperator", "newest_offsets", "read_offsets", "state_operators", "watermark_ms"]
 
 NONE = "-"  # how Spark writes that a source has no position
+_VERSION = "v2"  # with the sources by name
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
@@ -26,19 +28,12 @@ class OffsetLog:
     """One file of Spark's offset log.
 
     Args:
-        version: "v1": a position a line, in the order of Spark's numbers; "v2": `name:position`.
         header: the batch's watermark, and the settings Spark keeps for ever.
-        lines: one for each use of a source.
+        positions: by use of a source, where it stands, as JSON text.
     """
 
-    version: str
     header: JSON
-    lines: Sequence[str]
-
-    @property
-    def named(self) -> bool:
-        """Whether the lines say whose they are."""
-        return self.version == "v2"
+    positions: Mapping[str, str]
 
     @property
     def partitions(self) -> int | None:
@@ -51,52 +46,31 @@ class OffsetLog:
         """The class that keeps the state, "" where the log does not say."""
         return str(self.header.get("conf", {}).get(_PROVIDER, ""))
 
-    def uses(self, order: Sequence[str] | None) -> Sequence[str | None]:
-        """Return whose each line is; None where that is not known.
+    def position(self, use: str) -> Any:
+        """Return where a use of a source stands, None if the log does not say."""
+        text = self.positions.get(use, NONE)
+        return None if text == NONE else json.loads(text)
 
-        Args:
-            order: the uses in the order of Spark's numbers, where that was noted.
-        """
-        if self.named:
-            return [line.partition(":")[0] for line in self.lines]
-        known = list(order) if order is not None and len(order) == len(self.lines) else None
-        return [None] * len(self.lines) if known is None else known
-
-    def positions(self) -> Sequence[Any]:
-        """Return the position of each line, None where it has none."""
-        return [None if text == NONE else json.loads(text) for text in map(self._text, self.lines)]
-
-    def _text(self, line: str) -> str:
-        return line.partition(":")[2] if self.named else line
-
-    def at(self, changed: Mapping[int, Any]) -> OffsetLog:
-        """Return the log with other positions.
-
-        Args:
-            changed: by the line's place, the new position; None = none: a named line goes, another says so.
-        """
-        lines = []
-        for number, line in enumerate(self.lines):
-            if number not in changed:
-                lines.append(line)
-            elif changed[number] is not None:
-                text = json.dumps(changed[number], separators=(",", ":"))
-                lines.append(f"{line.partition(':')[0]}:{text}" if self.named else text)
-            elif not self.named:
-                lines.append(NONE)
-        return replace(self, lines=lines)
+    def at(self, use: str, position: Any) -> OffsetLog:
+        """Return the log with another position of a use; None = it does not have that use."""
+        positions = {name: text for name, text in self.positions.items() if name != use or position is not None}
+        if position is not None:
+            positions[use] = json.dumps(position, separators=(",", ":"))
+        return replace(self, positions=positions)
 
     def text(self) -> str:
         """Return it as Spark writes it."""
-        return "\n".join([self.version, json.dumps(self.header, separators=(",", ":")), *self.lines])
+        lines = [f"{spark_name(use)}:{text}" for use, text in self.positions.items()]
+        return "\n".join([_VERSION, json.dumps(self.header, separators=(",", ":")), *lines])
 
     @classmethod
     def parse(cls, text: str) -> OffsetLog:
         """Return what a text says. Raises ValueError."""
         version, header, *lines = text.splitlines()
-        if version not in ("v1", "v2"):
+        if version != _VERSION:
             raise ValueError(f"format {version!r} is not known")
-        return cls(version, json.loads(header), lines)
+        pairs = [line.partition(":") for line in lines]
+        return cls(json.loads(header), {use_of(name): position for name, _, position in pairs})
 
 
 @dataclass(frozen=True, slots=True)

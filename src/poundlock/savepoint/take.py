@@ -14,6 +14,7 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
+from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
@@ -92,15 +93,17 @@ def _adder(cut: Cut) -> Callable[[Storage, str, str], None]:
 
 def finish(cut: Cut) -> Metadata:
     """Digest the files of a cut and write the metadata, which makes it a savepoint. Needs no lock."""
+    hit(SavepointFailpoint.CUT)
     files = {}
     for path in cut.paths:
         found = cut.savepoint.stat(path)
         assert found is not None
         files[path] = SavedFile(found.bytes, digest_of(cut.savepoint, path))
     whole = replace(cut.metadata, files=files)
-    text = json.dumps(whole.to_json(), indent=1, sort_keys=True)
+    text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
         raise DefinitionError(f"{cut.savepoint.root} is a savepoint already", next="give another folder")
+    hit(SavepointFailpoint.FINISHED)
     return whole
 
 

@@ -52,7 +52,7 @@ class SqlNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class ApplyNode(Node):
-    """Any function DataFrame -> DataFrame that Spark can stream."""
+    """Any function of DataFrames, one for each input, to a DataFrame that Spark can stream."""
 
     function: Callable[[Any], Any]
 

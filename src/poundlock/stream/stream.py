@@ -6,7 +6,7 @@ record or per Arrow batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poundlock.errors import DefinitionError
@@ -74,9 +74,22 @@ class DataStream:
         """Leave out columns."""
         return self._sql("drop", name, *columns)
 
-    def apply(self, function: Callable[[Any], Any], *, name: str | None = None) -> DataStream:
-        """Apply any function DataFrame -> DataFrame that Spark can stream. It must be deterministic: a replay runs it again."""
-        return self._next(ApplyNode(self._id("apply", name), [self._node], _callable(function, "apply")))
+    def apply(self, function: Callable[..., Any], *others: DataStream, name: str | None = None) -> DataStream:
+        """Apply any function DataFrame -> DataFrame that Spark can stream. It must be deterministic: a replay runs it again.
+
+        Args:
+            function: takes the DataFrame of this stream, then one for each other stream.
+            others: further streams, such as those to join with. A function that uses one DataFrame in two places takes it
+                twice: `events.apply(function, events)`.
+            name: of the operator; the key of its state in savepoints.
+        """
+        self._check_same_job("apply", others)
+        inputs = [self._node, *(other._node for other in others)]
+        return self._next(ApplyNode(self._id("apply", name), inputs, _callable(function, "apply")))
+
+    def _check_same_job(self, what: str, others: Sequence[DataStream]) -> None:
+        if any(other._job is not self._job for other in others):
+            raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
 
     def map(self, function: Callable[[Record], Record], *, schema: str, name: str | None = None) -> DataStream:
         """Turn each record (a dict) into one record. `schema` is the DDL of the result, such as "user string, n bigint"."""
@@ -131,8 +144,7 @@ class DataStream:
         """Return the rows of this stream and the others, in no order; columns are matched by name."""
         if not others:
             raise DefinitionError("union needs at least one other stream", next="write a.union(b)")
-        if any(o._job is not self._job for o in others):
-            raise DefinitionError("union of streams of two jobs", next="make both streams from one Job")
+        self._check_same_job("union", others)
         return self._next(UnionNode(self._id("union", name), [self._node, *(o._node for o in others)]))
 
     def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy, *, name: str | None = None) -> DataStream:

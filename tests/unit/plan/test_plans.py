@@ -6,10 +6,13 @@ After a change that is meant, write them anew with POUNDLOCK_WRITE_PLANS=1 and r
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from poundlock import (
     DatagenSource,
@@ -23,6 +26,7 @@ from poundlock import (
 )
 from poundlock.plan.explain import explain_json
 from poundlock.plan.plan import make_plan
+from poundlock.plan.uses import nth_use, source_of, spark_name, use_of
 
 PLANS = Path(__file__).parent / "plans"
 TYPED = {"format": "json", "schema": "n bigint, k string"}
@@ -118,13 +122,13 @@ def test_plan(build: Callable[[Job], None]) -> None:
     assert [branch["placement"] for branch in explain_json(job)["branches"]]
 
 
-@pytest.mark.parametrize(
-    ("build", "named"), [(one_pass_for_several, True), (two_sources_one_sink, True), (read_twice, False)]
-)
-def test_spark_knows_sources_by_name_unless_one_is_read_twice(build: Callable[[Job], None], named: bool) -> None:
-    job = Job("plan", on_error="skip")
-    build(job)
-    assert make_plan(job).named is named
+@given(st.text(alphabet="abz019._-#", min_size=1, max_size=20), st.integers(1, 3))
+def test_spark_knows_every_use_of_a_source_by_a_name_it_takes(source: str, number: int) -> None:
+    use = nth_use(source.replace("#", ""), number)
+    assert re.fullmatch(r"[a-zA-Z0-9_]*", spark_name(use))
+    assert use_of(spark_name(use)) == use
+    assert source_of(use) == source.replace("#", "")
+    assert spark_name("events") == "events"
 
 
 def test_a_job_needs_a_sink_and_a_place_for_dead_letters() -> None:

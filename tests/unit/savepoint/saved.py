@@ -10,6 +10,7 @@ from typing import Any
 from poundlock import FileSink
 from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
 from poundlock.checkpoint.participant import JSON
+from poundlock.plan.uses import source_of, spark_name
 from poundlock.savepoint.metadata import Metadata, Operator, new_name
 from poundlock.savepoint.take import Cut, finish
 from poundlock.storage import LocalStorage
@@ -42,9 +43,8 @@ def save(
     *,
     positions: Mapping[str, Any],
     split: Sequence[str] = (),
-    named: bool = True,
-    note_uses: bool = True,
     state: Sequence[str] = (),
+    keys: Sequence[str] = (),
     partitions: int = 4,
     provider: str = ROCKSDB,
     watermark: int = 0,
@@ -56,11 +56,10 @@ def save(
 
     Args:
         folder: where.
-        positions: of each use of a source, in the order of Spark's numbers.
+        positions: of each use of a source.
         split: the sources that are split-planned, of which Spark's log knows only ticks.
-        named: whether Spark knows sources by name.
-        note_uses: whether the savepoint says in which order Spark numbers the sources.
         state: ids of stateful operators.
+        keys: what their state is kept by.
         partitions, provider: of the state.
         watermark: of the next batch, ms.
         sinks: per sink, the parts that wait: name and rows.
@@ -75,7 +74,7 @@ def save(
                "parts": [part(sink, *each) for each in parts]}
         for sink, parts in sinks.items()
     }  # fmt: skip
-    uses = list(dict.fromkeys(use.partition("#")[0] for use in positions))
+    uses = list(dict.fromkeys(source_of(use) for use in positions))
     metadata = Metadata(
         name=name,
         job="made",
@@ -95,10 +94,9 @@ def save(
         operators={
             **{use: Operator("source") for use in uses},
             **{sink: Operator("sink") for sink in sinks},
-            **{id: Operator("stateful", named=id != "window-0") for id in state},
+            **{id: Operator("stateful", id != "window-0", {"keys": keys} if keys else {}) for id in state},
         },
         sinks={sink: FileSink("/data", row="value").describe_json() for sink in sinks},
-        spark={"named": named, **({"uses": list(positions)} if note_uses else {})},
     )
     cut = Cut(storage, metadata)
     header = {
@@ -111,16 +109,16 @@ def save(
     }
     lines = []
     for use, end in positions.items():
-        text = json.dumps(TICK if use.partition("#")[0] in split else end, separators=(",", ":"))
-        lines.append(f"{use}:{text}" if named else text)
-    log = "\n".join(["v2" if named else "v1", json.dumps(header), *lines]).encode()
+        text = json.dumps(TICK if source_of(use) in split else end, separators=(",", ":"))
+        lines.append(f"{spark_name(use)}:{text}")
+    log = "\n".join(["v2", json.dumps(header), *lines]).encode()
     for batch in range(max(0, checkpoint - 1), checkpoint + 1):
         cut.put(f"spark/offsets/{batch}", log)
         cut.put(f"spark/commits/{batch}", b"v1\n" + json.dumps({"nextBatchWatermarkMs": watermark}).encode())
     cut.put("spark/metadata", b'{"id":"x"}')
-    for number, use in enumerate(positions):
-        if use.partition("#")[0] not in split:
-            cut.put(f"spark/sources/{use if named else number}/0", b"v1\n{}")
+    for use in positions:
+        if source_of(use) not in split:
+            cut.put(f"spark/sources/{spark_name(use)}/0", b"v1\n{}")
     for number in range(len(state)):
         said = {"operatorInfo": {"operatorId": number, "operatorName": "stateStoreSave"}}
         cut.put(f"spark/state/{number}/_metadata/metadata", b"v1\n" + json.dumps(said).encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from saved import CHECKPOINT, EVENTS, JOB_ID, files_of, save
+from saved import CHECKPOINT, EVENTS, JOB_ID, TICK, files_of, save
 
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.cli.main import main
@@ -48,22 +48,22 @@ def refused(capsys: pytest.CaptureFixture[str], savepoint: LocalStorage, *argume
     return f"{what} {next}"
 
 
-@pytest.mark.parametrize("note_uses", [True, False])
-@pytest.mark.parametrize("named", [True, False])
-def test_an_offset_is_set_in_both_logs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], named: bool, note_uses: bool
-) -> None:
-    positions = {"in": FILES, "clicks": EVENTS, "others": {"others": {"0": 7}}}
-    savepoint = save(tmp_path, positions=positions, split=["in"], named=named, note_uses=note_uses)
-    made, metadata = edited(capsys, savepoint, "--offset", "events:0=100", "--offset", "others/others:0=3")
+def test_an_offset_is_set_in_both_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    positions = {"in": FILES, "clicks": EVENTS, "the-others": {"others": {"0": 7}}}
+    savepoint = save(tmp_path, positions=positions, split=["in"])
+    made, metadata = edited(capsys, savepoint, "--offset", "events:0=100", "--offset", "the-others/others:0=3")
     assert metadata.decision.sources == {
         "in": SourceRange(None, FILES, {"topics": {"events": "id"}}),
         "clicks": SourceRange(SET, SET, {"topics": {"events": "id"}}),
-        "others": SourceRange({"others": {"0": 3}}, {"others": {"0": 3}}, {"topics": {"events": "id"}}),
+        "the-others": SourceRange({"others": {"0": 3}}, {"others": {"0": 3}}, {"topics": {"events": "id"}}),
     }
     log, old = read_offsets(made, CHECKPOINT), read_offsets(savepoint, CHECKPOINT)
-    assert log.positions() == [old.positions()[0], SET, {"others": {"0": 3}}]
-    assert (log.version, log.header) == (old.version, old.header)
+    assert {use: log.position(use) for use in log.positions} == {
+        "in": TICK,
+        "clicks": SET,
+        "the-others": {"others": {"0": 3}},
+    }
+    assert log.header == old.header
     changed = {f"spark/offsets/{CHECKPOINT}", "_metadata.json"}
     assert {path: data for path, data in files_of(made.root).items() if path not in changed} == {
         path: data for path, data in files_of(savepoint.root).items() if path not in changed
@@ -73,10 +73,10 @@ def test_an_offset_is_set_in_both_logs(
 
 
 def test_every_use_of_a_source_that_is_read_twice_is_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    savepoint = save(tmp_path, positions={"clicks": EVENTS, "clicks#2": EVENTS}, named=False)
+    savepoint = save(tmp_path, positions={"clicks": EVENTS, "clicks#2": EVENTS})
     made, metadata = edited(capsys, savepoint, "--offset", "events:0=100")
     assert [span.end for span in metadata.decision.sources.values()] == [SET, SET]
-    assert read_offsets(made, CHECKPOINT).positions() == [SET, SET]
+    assert [*map(read_offsets(made, CHECKPOINT).position, ("clicks", "clicks#2"))] == [SET, SET]
 
 
 def test_it_is_made_where_it_is_wanted_and_can_be_edited_again(
@@ -101,7 +101,7 @@ def test_it_is_made_where_it_is_wanted_and_can_be_edited_again(
         (["--offset", "events:0=-5"], "--offset events:0=-5 is not topic:partition=N with a number from 0 on"),
         (["--offset", "events=5"], "is not topic:partition=N"),
         (["--offset", "in:0=5"], "no position of in:0"),
-        (["--drop-operator", "nope"], "no operator 'nope' Next: use one of clicks, counts, in, out, sums"),
+        (["--drop-operator", "nope"], "no operator 'nope' Next: use one of clicks, in, out, counts, sums"),
         (["--drop-operator", "counts"], "Next: drop all of it: --drop-operator counts --drop-operator sums"),
         (["--drop-operator", "out", "--offset", "events:9=1"], "no position of events:9"),
     ],
@@ -128,24 +128,20 @@ def test_a_damaged_savepoint_is_not_edited(tmp_path: Path, capsys: pytest.Captur
     assert "is damaged: spark/metadata" in refused(capsys, savepoint, "--offset", "events:0=100")
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_a_source_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str], named: bool) -> None:
+def test_a_source_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = ("sources/in/log/00000000000000000000.json", b"{}")
-    positions = {"in": FILES, "clicks": EVENTS, "others": {"others": {"0": 7}}}
-    savepoint = save(tmp_path, positions=positions, split=["in"], named=named, more=[log])
-    made, metadata = edited(capsys, savepoint, "--drop-operator", "clicks")
-    assert {*metadata.decision.sources} == {"in", "others"}
-    assert "clicks" not in metadata.operators
-    here = "clicks" if named else "1"
-    assert f"spark/sources/{here}/0" not in metadata.files
-    assert len([path for path in metadata.files if path.startswith("spark/sources/")]) == 1
+    positions = {"in": FILES, "clicks": EVENTS, "the-others": {"others": {"0": 7}}}
+    savepoint = save(tmp_path, positions=positions, split=["in"], more=[log])
+    made, metadata = edited(capsys, savepoint, "--drop-operator", "the-others")
+    assert {*metadata.decision.sources} == {"in", "clicks"}
+    assert "the-others" not in metadata.operators
+    assert [path for path in metadata.files if path.startswith("spark/sources/")] == ["spark/sources/clicks/0"]
     left = read_offsets(made, CHECKPOINT)
-    assert left.positions() == ([{"offset": 8, "timestamp": 4000}, {"others": {"0": 7}}] if named else
-                                [{"offset": 8, "timestamp": 4000}, None, {"others": {"0": 7}}])  # fmt: skip
+    assert {use: left.position(use) for use in left.positions} == {"in": TICK, "clicks": EVENTS}
     assert log[0] in metadata.files
 
     made, metadata = edited(capsys, savepoint, "--drop-operator", "in")
-    assert {*metadata.decision.sources} == {"clicks", "others"}
+    assert {*metadata.decision.sources} == {"clicks", "the-others"}
     assert log[0] not in metadata.files
     assert read_offsets(made, CHECKPOINT) == read_offsets(savepoint, CHECKPOINT), "the ticks are nobody's position"
 
@@ -176,7 +172,6 @@ def test_state_is_dropped_with_all_of_spark_s_files(tmp_path: Path, capsys: pyte
     assert metadata.decision.checkpoint == -1
     assert {name: span.end for name, span in metadata.decision.sources.items()} == {"clicks": SET, "in": FILES}
     assert {*metadata.operators} == {"clicks", "in", "out"}
-    assert "named" not in metadata.spark, "Spark begins anew: its logs may get another shape"
     (segment,) = segments(metadata)
     assert "checkpoint" not in segment, "its number would be taken for one of those that are counted anew"
     assert segments(read_metadata(savepoint))[0]["checkpoint"] == 2

@@ -69,7 +69,7 @@ def test_it_says_what_is_in_it(savepoint: LocalStorage, capsys: pytest.CaptureFi
     found = as_json(capsys, "inspect", savepoint.root)
     assert found["sources"]["clicks"]["counted"] == {"events:0": 120, "events:1": 80}
     assert found["sources"]["in"]["files_read"] == 1
-    assert found["operators"]["window-0"] == {"kind": "stateful", "named": False}
+    assert found["operators"]["window-0"] == {"kind": "stateful", "named": False, "made_of": {}}
     assert found["pending"] == {
         "out": [
             {"path": "dt=20181219/part-0-0", "rows": 7, "bytes": 70},
@@ -147,6 +147,7 @@ def test_two_savepoints_are_compared(
         },
         split=["in", "made"],
         state=["per-minute"],
+        keys=["user", "day"],
         partitions=8,
         watermark=1_545_184_225_000,
         sinks={"out": [("part-1-0", 6), ("part-2-0", 1)]},
@@ -163,6 +164,7 @@ def test_two_savepoints_are_compared(
         "source other 12 -> -",
         "watermark 2018-12-19T01:50:20.000Z -> 2018-12-19T01:50:25.000Z +5,000 ms",
         "operator late sink -> -",
+        "operator per-minute stateful -> stateful of keys user, day",
         "operator window-0 stateful (not named) -> -",
         "state partitions 4 -> 8",
         "pending file of out dt=20181219/part-0-0 7 rows, 70 bytes -> -",
@@ -194,11 +196,11 @@ def test_a_position_of_no_known_form_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_spark_log_comes_back_as_it_was() -> None:
-    text = 'v2\n{"batchWatermarkMs":0}\na:{"t":{"0":1}}\nb:5'
+    text = 'v2\n{"batchWatermarkMs":0}\na_2db:{"t":{"0":1}}\nc:5\nd:-'
     log = OffsetLog.parse(text)
     assert log.text() == text
-    assert log.at({0: {"t": {"0": 9}}}).text() == text.replace('"0":1', '"0":9')
-    assert log.at({1: None}).text() == text.removesuffix("\nb:5")
-    assert OffsetLog.parse('v1\n{}\n{"t":{"0":1}}\n-').at({0: None}).text() == "v1\n{}\n-\n-"
-    with pytest.raises(ValueError, match="v3"):
-        OffsetLog.parse("v3\n{}")
+    assert (log.position("a-b"), log.position("d"), log.position("e")) == ({"t": {"0": 1}}, None, None)
+    assert log.at("a-b", {"t": {"0": 9}}).text() == text.replace('"0":1', '"0":9')
+    assert log.at("c", None).text() == text.replace("\nc:5", "")
+    with pytest.raises(ValueError, match="v1"):
+        OffsetLog.parse("v1\n{}")

@@ -1,0 +1,54 @@
+"""The operators of a job that a savepoint holds something of: sources, sinks, and what Spark keeps state for, by id.
+
+An operator is told from another by its id, and from its earlier self by what its state is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from poundlock.plan.plan import Plan
+from poundlock.savepoint.metadata import Operator
+from poundlock.stream.nodes import ApplyNode, WindowNode, walk
+
+__all__ = ["operators", "unnamed_note"]
+
+
+def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
+    """Return the operators a savepoint can hold something of, by id, in the order of the job.
+
+    Args:
+        plan: the job's.
+        stateful: whether Spark keeps state for it; only then can a DataFrame function be known to have some.
+    """
+    unnamed = plan.job.unnamed
+    found = {n: Operator("source", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sources.items()}
+    found |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
+    for node in walk(list(plan.job.graph())):
+        if isinstance(node, WindowNode):
+            found[node.id] = Operator("stateful", node.id not in unnamed, _window(node))
+        elif stateful and isinstance(node, ApplyNode):
+            found[node.id] = Operator("stateful", node.id not in unnamed)
+    return found
+
+
+def unnamed_note(found: Mapping[str, Operator]) -> str | None:
+    """Return a warning about operators whose ids were made up, None if all were named."""
+    names = [f"{o.kind} {i}" for i, o in found.items() if not o.named]
+    if not names:
+        return None
+    return f'without a name: {", ".join(names)}; give each a name="…", or its id may change with the job and not be restored'
+
+
+def _kind(part: Any) -> str:
+    return type(part).__name__
+
+
+def _window(node: WindowNode) -> dict[str, Any]:
+    return {
+        "keys": list(node.keys),
+        "windows": node.assigner.describe(),
+        "time": node.column,
+        "aggregates": list(node.aggregates),
+    }
