@@ -15,7 +15,7 @@ from poundlock.checkpoint.decision import SinkDecision, SourceRange
 from poundlock.checkpoint.portable import Legible
 from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.errors import DefinitionError
-from poundlock.plan.uses import source_of
+from poundlock.plan.uses import source_of, spark_name
 from poundlock.savepoint.metadata import Metadata, check_files, new_name, read_metadata
 from poundlock.savepoint.positions import is_kafka
 from poundlock.savepoint.sparklog import OffsetLog, read_offsets

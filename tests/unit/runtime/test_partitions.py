@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 from saved import EVENTS, MEMORY, files_of, save
 
-from poundlock import DefinitionError, Job, TransientError
+from poundlock import (
+    DatagenSource,
+    DefinitionError,
+    FileSink,
+    Job,
+    TransientError,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
+)
 from poundlock.config import load_settings
+from poundlock.plan.plan import make_plan
 from poundlock.runtime import rescaling
 from poundlock.runtime.partitions import (
     PARTITIONS,
@@ -20,7 +29,9 @@ from poundlock.runtime.partitions import (
     state_partitions,
     wanted_partitions,
 )
+from poundlock.runtime.saving import Beginning, begin
 from poundlock.storage import LocalStorage
+from poundlock.values import SystemClock
 
 
 @pytest.mark.parametrize(
@@ -120,3 +131,34 @@ def test_whatever_fails_in_spark_is_told_in_two_lines(
     assert str(caught.value).count("\n") == 1
     assert stopped == [spark]
     assert lines == ["Rescaling state from 4 to 8 partitions"]
+
+
+def test_a_restore_that_would_need_it_touches_nothing(tmp_path: Path) -> None:
+    job = Job("made")
+    stream = job.from_source(DatagenSource("user string, t timestamp"), name="in")
+    (
+        stream.assign_timestamps_and_watermarks(WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="t"))
+        .key_by("user")
+        .window(TumblingEventTimeWindows("1 s"))
+        .aggregate("count(*) as n", name="win")
+        .sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
+    )
+    savepoint = save(
+        tmp_path / "saved", positions={"in": {"row": 5}}, split=["in"], state=["win"], provider=MEMORY, sinks={}
+    )
+    before = files_of(tmp_path)
+
+    def rescale(wanted: Rescaling) -> int:
+        raise AssertionError("it must not come to this")
+
+    def restored(partitions: int) -> None:
+        begin(
+            make_plan(job), LocalStorage(str(tmp_path / "checkpoint")), Beginning(savepoint.root),
+            clock=SystemClock(), say=lambda line: None, partitions=partitions, rescale=rescale,
+        )  # fmt: skip
+
+    with pytest.raises(DefinitionError, match="partitions in memory"):
+        restored(8)
+    assert files_of(tmp_path) == before
+    restored(4)
+    assert (tmp_path / "checkpoint/job.json").exists()
