@@ -26,10 +26,12 @@ _TAKE = "take"
 class _Group(TyperGroup):
     """Verbs beside a job: whatever is no verb and no call for help is what `take` is given."""
 
+    default = _TAKE
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put `take` before arguments that begin with no verb."""
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = [_TAKE, *args]
+            args = [self.default, *args]
         return super().parse_args(ctx, args)
 
 

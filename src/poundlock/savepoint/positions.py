@@ -87,7 +87,7 @@ def reading(savepoint: Storage, source: str, position: Any) -> Reading:
         return Reading(
             kind="kafka", position=position, counted={f"{t}:{p}": o for (t, p), o in offsets}, unit="records"
         )
-    if isinstance(position, dict) and position.keys() == {"row"}:
+    if isinstance(position, dict) and {"row"} <= position.keys() <= {"row", "from_ms"}:
         return Reading(kind="generated", position=position, counted={"row": int(position["row"])}, unit="records")
     if isinstance(position, dict) and position.keys() == {"log", "file", "offset"}:
         return _files(savepoint, source, position)

@@ -143,7 +143,7 @@ def test_two_savepoints_are_compared(
         positions={
             "clicks": {"events": {"0": 150, "1": 80, "2": 4}},
             "in": {**AT_FILE, "offset": 50},
-            "made": {"row": 1000},
+            "made": {"row": 1000, "from_ms": 7},
         },
         split=["in", "made"],
         state=["per-minute"],
