@@ -181,6 +181,10 @@ def parse(command: Any, name: str, arguments: list[str]) -> None:
     if not hasattr(command, "commands"):
         return
     found = next((i for i, word in enumerate(arguments) if word in command.commands), None)
+    default = getattr(command, "default", None)
+    if found is None and default is not None:
+        parse(command.commands[default], default, arguments)
+        return
     if found is None:
         raise ValueError(f"no such command: {' '.join(arguments)}")
     assert context is not None

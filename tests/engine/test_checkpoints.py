@@ -33,7 +33,7 @@ from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.driver import run
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.saving import Beginning
+from poundlock.runtime.restoring import Beginning
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.savepoint.metadata import read_metadata
 from poundlock.storage import LocalStorage

@@ -7,12 +7,13 @@ touches the other's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.storage import Storage
 
-__all__ = ["NewerOutput", "Portable"]
+__all__ = ["Legible", "NewerOutput", "PendingFile", "Portable"]
 
 NewerOutput = Literal["refuse", "keep", "retract"]
 """What becomes of output that was finished after the savepoint was taken: see docs/savepoints.md."""
@@ -48,4 +49,31 @@ class Portable(Protocol):
             folder: the sink's folder in it.
             newer: what to do with newer output; "refuse" was looked at before.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingFile:
+    """Data that waits to become visible.
+
+    Args:
+        path: the name it will have, below the sink's place.
+        rows, bytes: how much it is.
+    """
+
+    path: str
+    rows: int
+    bytes: int
+
+
+@runtime_checkable
+class Legible(Protocol):
+    """A participant that can say what a saved state holds, for people, and have it edited. Nothing is touched."""
+
+    def pending(self, state: JSON) -> Sequence[PendingFile]:
+        """Return what the state carries that is still to become visible."""
+        ...
+
+    def without_checkpoints(self, state: JSON) -> JSON:
+        """Return the state for a job that counts its checkpoints anew: no number in it means one of the old ones."""
         ...

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from poundlock.job import Job
     from poundlock.runtime.logs import JobLog
     from poundlock.runtime.progress import Progress, StopRequest
-    from poundlock.runtime.saving import Beginning
+    from poundlock.runtime.restoring import Beginning
     from poundlock.runtime.supervision import Supervised
 
 __all__ = ["command"]
@@ -61,6 +61,18 @@ def command(
             help="Output finished after the savepoint; default: refuse.",
         ),
     ] = None,
+    claim_mode: Annotated[
+        str | None,
+        typer.Option(
+            "--claim-mode",
+            "-claim",
+            "--claimMode",
+            "-rm",
+            "--restoreMode",
+            metavar="NO_CLAIM|CLAIM",
+            help="Whose the savepoint is: yours (default), or the job's, which deletes it after its first checkpoint.",
+        ),
+    ] = None,
     detached: Annotated[
         bool, typer.Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
     ] = False,
@@ -89,7 +101,7 @@ def command(
     settings = load_settings(
         define or (), config=config, master=master, parallelism=parallelism, rest_enabled=False if no_rest else None
     )
-    beginning = _beginning(savepoint, allow_non_restored, newer_output)
+    beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode)
     arguments = [*_typed(define, config, master, parallelism, no_rest), *_typed_beginning(beginning)]
     if detached:
         return detach(job, [*arguments, *(["--restart"] if restart else [])], settings, output)
@@ -148,23 +160,26 @@ def _typed(
 def _typed_beginning(beginning: Beginning | None) -> list[str]:
     if beginning is None:
         return []
-    words = ["-s", beginning.path, "--on-newer-output", beginning.newer]
+    words = ["-s", beginning.path, "--on-newer-output", beginning.newer, "--claim-mode", beginning.claim]
     return [*words, "-n"] if beginning.allow_non_restored else words
 
 
-def _beginning(savepoint: str | None, allow_non_restored: bool, newer: str | None) -> Beginning | None:
+def _beginning(
+    savepoint: str | None, allow_non_restored: bool, newer: str | None, mode: str | None
+) -> Beginning | None:
     if newer not in (None, "refuse", "keep", "retract"):
         raise DefinitionError(f"--on-newer-output={newer} is not known", next="use one of refuse, keep, retract")
     if savepoint is None:
-        if allow_non_restored or newer is not None:
+        if allow_non_restored or newer is not None or mode is not None:
             raise DefinitionError(
-                "-n and --on-newer-output are said of a savepoint, and none is given",
+                "-n, --on-newer-output and --claim-mode are said of a savepoint, and none is given",
                 next="add -s PATH, or leave them out",
             )
         return None
-    from poundlock.runtime.saving import Beginning
+    from poundlock.runtime.restoring import Beginning
+    from poundlock.savepoint.claim import parse_mode
 
-    return Beginning(savepoint, allow_non_restored, newer or "refuse")  # type: ignore[arg-type]
+    return Beginning(savepoint, allow_non_restored, newer or "refuse", parse_mode(mode or "NO_CLAIM"))  # type: ignore[arg-type]
 
 
 def _watched(

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from poundlock.cli import savepoint_about, savepoint_edit
 from poundlock.cli.jobs import find_running, saved, trigger_savepoint
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import DefinitionError
 
-__all__ = ["DirectoryArgument", "command"]
+__all__ = ["DirectoryArgument", "app", "command"]
+
+_HELP = """Take a savepoint of a running job, or inspect one.
+
+`poundlock savepoint JOB [DIR]` takes one; `poundlock savepoint -d PATH` removes one.
+"""
+_TAKE = "take"
+
+
+class _Group(TyperGroup):
+    """Verbs beside a job: whatever is no verb and no call for help is what `take` is given."""
+
+    default = _TAKE
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `take` before arguments that begin with no verb."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(name="savepoint", cls=_Group, help=_HELP, rich_markup_mode=None, add_completion=False)
 
 DirectoryArgument = Annotated[
     str | None,
@@ -21,6 +43,7 @@ DirectoryArgument = Annotated[
 ]
 
 
+@app.command(_TAKE)
 def command(
     job: Annotated[
         str | None, typer.Argument(metavar="[JOB]", help="A job's id, the beginning of it, or its name.")
@@ -31,7 +54,10 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Take a savepoint of a running job, which goes on; or remove one with -d."""
+    """Take a savepoint of a running job.
+
+    The job goes on. With -d, a savepoint is removed instead.
+    """
     output = Output(json)
     if dispose is not None:
         _dispose(dispose, output)
@@ -49,16 +75,15 @@ def command(
 
 def _dispose(path: str, output: Output) -> None:
     """Remove what the savepoint's own list names, and nothing else."""
-    from poundlock.savepoint.metadata import METADATA, read_metadata
+    from poundlock.checkpoint.trouble import explained
+    from poundlock.savepoint.claim import dispose
     from poundlock.storage import open_storage
 
-    storage = open_storage(path)
-    metadata = read_metadata(storage)
-    for name in (METADATA, *metadata.files):
-        storage.delete(name)
-    for folder in sorted((p for p in Path(storage.root).rglob("*") if p.is_dir()), reverse=True):
-        if not any(folder.iterdir()):
-            folder.rmdir()
-    if Path(storage.root).is_dir() and not any(Path(storage.root).iterdir()):
-        Path(storage.root).rmdir()
+    with explained(f"deleting {path}", starting=True):
+        dispose(open_storage(path))
     output.show(Text(text=f"Savepoint '{path}' disposed.", data={"savepoint": path, "disposed": True}))
+
+
+app.command("inspect")(savepoint_about.inspect)
+app.command("diff")(savepoint_about.diff)
+app.command("edit")(savepoint_edit.command)

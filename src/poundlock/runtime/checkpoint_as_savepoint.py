@@ -23,11 +23,12 @@ from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.plan.plan import Plan
 from poundlock.runtime.backends import kept_with
+from poundlock.runtime.leaving import refuse_left
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.operators import operators
+from poundlock.runtime.restoring import Beginning
 from poundlock.runtime.retained import copies
 from poundlock.runtime.retention import refuse_deleted
-from poundlock.runtime.saving import Beginning, refuse_left
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator
 from poundlock.savepoint.take import finish, take
 from poundlock.storage import Storage, open_storage
@@ -77,7 +78,10 @@ def savepoint_of(
             finish(take(given, made, metadata=_metadata(given, identity, plan, clock), sinks=plan.sinks, linked=True))
         finally:
             lock.release()
-        yield replace(beginning, path=made.root), lambda line: say(line.replace(made.root, beginning.path))
+        yield (
+            replace(beginning, path=made.root, named=beginning.path),
+            lambda line: say(line.replace(made.root, beginning.path)),
+        )
     except PoundlockError as error:
         what, next = (text.replace(made.root, given.root) for text in (error.what, error.next))
         raise type(error)(

@@ -31,17 +31,22 @@ from poundlock.runtime.attempts import Attempts, CheckpointTimedOut
 from poundlock.runtime.backends import check_backend, forget_undecided, refuse_other_backend, state_backend_of
 from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.runtime.failures import explain, is_transient
+from poundlock.runtime.leaving import leave, refuse_left
 from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.partitions import PARTITIONS, kept_note, wanted_partitions
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import Progress, State, StopRequest
 from poundlock.runtime.query import Query, Saved, files_made
 from poundlock.runtime.requests import Requests
+from poundlock.runtime.rescaling import rescale
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
+from poundlock.runtime.restoring import Beginning, begin, has_begun
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.retention import delete_checkpoint, finish_deletion
-from poundlock.runtime.saving import Beginning, begin, cut, leave, refuse_left
+from poundlock.runtime.saving import cut
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.tracker import Tracker
+from poundlock.savepoint.claim import settle_claim
 from poundlock.savepoint.take import Cut
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.local import LocalStorage
@@ -155,6 +160,7 @@ class Driver:
     on_claim: Callable[[Identity], None] = lambda identity: None
     beginning: Beginning | None = None
     _spark: Any = None
+    _claim_settled: bool = False
     _attempts: Attempts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -170,9 +176,7 @@ class Driver:
             if self.beginning is None:
                 refuse_left(storage)
             else:
-                with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self._say) as (given, say):
-                    refuse_other_backend(given.path, backend)
-                    begin(self.plan, storage, given, clock=self.clock, say=say)
+                self._begin(storage, backend)
             check_backend(
                 open_storage(f"{storage.root}/spark"),
                 backend,
@@ -180,6 +184,7 @@ class Driver:
                 next="begin anew in another checkpoint_dir",
             )
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
+            self._note_partitions(storage)
             sinks = {
                 name: sink.describe_json()
                 for name, sink in self._sinks(identity).items()
@@ -209,6 +214,30 @@ class Driver:
             self.tracker.state("CANCELED", f"Checkpoint {storage.root} could not be deleted: {error.what}")
         else:
             self.tracker.state("CANCELED", f"Deleted the checkpoint {storage.root}")
+
+    def _begin(self, storage: Storage, backend: str) -> None:
+        """Make the checkpoint folder that of a job which goes on from the savepoint, or checkpoint, that was given."""
+        assert self.beginning is not None
+        if has_begun(storage, self.beginning, say=self._say):
+            return
+        with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self._say) as (given, say):
+            refuse_other_backend(given.path, backend)
+            begin(
+                self.plan,
+                storage,
+                given,
+                clock=self.clock,
+                say=say,
+                partitions=wanted_partitions(self.job, self.settings),
+                rescale=lambda wanted: rescale(self.job, self.settings, storage.root, wanted, say=self._say),
+            )
+
+    def _note_partitions(self, storage: Storage) -> None:
+        """Say it where somebody asks for another number of state partitions than there are."""
+        if self.settings.parallelism is not None or PARTITIONS in self.settings.spark:
+            note = kept_note(storage, wanted_partitions(self.job, self.settings))
+            if note is not None:
+                self._say(note)
 
     def _sinks(self, identity: Identity) -> dict[str, Any]:
         """Return the sinks as this job owns them."""
@@ -253,12 +282,7 @@ class Driver:
         recovery = coordinator.recover()
         with self._reading(recovery) as sources:
             query = self._query(storage, identity, coordinator, recovery, sources)
-
-            def completed() -> None:
-                restarts.checkpoint_completed()
-                self._attempts.completed()
-
-            query.on_checkpoint = completed
+            query.on_checkpoint = lambda: self._completed(storage, restarts)
             self.tracker.state("RUNNING")
             query.start()
             try:
@@ -295,6 +319,16 @@ class Driver:
             clock=self.clock,
             ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
         )
+
+    def _completed(self, storage: Storage, restarts: RestartState) -> None:
+        """A checkpoint is complete: a savepoint that was claimed is no longer needed."""
+        restarts.checkpoint_completed()
+        self._attempts.completed()
+        if not self._claim_settled:
+            self._claim_settled = True
+            said = settle_claim(storage)
+            if said is not None:
+                self._say(said)
 
     def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""
@@ -350,10 +384,7 @@ class Driver:
         forget_undecided(spark_storage, recovery.checkpoint, spark)
 
         def save(directory: str, retained: str | None = None) -> Cut:
-            said = {
-                "shuffle_partitions": spark.conf.get("spark.sql.shuffle.partitions"),
-                "state_backend": state_backend_of(self.job, self.settings),
-            }
+            said = {"state_backend": state_backend_of(self.job, self.settings)}
             return cut(
                 self.plan, storage, coordinator, identity, directory, spark=said, clock=self.clock, retained=retained
             )

@@ -14,6 +14,7 @@ from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.jars import JarPlaces, jar_set
 from poundlock.runtime.java import find_java
 from poundlock.runtime.logs import write_log4j2
+from poundlock.runtime.partitions import PARTITIONS, wanted_partitions
 
 __all__ = ["start_spark", "stop_spark"]
 
@@ -45,6 +46,7 @@ def start_spark(
     places = JarPlaces.of(settings)
     jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=say, places=places)]
     master = _master(settings.master, job.parallelism)
+    partitions = wanted_partitions(job, settings)
     path = settings.logs / log
     path.parent.mkdir(parents=True, exist_ok=True)
     spec = sessions.SessionSpec(
@@ -59,7 +61,7 @@ def start_spark(
         quick_start=quick_start,
         local_checkpoint=local_checkpoint,
         state=backend_conf(job, settings),
-        user={**job.spark, **settings.spark},
+        user={**job.spark, **settings.spark, **({} if partitions is None else {PARTITIONS: str(partitions)})},
     )
     return sessions.start_session(spec)
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,18 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 
-__all__ = ["METADATA", "Metadata", "Operator", "SavedFile", "check_files", "digest_of", "new_name", "read_metadata"]
+__all__ = [
+    "METADATA",
+    "Metadata",
+    "Operator",
+    "SavedFile",
+    "check_files",
+    "damage",
+    "damaged",
+    "digest_of",
+    "new_name",
+    "read_metadata",
+]
 
 METADATA = "_metadata.json"
 FORMAT = 1
@@ -72,6 +83,7 @@ class Metadata:
         sinks: per sink, what `Inspectable.describe_json` said.
         spark: what Spark was told that a restore must tell it again: {"shuffle_partitions"}.
         files: by path below the savepoint.
+        edited: of one that was made of another by hand: "from", its name, and "done", what was done, in words.
     """
 
     name: str
@@ -84,6 +96,7 @@ class Metadata:
     sinks: Mapping[str, JSON] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, SavedFile] = field(default_factory=dict)
+    edited: Mapping[str, Any] | None = None
 
     def to_json(self) -> JSON:
         """Return it as a JSON object."""
@@ -99,6 +112,7 @@ class Metadata:
             "sinks": dict(self.sinks),
             "spark": dict(self.spark),
             "files": {path: {"bytes": f.bytes, "sha256": f.sha256} for path, f in sorted(self.files.items())},
+            **({"edited": dict(self.edited)} if self.edited is not None else {}),
         }
 
     @classmethod
@@ -117,6 +131,7 @@ class Metadata:
             sinks=value["sinks"],
             spark=value["spark"],
             files={path: SavedFile(f["bytes"], f["sha256"]) for path, f in value["files"].items()},
+            edited=value.get("edited"),
         )
 
 
@@ -144,19 +159,27 @@ def read_metadata(savepoint: Storage) -> Metadata:
 
 def check_files(savepoint: Storage, metadata: Metadata) -> None:
     """Raise DefinitionError unless every file of a savepoint is there as it was written."""
+    for path, wrong in damage(savepoint, metadata):
+        raise damaged(savepoint, path, wrong)
+
+
+def damaged(savepoint: Storage, path: str, wrong: str) -> DefinitionError:
+    """Return the error that says which file of a savepoint is not as it was written."""
+    return DefinitionError(
+        f"the savepoint {savepoint.root} is damaged: {path} {wrong}", next="copy it again from where it was taken"
+    )
+
+
+def damage(savepoint: Storage, metadata: Metadata) -> Iterator[tuple[str, str]]:
+    """Yield every file that is not as it was written, with what is wrong with it."""
     for path, said in metadata.files.items():
         found = savepoint.stat(path)
         if found is None:
-            wrong = "is missing"
+            yield path, "is missing"
         elif found.bytes != said.bytes:
-            wrong = f"has {found.bytes} bytes instead of {said.bytes}"
+            yield path, f"has {found.bytes} bytes instead of {said.bytes}"
         elif digest_of(savepoint, path) != said.sha256:
-            wrong = "has other content than was written"
-        else:
-            continue
-        raise DefinitionError(
-            f"the savepoint {savepoint.root} is damaged: {path} {wrong}", next="copy it again from where it was taken"
-        )
+            yield path, "has other content than was written"
 
 
 def digest_of(storage: Storage, path: str) -> str:

@@ -6,7 +6,7 @@ that was killed is begun anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.portable import NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
+from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
@@ -24,7 +25,7 @@ from poundlock.storage.copying import copy
 __all__ = ["Restoring", "check", "restore"]
 
 
-_OF_A_CHECKPOINT = ("job.json", "spark", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
+_OF_A_CHECKPOINT = ("job.json", CLAIM, "spark", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ def restore(
     sinks: Mapping[str, Any],
     newer: NewerOutput,
     now_ms: int,
+    rescale: Callable[[], int] | None = None,
 ) -> Decision:
     """Make an empty checkpoint folder that of a job which goes on from a savepoint; return its first record.
 
@@ -160,6 +162,7 @@ def restore(
         sinks: participants by name, as the new job owns them.
         newer: what to do about output that was finished after the savepoint was taken.
         now_ms: the time, ms since the epoch.
+        rescale: called when Spark's files are there and before output is touched; returns Spark's newest batch then.
     """
     for entry in list(checkpoint.list()):  # of a restore that was killed, or of the job that ended with a savepoint
         if entry.path.partition("/")[0] in _OF_A_CHECKPOINT:
@@ -169,6 +172,10 @@ def restore(
         if path.partition("/")[0] in ("spark", "sources"):
             copy(savepoint, path, checkpoint, path, linked=path.startswith("spark/state/"))
     hit(SavepointFailpoint.RESTORE_COPIED)
+    checkpoint_number = metadata.decision.checkpoint
+    if rescale is not None:
+        checkpoint_number = rescale()
+        hit(SavepointFailpoint.RESTORE_RESCALED)
     states = {}
     for name, sink in sinks.items():
         state = saved_state(metadata.decision, name)
@@ -178,7 +185,7 @@ def restore(
     first = Decision(
         number=0,
         occasion="start",
-        checkpoint=metadata.decision.checkpoint,
+        checkpoint=checkpoint_number,
         job_id=job_id,
         epoch=0,
         time_ms=now_ms,

@@ -67,6 +67,13 @@ class Cut:
                     next="keep old state longer: -D spark.sql.streaming.minBatchesToRetain=1000; or save to the same disk",
                 ) from None
 
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file of the savepoint."""
+        with self.savepoint.write(path) as made:
+            made.write(data)
+            self.savepoint.sync(made)
+        self.paths.append(path)
+
 
 def take(
     checkpoint: Storage,

@@ -28,9 +28,11 @@ from poundlock.failpoints import DeletionPoint, Failpoint, InjectedFailure
 from poundlock.formats.chunk import Batch
 from poundlock.plan.plan import Plan, make_plan
 from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
+from poundlock.runtime.leaving import LEFT, refuse_left
+from poundlock.runtime.restoring import Beginning, begin
 from poundlock.runtime.retained import Retained, copies
 from poundlock.runtime.retention import MARK, delete_checkpoint, finish_deletion
-from poundlock.runtime.saving import LEFT, Beginning, begin, cut, refuse_left
+from poundlock.runtime.saving import cut
 from poundlock.savepoint.metadata import METADATA, check_files, read_metadata
 from poundlock.storage import LocalStorage, open_storage
 from poundlock.values import SystemClock

@@ -24,7 +24,8 @@ from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject,
 from poundlock.checkpoint.portable import NewerOutput
 from poundlock.formats.chunk import Batch
 from poundlock.plan.plan import make_plan
-from poundlock.runtime.saving import Beginning, begin, leave, left
+from poundlock.runtime.leaving import leave, left
+from poundlock.runtime.restoring import Beginning, begin
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator, new_name, read_metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.savepoint.take import finish, take

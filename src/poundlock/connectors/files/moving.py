@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.checkpoint.portable import NewerOutput
+from poundlock.checkpoint.portable import NewerOutput, PendingFile
 from poundlock.connectors.files.names import final_name, join
 from poundlock.connectors.files.staging import Rules, carried_segments
 from poundlock.storage.base import Storage
 from poundlock.storage.copying import copy
 
-__all__ = ["newer", "restore", "save"]
+__all__ = ["newer", "pending", "restore", "save", "without_checkpoints"]
 
 
 def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str, str], None]) -> None:
@@ -76,3 +76,19 @@ def _give_new_names(rules: Rules, state: JSON, there: Sequence[str]) -> None:
 def _files(state: JSON) -> list[JSON]:
     """Return the parts that are not finished: open ones, and those that wait to be merged."""
     return [*state.get("parts", ()), *(w["file"] for w in state.get("compaction", {}).get("waiting", ()))]
+
+
+def pending(state: JSON) -> list[PendingFile]:
+    """Return the unfinished parts; see `Legible.pending`."""
+    return [
+        PendingFile(path=join(part["bucket"], part["name"]), rows=int(part["rows"]), bytes=int(part["bytes"]))
+        for part in _files(state)
+    ]
+
+
+def without_checkpoints(state: JSON) -> JSON:
+    """Return the state with segments that say of no checkpoint that it wrote them; see `Legible`."""
+    made = copies.deepcopy(state)
+    for segment in carried_segments(made):
+        segment.pop("checkpoint", None)
+    return made

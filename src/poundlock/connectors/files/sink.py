@@ -42,7 +42,7 @@ from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.auditable import AuditScope, Reading
-    from poundlock.checkpoint.portable import NewerOutput
+    from poundlock.checkpoint.portable import NewerOutput, PendingFile
     from poundlock.connectors.files.segments import Layout
     from poundlock.formats.encode import RowEncoder
     from poundlock.storage.base import Storage
@@ -302,6 +302,18 @@ class FileSink:
         from poundlock.connectors.files.moving import restore
 
         return restore(self._storage(), self._rules(), state, savepoint, folder, newer)
+
+    # Legible
+
+    def pending(self, state: JSON) -> Sequence[PendingFile]:
+        from poundlock.connectors.files.moving import pending
+
+        return pending(state)
+
+    def without_checkpoints(self, state: JSON) -> JSON:
+        from poundlock.connectors.files.moving import without_checkpoints
+
+        return without_checkpoints(state)
 
     # Parts
 

@@ -1,0 +1,148 @@
+"""`poundlock savepoint inspect` and `diff`: what is in a savepoint's folder, without the job and without Spark. Read only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poundlock.cli.options import JsonOption
+from poundlock.cli.output import Output
+from poundlock.values import format_bytes
+
+if TYPE_CHECKING:
+    from poundlock.savepoint.comparison import Difference
+    from poundlock.savepoint.inspection import Inspection
+
+__all__ = ["SavepointArgument", "diff", "inspect"]
+
+SavepointArgument = Annotated[str, typer.Argument(metavar="PATH", help="Folder of the savepoint.")]
+NoCheckOption = Annotated[bool, typer.Option("--no-check", help="Do not read all files to compare their digests.")]
+
+
+def inspect(path: SavepointArgument, json: JsonOption = False, no_check: NoCheckOption = False) -> None:
+    """Show what a savepoint holds.
+
+    Positions, watermark, pending files, operators, sizes, and whether every file is as it was written.
+    """
+    from poundlock.savepoint.inspection import inspect
+    from poundlock.storage import open_storage
+
+    storage = open_storage(path)
+    found = inspect(storage, check=not no_check)
+    Output(json).show(_Shown(found))
+    found.raise_if_damaged(storage)
+
+
+def diff(
+    first: Annotated[str, typer.Argument(metavar="A", help="Folder of a savepoint.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Folder of another one.")],
+    json: JsonOption = False,
+) -> None:
+    """Show what differs from one savepoint to another."""
+    from poundlock.savepoint.comparison import compare
+    from poundlock.savepoint.inspection import inspect
+    from poundlock.storage import open_storage
+
+    a, b = (inspect(open_storage(path), check=False) for path in (first, second))
+    Output(json).show(_Differences(a, b, compare(a, b)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A savepoint for people and programs."""
+
+    found: Inspection
+
+    def to_json(self) -> Any:
+        return self.found.to_json()
+
+    def lines(self) -> Iterable[str]:
+        found, said = self.found, self.found.metadata
+        versions = ", ".join(f"{package} {version}" for package, version in said.versions.items())
+        yield f"{said.name}: savepoint of job {said.job} ({said.job_id}), format {said.to_json()['v']}"
+        yield f"taken {_time(said.created_ms)} at checkpoint {said.decision.checkpoint}{versions and f' by {versions}'}"
+        if said.edited is not None:
+            yield f"edited, made of {said.edited['from']}:"
+            yield from (f"  {text}" for text in said.edited["done"])
+        yield from _block("sources", [(name, r.kind, text) for name, r in found.sources.items() for text in r.lines()])
+        yield f"watermark  {_time(found.watermark_ms) if found.watermark_ms is not None else '-'}"
+        rows = [
+            (name, f"{file.rows} rows", format_bytes(file.bytes), file.path)
+            for name, files in found.pending.items()
+            for file in files
+        ]
+        yield from _block("pending files", rows)
+        named = [(id, o.kind, "" if o.named else "not named") for id, o in said.operators.items()]
+        yield from _block("operators", named)
+        if found.partitions is not None:
+            yield f"state  {found.partitions} partitions, {found.backend}"
+        yield from _block("sizes", [(part, format_bytes(size)) for part, size in found.sizes.items()])
+        yield f"{len(said.files)} files, {format_bytes(found.bytes)}; {_checked(found)}"
+
+
+def _checked(found: Inspection) -> str:
+    if found.damage is None:
+        return "digests were not compared"
+    wrong = len(found.damage)
+    return (
+        "all digests hold"
+        if not wrong
+        else f"{wrong} of them damaged: " + "; ".join(f"{path} {fault}" for path, fault in found.damage)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """What differs, for people and programs."""
+
+    first: Inspection
+    second: Inspection
+    found: Sequence[Difference]
+
+    def to_json(self) -> Any:
+        a, b = (
+            {"path": i.path, "name": i.metadata.name, "created_ms": i.metadata.created_ms}
+            for i in (self.first, self.second)
+        )
+        return {"a": a, "b": b, "differences": [each.to_json() for each in self.found]}
+
+    def lines(self) -> Iterable[str]:
+        for sign, each in (("a", self.first), ("b", self.second)):
+            yield f"{sign}  {each.metadata.name}  {_time(each.metadata.created_ms)}"
+        if not self.found:
+            yield "nothing differs"
+        rows = [(d.what, _value(d, d.before), "->", _value(d, d.after), _distance(d)) for d in self.found]
+        yield from _table(rows, "")
+
+
+def _value(difference: Difference, value: Any) -> str:
+    if value is None:
+        return "-"
+    if difference.what == "watermark":
+        return _time(value)
+    if difference.what.startswith("size of "):
+        return format_bytes(value)
+    return str(value)
+
+
+def _distance(difference: Difference) -> str:
+    return f"{difference.distance:+,} {difference.unit}" if difference.distance is not None else ""
+
+
+def _block(title: str, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield title if rows else f"{title}  none"
+    yield from _table(rows, "  ")
+
+
+def _table(rows: Sequence[Sequence[str]], indent: str) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield (indent + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))).rstrip()
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

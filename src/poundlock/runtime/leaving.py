@@ -1,0 +1,116 @@
+"""Notes in a checkpoint folder: that its job ended with a savepoint and left all to it, and that a restore has begun in it.
+
+While one of them is there, no job runs in the folder but one that is restored into it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from poundlock.checkpoint.identity import read_identity
+from poundlock.checkpoint.participant import bound
+from poundlock.checkpoint.portable import Portable
+from poundlock.errors import DefinitionError
+from poundlock.failpoints import SavepointFailpoint, hit
+from poundlock.plan.plan import Plan
+from poundlock.storage import Storage
+
+__all__ = ["interrupted_restore", "leave", "left", "left_by", "mark_restore", "refuse_left", "settle_restore"]
+
+LEFT = "savepoint.json"
+RESTORING = "restoring.json"
+
+
+def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str, check: Callable[[], None]) -> None:
+    """Note that a job ended with a savepoint, which has all of it, and remove what its sinks carried hidden.
+
+    Args:
+        storage: the job's checkpoint folder.
+        job_id: of the job.
+        sinks: as this job owns them.
+        path: the savepoint.
+        check: raises if a newer driver has taken over.
+    """
+    storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path, "job_id": job_id}).encode() + b"\n")
+    hit(SavepointFailpoint.LEFT)
+    _sweep(sinks, check)
+
+
+def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
+    """Remove what the sinks of a job carry hidden, all of it."""
+    for sink in sinks.values():
+        if isinstance(sink, Portable):
+            sweep: Any = getattr(sink, "sweep")  # noqa: B009 - every participant has it
+            sweep({}, remove=True, check=check)
+
+
+def left(storage: Storage) -> str | None:
+    """Return the savepoint with which the job of a checkpoint folder ended, None if it did not end with one."""
+    found = left_by(storage)
+    return None if found is None else str(found["savepoint"])
+
+
+def left_by(storage: Storage) -> Mapping[str, Any] | None:
+    """Return what a job that ended with a savepoint noted: the savepoint and its own job id; None if none did."""
+    try:
+        found: Mapping[str, Any] = json.loads(storage.read(LEFT))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found
+
+
+def refuse_left(storage: Storage) -> None:
+    """Raise DefinitionError if a checkpoint folder's job ended with a savepoint, where its data went, or is half restored."""
+    if (path := left(storage)) is not None:
+        raise DefinitionError(
+            f"the job of {storage.root} ended with the savepoint {path}",
+            next=f"go on from it: poundlock run -s {path} JOB.PY; or begin anew in another checkpoint_dir",
+        )
+    if (interrupted := interrupted_restore(storage)) is not None:
+        path = interrupted["savepoint"]
+        raise DefinitionError(
+            f"{storage.root} has half of a restore that was interrupted, of the savepoint {path}",
+            next=f"restore it again: poundlock run -s {path} JOB.PY",
+        )
+
+
+def interrupted_restore(storage: Storage) -> Mapping[str, Any] | None:
+    """Return what a restore that has not come to its end said when it began, None if there is none."""
+    try:
+        found: Mapping[str, Any] = json.loads(storage.read(RESTORING))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found
+
+
+def mark_restore(plan: Plan, storage: Storage, path: str, job_id: str, interrupted: Mapping[str, Any] | None) -> bool:
+    """Note that a restore begins, unless another process has begun something here; return whether it may.
+
+    Args:
+        plan: the job's.
+        storage: the checkpoint folder, whose lock is held.
+        path: the savepoint.
+        job_id: of the job that goes on from it.
+        interrupted: the restore that was known to have been interrupted here.
+    """
+    if interrupted_restore(storage) != interrupted:
+        return False
+    if interrupted is None and read_identity(storage) is not None and left(storage) is None:
+        return False
+    before = read_identity(storage)
+    others = {None if before is None else before.job_id, None if interrupted is None else interrupted["job_id"]}
+    for other in others - {None, job_id}:
+        # It left all to a savepoint, or was never whole; if it was killed before it could tidy up, nobody else would.
+        _sweep({n: bound(sink, job_id=str(other), sink=n) for n, sink in plan.sinks.items()}, lambda: None)
+    if interrupted is not None:
+        storage.delete(RESTORING)
+    mark = {"v": 1, "savepoint": path, "job_id": job_id}
+    return storage.create_exclusive(RESTORING, json.dumps(mark).encode() + b"\n")
+
+
+def settle_restore(storage: Storage) -> None:
+    """Note that a restore is done: the job before, and that this one was being restored, are history."""
+    storage.delete(LEFT)
+    storage.delete(RESTORING)

@@ -1,0 +1,94 @@
+"""Whose a savepoint is after a restore: its user's (NO_CLAIM), or the job's, which deletes it (CLAIM). And its deletion.
+
+A claim is noted in the checkpoint before the job is one, so that no crash forgets it; only what the savepoint's own list
+names is ever deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from poundlock.errors import DefinitionError
+from poundlock.savepoint.metadata import METADATA, Metadata, read_metadata
+from poundlock.storage import LocalStorage, Storage, open_storage
+
+__all__ = ["CLAIM", "ClaimMode", "claim", "claimed", "dispose", "parse_mode", "settle_claim"]
+
+ClaimMode = Literal["NO_CLAIM", "CLAIM"]
+CLAIM = "claim.json"
+
+
+def parse_mode(text: str) -> ClaimMode:
+    """Return the claim mode a user gave, in any case. Raises DefinitionError."""
+    wanted = text.strip().upper().replace("-", "_")
+    if wanted == "LEGACY":
+        raise DefinitionError(
+            "claim mode LEGACY is not supported: Flink has removed it, because nobody owned the savepoint",
+            next="use NO_CLAIM, the default, or CLAIM",
+        )
+    if wanted == "NO_CLAIM":
+        return "NO_CLAIM"
+    if wanted == "CLAIM":
+        return "CLAIM"
+    raise DefinitionError(f"claim mode {text!r} is not known", next="use NO_CLAIM, the default, or CLAIM")
+
+
+def claim(checkpoint: Storage, savepoint: str) -> None:
+    """Note that a savepoint is the job's. Nothing happens if that was noted."""
+    checkpoint.create_exclusive(CLAIM, json.dumps({"v": 1, "savepoint": savepoint}).encode() + b"\n")
+
+
+def claimed(checkpoint: Storage) -> str | None:
+    """Return the savepoint that the job of a checkpoint folder owns and has not deleted yet, None if there is none."""
+    try:
+        return str(json.loads(checkpoint.read(CLAIM))["savepoint"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError):
+        return None  # a savepoint that stays does no harm
+
+
+def settle_claim(checkpoint: Storage) -> str | None:
+    """Delete the savepoint that the job owns, where it owns one; call it when the job has a checkpoint of its own.
+
+    Returns:
+        What to say about it; None if there is none. It never raises: a savepoint that cannot be deleted stays.
+    """
+    path = claimed(checkpoint)
+    if path is None:
+        return None
+    try:
+        dispose(open_storage(path))
+    except DefinitionError:
+        said = f"The claimed savepoint {path} is no longer there"
+    except OSError as error:
+        said = f"The claimed savepoint {path} could not be deleted whole: {error.strerror or error}"
+    else:
+        said = f"Deleted the claimed savepoint {path}"
+    with suppress(OSError):
+        checkpoint.delete(CLAIM)
+    return said
+
+
+def dispose(savepoint: Storage) -> Metadata:
+    """Delete what a savepoint's own list names, and nothing else.
+
+    Raises:
+        DefinitionError: it is no savepoint.
+    """
+    metadata = read_metadata(savepoint)
+    for name in (*metadata.files, METADATA):  # the list goes last: what was cut short can be gone on with
+        savepoint.delete(name)
+    if isinstance(savepoint, LocalStorage):
+        _remove_empty(Path(savepoint.root))
+    return metadata
+
+
+def _remove_empty(root: Path) -> None:
+    folders = [path for path in root.rglob("*") if path.is_dir() and not path.is_symlink()]
+    for folder in (*sorted(folders, reverse=True), root):
+        with suppress(OSError):  # something is in it that is not the savepoint's
+            folder.rmdir()

@@ -1,0 +1,212 @@
+"""Windows over Kafka whose savepoint is rescaled, edited, and restored, with a real broker and Spark and equal sums."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock import FileSink, Job, KafkaSource, RollingPolicy, TumblingEventTimeWindows, WatermarkStrategy
+from poundlock.checkpoint.identity import read_identity
+from poundlock.cli.main import main
+from poundlock.config import load_settings
+from poundlock.plan.plan import make_plan
+from poundlock.runtime.driver import run
+from poundlock.runtime.partitions import Rescaling, state_partitions
+from poundlock.runtime.progress import Progress, StopRequest
+from poundlock.runtime.requests import Requests
+from poundlock.runtime.restoring import Beginning, begin
+from poundlock.storage import LocalStorage
+from poundlock.testing.kafka import EmbeddedKafka, Record
+from poundlock.values import SystemClock
+
+pytestmark = pytest.mark.services
+
+TOPIC = "edits"
+START = 1_545_184_220  # a multiple of the windows' size
+SIZE, DELAY, USERS = 20, 5, 37
+QUICK = ("master=local[2]", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
+
+Sums = dict[tuple[str, int], tuple[int, int]]
+
+
+def model(rows: Iterable[int]) -> Sums:
+    """Return (user, start) -> sum and count, for each window that is over when the rows have come."""
+    rows = list(rows)
+    end = START + max(rows) / 10 - DELAY
+    found: Sums = {}
+    for i in rows:
+        start = int((START + i / 10) // SIZE) * SIZE
+        if start + SIZE <= end:
+            total, count = found.get((f"u{i % USERS}", start), (0, 0))
+            found[f"u{i % USERS}", start] = (total + i, count + 1)
+    return found
+
+
+class Scene:
+    """A topic that grows, row i in partition i % 2, and jobs over it."""
+
+    def __init__(self, folder: Path, kafka: EmbeddedKafka) -> None:
+        self.folder, self.kafka = folder, kafka
+        self.rows = 0
+        self.lines: list[str] = []
+        kafka.create_topic(TOPIC, 2)
+
+    def produce(self, count: int) -> None:
+        made = range(self.rows, self.rows + count)
+        rows = [json.dumps({"ts": START + i / 10, "user": f"u{i % USERS}", "n": i}).encode() for i in made]
+        self.kafka.produce(TOPIC, [Record(row, partition=i % 2) for i, row in zip(made, rows, strict=True)])
+        self.rows += count
+
+    def job(self, name: str, output: str = "out") -> Job:
+        job = Job("edited", checkpoint_interval="100 ms", checkpoint_dir=str(self.folder / name))
+        source = KafkaSource(
+            bootstrap_servers=self.kafka.bootstrap_servers,
+            topics=TOPIC,
+            format="json",
+            schema="ts double, user string, n bigint",
+        )
+        (
+            job.from_source(source, name="events-in")
+            .assign_timestamps_and_watermarks(
+                WatermarkStrategy.bounded_out_of_orderness(
+                    f"{DELAY} s", timestamp="timestamp_millis(bigint(round(ts * 1000)))"
+                ),
+                name="event-time",
+            )
+            .key_by("user")
+            .window(TumblingEventTimeWindows(f"{SIZE} s"))
+            .aggregate("sum(n) as total", "count(*) as rows", name="sums")
+            .select("user", "unix_millis(window_start) as start_ms", "total", "rows")
+            .sink_to(FileSink(str(self.folder / output), format="json", rolling=RollingPolicy(every="1 h")), name="out")
+        )
+        return job
+
+    @contextmanager
+    def running(self, job: Job, *options: str, **beginning: Any) -> Iterator[Callable[..., str]]:
+        """Run a job in a thread; yield what waits for rows and ends the job with a savepoint. Raises what the job raises."""
+        stop, requests, seen = StopRequest(), Requests(), list[Progress]()
+        failure: list[BaseException] = []
+
+        def note(progress: Progress) -> None:
+            seen.append(progress)
+            self.lines.append(progress.message)
+
+        def work() -> None:
+            settings = load_settings([f"state_dir={self.folder}/state", *QUICK, *options])
+            start = Beginning(**beginning) if beginning else None
+            try:
+                run(job, settings=settings, on_progress=note, stop=stop, requests=requests, beginning=start)
+            except BaseException as error:
+                failure.append(error)
+
+        def wait(done: Callable[[], bool]) -> None:
+            deadline = time.monotonic() + 180
+            while not failure and not done():
+                assert time.monotonic() < deadline, seen[-1:]
+                time.sleep(0.05)
+
+        def written(rows: int) -> bool:
+            """Return whether the rows were read, and a checkpoint came behind: windows that they end are written then."""
+            numbers = [p.checkpoint for p in seen if p.rows_read >= rows]
+            return len(set(numbers)) > 1
+
+        def save(rows: int, *, drain: bool = False) -> str:
+            wait(lambda: written(rows))
+            trigger = requests.trigger("savepoint", directory=str(self.folder / "saved"), then="stop", drain=drain)
+            wait(lambda: trigger.wait(0))
+            return str(trigger.location)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield save
+        finally:
+            stop.stop()
+            thread.join()
+        if failure:
+            raise failure[0]
+
+    def sums(self, output: str = "out") -> Sums:
+        values: Sums = {}
+        for path in (self.folder / output).rglob("part-*"):
+            for row in map(json.loads, path.read_text().splitlines()):
+                key = row["user"], row["start_ms"] // 1000
+                assert key not in values, f"{key} came twice"
+                values[key] = row["total"], row["rows"]
+        return values
+
+
+def half_restored(scene: Scene, path: str, partitions: int) -> None:
+    """Leave what a restore leaves that is killed while Spark rescales: a batch that is planned and state that is cut off."""
+
+    def dying(wanted: Rescaling) -> int:
+        spark = scene.folder / "second" / "spark"
+        newest = max(spark.glob("offsets/[0-9]*"), key=lambda p: int(p.name))
+        (newest.parent / str(int(newest.name) + 1)).write_bytes(newest.read_bytes())
+        (spark / "state/0/4").mkdir()
+        (spark / "state/0/4/9_x.zip").write_bytes(b"half")
+        raise InterruptedError(f"killed at {wanted.after}")
+
+    job, checkpoint = scene.job("second"), LocalStorage(str(scene.folder / "second"))
+    with pytest.raises(InterruptedError, match=f"killed at {partitions}"):
+        begin(
+            make_plan(job), checkpoint, Beginning(path), clock=SystemClock(), say=scene.lines.append,
+            partitions=partitions, rescale=dying,
+        )  # fmt: skip
+    assert read_identity(checkpoint) is None
+
+
+def edited(capsys: pytest.CaptureFixture[str], path: str, *arguments: str) -> str:
+    assert main(["savepoint", "edit", path, *arguments, "--json"]) == 0
+    return str(json.loads(capsys.readouterr().out)["savepoint"])
+
+
+def test_state_is_rescaled_offsets_are_set_and_state_is_left_out(
+    tmp_path: Path, kafka_broker: EmbeddedKafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = Scene(tmp_path, kafka_broker)
+    scene.produce(900)
+    with scene.running(scene.job("first"), "parallelism=3") as save:
+        first = save(900)
+    assert state_partitions(LocalStorage(first)) == 3, "as many as the job's parallelism"
+
+    # Up, after a restore that was killed in the middle; the job owns the savepoint.
+    scene.produce(500)
+    half_restored(scene, first, 5)
+    with scene.running(scene.job("second"), "parallelism=5", path=first, claim="CLAIM") as save:
+        second = save(500)
+    assert "Rescaling state from 3 to 5 partitions" in scene.lines
+    assert state_partitions(LocalStorage(second)) == 5
+    assert not Path(first).exists(), "it was claimed, and the job had a checkpoint of its own"
+
+    # Down, and ten rows of one partition once more; the savepoints are taken away while the job runs.
+    back = edited(capsys, second, "--offset", f"{TOPIC}:0=690")
+    scene.produce(400)
+    with scene.running(scene.job("third"), "parallelism=2", path=back) as save:
+        while f"Restored from savepoint {back}" not in "".join(scene.lines):
+            time.sleep(0.05)
+        shutil.rmtree(second)
+        shutil.rmtree(back)
+        third = save(410, drain=True)
+    again = range(1380, 1400, 2)
+    assert state_partitions(LocalStorage(third)) == 2
+    assert not [p for p in (tmp_path / "third/spark/state/0/4").rglob("*") if p.is_file()], (
+        "of a partition that is no more"
+    )
+    assert scene.sums() == model([*range(scene.rows), *again])
+
+    # The state left out: Spark begins anew, and the source where the savepoint, as it was edited, says.
+    fresh = edited(capsys, third, "--drop-operator", "sums", "--offset", f"{TOPIC}:1=880")
+    seen = scene.rows
+    scene.produce(600)
+    with scene.running(scene.job("fourth", "anew"), path=fresh) as save:
+        save(620, drain=True)
+    assert scene.sums("anew") == model([*range(1761, seen, 2), *range(seen, scene.rows)])

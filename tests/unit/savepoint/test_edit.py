@@ -1,0 +1,204 @@
+"""Savepoints edited by hand: the ledger's position and Spark's change together, the old savepoint never."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from saved import CHECKPOINT, EVENTS, JOB_ID, TICK, files_of, save
+
+from poundlock.checkpoint.decision import SourceRange
+from poundlock.cli.main import main
+from poundlock.savepoint.metadata import Metadata, check_files, read_metadata
+from poundlock.savepoint.sparklog import read_offsets
+from poundlock.storage import LocalStorage
+
+SET = {"events": {"0": 100, "1": 80}}
+FILES = {"log": 0, "file": 1, "offset": 20}
+
+
+def edited(
+    capsys: pytest.CaptureFixture[str], savepoint: LocalStorage, *arguments: str
+) -> tuple[LocalStorage, Metadata]:
+    """Edit; check what is true of every edit; return the new savepoint."""
+    before = files_of(savepoint.root)
+    assert main(["savepoint", "edit", savepoint.root, *arguments, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    made = LocalStorage(said["savepoint"])
+    metadata = read_metadata(made)
+    check_files(made, metadata)
+    assert files_of(savepoint.root) == before
+    assert {*metadata.files} == {*files_of(made.root)} - {"_metadata.json"}
+    assert metadata.name == Path(made.root).name != Path(savepoint.root).name
+    assert metadata.name.startswith(f"savepoint-{JOB_ID[:6]}-")
+    assert metadata.edited == {"from": Path(savepoint.root).name, "done": said["done"]}
+    assert said["edited_from"] == savepoint.root
+    return made, metadata
+
+
+def refused(capsys: pytest.CaptureFixture[str], savepoint: LocalStorage, *arguments: str) -> str:
+    folder = Path(savepoint.root).parent
+    before = files_of(folder)
+    assert main(["savepoint", "edit", savepoint.root, *arguments]) == 2
+    what, next = capsys.readouterr().err.splitlines()
+    assert next.startswith("Next: ")
+    assert files_of(folder) == before
+    return f"{what} {next}"
+
+
+def test_an_offset_is_set_in_both_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    positions = {"in": FILES, "clicks": EVENTS, "the-others": {"others": {"0": 7}}}
+    savepoint = save(tmp_path, positions=positions, split=["in"])
+    made, metadata = edited(capsys, savepoint, "--offset", "events:0=100", "--offset", "the-others/others:0=3")
+    assert metadata.decision.sources == {
+        "in": SourceRange(None, FILES, {"topics": {"events": "id"}}),
+        "clicks": SourceRange(SET, SET, {"topics": {"events": "id"}}),
+        "the-others": SourceRange({"others": {"0": 3}}, {"others": {"0": 3}}, {"topics": {"events": "id"}}),
+    }
+    log, old = read_offsets(made, CHECKPOINT), read_offsets(savepoint, CHECKPOINT)
+    assert {use: log.position(use) for use in log.positions} == {
+        "in": TICK,
+        "clicks": SET,
+        "the-others": {"others": {"0": 3}},
+    }
+    assert log.header == old.header
+    changed = {f"spark/offsets/{CHECKPOINT}", "_metadata.json"}
+    assert {path: data for path, data in files_of(made.root).items() if path not in changed} == {
+        path: data for path, data in files_of(savepoint.root).items() if path not in changed
+    }
+    assert metadata.edited is not None
+    assert metadata.edited["done"][0] == "source clicks: offset of events:0 from 120 to 100"
+
+
+def test_every_use_of_a_source_that_is_read_twice_is_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    savepoint = save(tmp_path, positions={"clicks": EVENTS, "clicks#2": EVENTS})
+    made, metadata = edited(capsys, savepoint, "--offset", "events:0=100")
+    assert [span.end for span in metadata.decision.sources.values()] == [SET, SET]
+    assert [*map(read_offsets(made, CHECKPOINT).position, ("clicks", "clicks#2"))] == [SET, SET]
+
+
+def test_it_is_made_where_it_is_wanted_and_can_be_edited_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    savepoint = save(tmp_path / "a", positions={"clicks": EVENTS})
+    made, _ = edited(capsys, savepoint, "--offset", "events:0=100")
+    assert Path(made.root).parent == tmp_path / "a"
+    again, metadata = edited(capsys, made, "--offset", "events:1=0", "-o", str(tmp_path / "b"))
+    assert Path(again.root).parent == tmp_path / "b"
+    assert metadata.decision.sources["clicks"].end == {"events": {"0": 100, "1": 0}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "nothing is to be changed"),
+        (["--offset", "events:2=5"], "no position of events:2 Next: use one of events:0, events:1"),
+        (["--offset", "other:0=5"], "no position of other:0 Next: use one of events:0, events:1"),
+        (["--offset", "in/events:0=5"], "only the offsets of Kafka can be set, and in of"),
+        (["--offset", "nope/events:0=5"], "no position of a source 'nope' Next: use one of clicks, in"),
+        (["--offset", "events:0=-5"], "--offset events:0=-5 is not topic:partition=N with a number from 0 on"),
+        (["--offset", "events=5"], "is not topic:partition=N"),
+        (["--offset", "in:0=5"], "no position of in:0"),
+        (["--drop-operator", "nope"], "no operator 'nope' Next: use one of clicks, in, out, counts, sums"),
+        (["--drop-operator", "counts"], "Next: drop all of it: --drop-operator counts --drop-operator sums"),
+        (["--drop-operator", "out", "--offset", "events:9=1"], "no position of events:9"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    savepoint = save(tmp_path, positions={"clicks": EVENTS, "in": FILES}, split=["in"], state=["counts", "sums"])
+    assert said in refused(capsys, savepoint, *arguments)
+
+
+def test_a_savepoint_without_kafka_and_one_without_positions_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = save(tmp_path / "a", positions={"in": FILES}, split=["in"])
+    assert "only the offsets of Kafka can be set, and in of" in refused(capsys, files, "--offset", "events:0=5")
+    empty = save(tmp_path / "b", positions={}, checkpoint=-1)
+    assert "no source of" in refused(capsys, empty, "--offset", "events:0=5")
+
+
+def test_a_damaged_savepoint_is_not_edited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    savepoint = save(tmp_path, positions={"clicks": EVENTS})
+    Path(savepoint.root, "spark/metadata").write_bytes(b"{}")
+    assert "is damaged: spark/metadata" in refused(capsys, savepoint, "--offset", "events:0=100")
+
+
+def test_a_source_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = ("sources/in/log/00000000000000000000.json", b"{}")
+    positions = {"in": FILES, "clicks": EVENTS, "the-others": {"others": {"0": 7}}}
+    savepoint = save(tmp_path, positions=positions, split=["in"], more=[log])
+    made, metadata = edited(capsys, savepoint, "--drop-operator", "the-others")
+    assert {*metadata.decision.sources} == {"in", "clicks"}
+    assert "the-others" not in metadata.operators
+    assert [path for path in metadata.files if path.startswith("spark/sources/")] == ["spark/sources/clicks/0"]
+    left = read_offsets(made, CHECKPOINT)
+    assert {use: left.position(use) for use in left.positions} == {"in": TICK, "clicks": EVENTS}
+    assert log[0] in metadata.files
+
+    made, metadata = edited(capsys, savepoint, "--drop-operator", "in")
+    assert {*metadata.decision.sources} == {"clicks", "the-others"}
+    assert log[0] not in metadata.files
+    assert read_offsets(made, CHECKPOINT) == read_offsets(savepoint, CHECKPOINT), "the ticks are nobody's position"
+
+
+def test_a_sink_is_dropped_with_what_waited_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    savepoint = save(
+        tmp_path, positions={"clicks": EVENTS}, sinks={"out": [("part-0-0", 7)], "late": [("part-0-0", 2)]}
+    )
+    _, metadata = edited(capsys, savepoint, "--drop-operator", "late")
+    assert {*metadata.decision.sinks} == {*metadata.sinks} == {"out"}
+    assert "late" not in metadata.operators
+    assert [path for path in metadata.files if path.startswith("sinks/")] == [
+        "sinks/out/.out.part-0-0.inprogress.tag-1-0"
+    ]
+
+
+def segments(metadata: Metadata) -> list[dict[str, Any]]:
+    return [s for p in metadata.decision.sinks["out"].state["parts"] for s in p["segments"]]
+
+
+def test_state_is_dropped_with_all_of_spark_s_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    positions = {"clicks": EVENTS, "in": FILES}
+    savepoint = save(tmp_path, positions=positions, split=["in"], state=["counts", "sums"], watermark=5)
+    made, metadata = edited(
+        capsys, savepoint, "--drop-operator", "sums", "--drop-operator", "counts", "--offset", "events:0=100"
+    )
+    assert not [path for path in metadata.files if path.startswith("spark/")]
+    assert metadata.decision.checkpoint == -1
+    assert {name: span.end for name, span in metadata.decision.sources.items()} == {"clicks": SET, "in": FILES}
+    assert {*metadata.operators} == {"clicks", "in", "out"}
+    (segment,) = segments(metadata)
+    assert "checkpoint" not in segment, "its number would be taken for one of those that are counted anew"
+    assert segments(read_metadata(savepoint))[0]["checkpoint"] == 2
+    assert main(["savepoint", "inspect", made.root]) == 0
+    said = capsys.readouterr().out
+    assert "state of sums, counts dropped" in said
+
+
+def test_state_is_kept_where_spark_could_not_begin_at_a_position(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    savepoint = save(tmp_path, positions={"rate": 12, "clicks": EVENTS}, state=["counts"])
+    said = refused(capsys, savepoint, "--drop-operator", "counts")
+    assert "source 'rate' is read by a connector of Spark's, which cannot be told to begin at 12" in said
+    _, metadata = edited(capsys, savepoint, "--drop-operator", "rate", "--drop-operator", "counts")
+    assert {*metadata.decision.sources} == {"clicks"}
+
+
+def test_a_write_that_fails_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    savepoint = save(tmp_path / "a", positions={"clicks": EVENTS})
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("poundlock.savepoint.edit.finish", full)
+    assert main(["savepoint", "edit", savepoint.root, "--offset", "events:0=1", "-o", str(tmp_path / "b")]) == 3
+    assert f"disk full while writing a savepoint in {tmp_path / 'b'}" in capsys.readouterr().err
+    assert files_of(tmp_path / "b") == {}
