@@ -187,6 +187,12 @@ def test_state_is_rescaled_offsets_are_set_and_state_is_left_out(
     assert state_partitions(LocalStorage(second)) == 5
     assert not Path(first).exists(), "it was claimed, and the job had a checkpoint of its own"
 
+    assert main(["savepoint", "inspect", second, "--json", "--state", "-D", f"state_dir={tmp_path}/state"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["state"]["rows"] == {"0": USERS}, "one window is open for each user"
+    assert said["pending"]["out"]
+    assert said["damage"] == [], "to look at the state changed nothing"
+
     # Down, and ten rows of one partition once more; the savepoints are taken away while the job runs.
     back = edited(capsys, second, "--offset", f"{TOPIC}:0=690")
     scene.produce(400)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.options import JsonOption
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
 from poundlock.values import format_bytes
 
@@ -23,7 +24,14 @@ SavepointArgument = Annotated[str, typer.Argument(metavar="PATH", help="Folder o
 NoCheckOption = Annotated[bool, typer.Option("--no-check", help="Do not read all files to compare their digests.")]
 
 
-def inspect(path: SavepointArgument, json: JsonOption = False, no_check: NoCheckOption = False) -> None:
+def inspect(
+    path: SavepointArgument,
+    json: JsonOption = False,
+    no_check: NoCheckOption = False,
+    state: Annotated[bool, typer.Option("--state", help="Let Spark count the entries of the state.")] = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+) -> None:
     """Show what a savepoint holds.
 
     Positions, watermark, pending files, operators, sizes, and whether every file is as it was written.
@@ -32,8 +40,10 @@ def inspect(path: SavepointArgument, json: JsonOption = False, no_check: NoCheck
     from poundlock.storage import open_storage
 
     storage = open_storage(path)
+    output = Output(json)
     found = inspect(storage, check=not no_check)
-    Output(json).show(_Shown(found))
+    rows = _state_rows(found, define, config, output) if state and not found.damage else {}
+    output.show(_Shown(found, rows))
     found.raise_if_damaged(storage)
 
 
@@ -51,14 +61,28 @@ def diff(
     Output(json).show(_Differences(a, b, compare(a, b)))
 
 
+def _state_rows(
+    found: Inspection, define: Sequence[str] | None, config: Path | None, output: Output
+) -> Mapping[str, int | None]:
+    if not found.state:
+        return {}
+    from poundlock.config import load_settings
+    from poundlock.runtime.state_rows import state_rows
+
+    settings = load_settings(define or (), config=config)
+    return state_rows(found.path, found.metadata.job, found.state, settings, say=output.note)
+
+
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A savepoint for people and programs."""
+    """A savepoint for people and programs; with the entries of Spark's operators, by number, where they were counted."""
 
     found: Inspection
+    rows: Mapping[str, int | None] = field(default_factory=dict)
 
     def to_json(self) -> Any:
-        return self.found.to_json()
+        said = self.found.to_json()
+        return {**said, "state": {**said["state"], "rows": dict(self.rows)}} if self.rows else said
 
     def lines(self) -> Iterable[str]:
         found, said = self.found, self.found.metadata
@@ -80,6 +104,8 @@ class _Shown:
         yield from _block("operators", named)
         if found.partitions is not None:
             yield f"state  {found.partitions} partitions, {found.backend}"
+            counted = [(o.number, o.name, self.rows.get(o.number)) for o in found.state if o.number in self.rows]
+            yield from _table([(n, name, "-" if rows is None else f"{rows} rows") for n, name, rows in counted], "  ")
         yield from _block("sizes", [(part, format_bytes(size)) for part, size in found.sizes.items()])
         yield f"{len(said.files)} files, {format_bytes(found.bytes)}; {_checked(found)}"
 

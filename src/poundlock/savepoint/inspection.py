@@ -14,7 +14,7 @@ from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import Metadata, damage, damaged, read_metadata
 from poundlock.savepoint.positions import Reading, reading
-from poundlock.savepoint.sparklog import newest_offsets, state_operators, watermark_ms
+from poundlock.savepoint.sparklog import StateOperator, newest_offsets, state_operators, watermark_ms
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 
@@ -32,6 +32,7 @@ class Inspection:
         watermark_ms: the watermark of the next checkpoint, ms since the epoch; None where there is none.
         pending: per sink, what waits to become visible; a sink that cannot say is left out.
         partitions: in how many partitions Spark keeps state; None where it keeps none.
+        state: what keeps state in Spark.
         backend: what keeps it: "rocksdb", "memory", or a class name; "" where there is none.
         sizes: bytes of each part.
         damage: path and fault of each file that is not as it was written; None where nobody looked.
@@ -44,6 +45,7 @@ class Inspection:
     pending: Mapping[str, Sequence[PendingFile]]
     partitions: int | None
     backend: str
+    state: Sequence[StateOperator]
     sizes: Mapping[str, int]
     damage: Sequence[tuple[str, str]] | None
 
@@ -74,7 +76,11 @@ class Inspection:
             "watermark_ms": self.watermark_ms,
             "operators": {i: o.to_json() for i, o in said.operators.items()},
             "pending": {name: [asdict(file) for file in files] for name, files in self.pending.items()},
-            "state": {"partitions": self.partitions, "backend": self.backend},
+            "state": {
+                "partitions": self.partitions,
+                "backend": self.backend,
+                "operators": [asdict(operator) for operator in self.state],
+            },
             "bytes": self.bytes,
             "sizes": dict(self.sizes),
             "damage": None if self.damage is None else [{"path": path, "fault": fault} for path, fault in self.damage],
@@ -94,16 +100,17 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
     metadata = read_metadata(savepoint)
     found = list(damage(savepoint, metadata)) if check else None
     try:
-        log = newest_offsets(savepoint)
+        log, state = newest_offsets(savepoint), state_operators(savepoint)
         return Inspection(
             path=savepoint.root,
             metadata=metadata,
             sources={name: reading(savepoint, name, span.end) for name, span in metadata.decision.sources.items()},
             watermark_ms=watermark_ms(savepoint),
             pending=_pending(metadata),
-            partitions=log.partitions if log is not None and state_operators(savepoint) else None,
-            backend=_backend(log.provider) if log is not None and state_operators(savepoint) else "",
-            sizes=_sizes(savepoint, metadata),
+            partitions=log.partitions if log is not None and state else None,
+            backend=_backend(log.provider) if log is not None and state else "",
+            state=state,
+            sizes=_sizes(metadata, state),
             damage=found,
         )
     except DefinitionError:
@@ -124,9 +131,9 @@ def _pending(metadata: Metadata) -> dict[str, Sequence[PendingFile]]:
     return pending
 
 
-def _sizes(savepoint: Storage, metadata: Metadata) -> dict[str, int]:
+def _sizes(metadata: Metadata, state: Sequence[StateOperator]) -> dict[str, int]:
     """Return the bytes of each part, by what was written; state by the numbers Spark gives its operators."""
-    names = {operator.number: operator.name for operator in state_operators(savepoint)}
+    names = {operator.number: operator.name for operator in state}
     sizes: dict[str, int] = {}
     for path, file in metadata.files.items():
         head, _, rest = path.partition("/")

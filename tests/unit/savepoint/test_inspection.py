@@ -85,7 +85,11 @@ def test_it_says_what_is_in_it(savepoint: LocalStorage, capsys: pytest.CaptureFi
 
 def test_of_an_empty_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = as_json(capsys, "inspect", save(tmp_path, positions={}, sinks={}, checkpoint=-1).root)
-    assert (found["sources"], found["watermark_ms"], found["state"]) == ({}, None, {"partitions": None, "backend": ""})
+    assert (found["sources"], found["watermark_ms"], found["state"]) == (
+        {},
+        None,
+        {"partitions": None, "backend": "", "operators": []},
+    )
 
 
 def test_state_in_memory_is_called_so(tmp_path: Path) -> None:
