@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.participant import bound
 from poundlock.checkpoint.portable import Portable
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
 from poundlock.storage import Storage
@@ -39,11 +40,13 @@ def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str,
 
 
 def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
-    """Remove what the sinks of a job carry hidden, all of it."""
+    """Remove what the sinks of a job carry hidden, all of it; where a sink's system is away it stays as it is."""
+    check()
     for sink in sinks.values():
         if isinstance(sink, Portable):
             sweep: Any = getattr(sink, "sweep")  # noqa: B009 - every participant has it
-            sweep({}, remove=True, check=check)
+            with suppress(TransientError, DefinitionError):
+                sweep({}, remove=True, check=check)
 
 
 def left(storage: Storage) -> str | None:

@@ -73,6 +73,7 @@ def begin(
 
     Raises:
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
+        TransientError: a sink's system, which has to be asked for newer output, is away; nothing was touched.
     """
     if has_begun(checkpoint, beginning, say=say):
         return
@@ -120,6 +121,8 @@ def begin(
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}")
+    for line in restoring.unseen:
+        say(f"Not looked at: {line}")
     if (note := unnamed_note(operators(plan, stateful=stateful))) is not None:
         say(f"Operators {note}")
 

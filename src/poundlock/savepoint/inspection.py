@@ -81,6 +81,7 @@ class Inspection:
                 "backend": self.backend,
                 "operators": [asdict(operator) for operator in self.state],
             },
+            "noted": dict(said.noted),
             "bytes": self.bytes,
             "sizes": dict(self.sizes),
             "damage": None if self.damage is None else [{"path": path, "fault": fault} for path, fault in self.damage],
