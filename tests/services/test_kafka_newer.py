@@ -9,18 +9,30 @@ from typing import Any
 import pytest
 from kafka_rig import Rig, values
 
-from poundlock import DefinitionError, KafkaSink, TopicExpression, TransientError, TwoPhaseCommitSink
+from poundlock import (
+    DatagenSource,
+    DefinitionError,
+    Job,
+    KafkaSink,
+    TopicExpression,
+    TransientError,
+    TwoPhaseCommitSink,
+)
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.identity import new_job_id
 from poundlock.checkpoint.participant import bound
 from poundlock.checkpoint.portable import Newer
 from poundlock.connectors.kafka import newer as looking
+from poundlock.plan.plan import make_plan
+from poundlock.runtime.checkpoint_as_savepoint import savepoint_of
+from poundlock.runtime.restoring import Beginning
 from poundlock.savepoint.edit import edit
 from poundlock.savepoint.metadata import Metadata, Operator, new_name, read_metadata
 from poundlock.savepoint.restore import Restoring, check
 from poundlock.savepoint.take import finish, take
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
+from poundlock.values import SystemClock
 
 pytestmark = pytest.mark.services
 
@@ -160,6 +172,43 @@ def test_what_cannot_be_looked_at_is_said(rig: Rig) -> None:
         assert line.startswith("sink 'out': whether it has output newer than the savepoint is not known (")
         assert said in line
     rig.stop()
+
+
+def test_what_a_killed_job_left_open_is_aborted_when_its_checkpoint_is_restored(rig: Rig) -> None:
+    job = Job("rig", on_error="fail")
+    job.from_source(DatagenSource(), name="in").sink_to(rig.sink, name="out")
+    plan, said = make_plan(job), list[str]()
+
+    def restoring(how: Callable[[], None]) -> None:
+        beginning = Beginning(rig.storage.root)
+        target = LocalStorage(str(rig.root / "second"))
+        with savepoint_of(beginning, target, plan, clock=SystemClock(), say=said.append) as (given, _):
+            assert read_metadata(LocalStorage(given.path)).noted == {}, "where the topic ended then nobody knows"
+            how()
+
+    def refusing() -> None:
+        raise DefinitionError("it does not fit")
+
+    driver = rig.driver()
+    rig.storage.create_exclusive("spark/offsets/0", b'v2\n{"conf":{}}\nin:1')
+    rig.checkpoint(driver, 0, [values(0, 0)])
+    rig.storage.create_exclusive("spark/commits/0", b"v1\n{}")
+    rig.write(1, [values(1, 0), values(1, 1)])
+    with pytest.raises(DefinitionError, match="is still running"):
+        restoring(lambda: None)
+    rig.stop()
+    prefix = rig.settings["transactional_id_prefix"]
+
+    def left() -> list[str]:
+        return [tid for tid in rig.sink._asked().ongoing() if tid.startswith(prefix)]
+
+    with pytest.raises(DefinitionError, match="it does not fit"):
+        restoring(refusing)
+    assert len(left()) == 2, "nothing is touched before all fits"
+    restoring(lambda: None)
+    assert left() == []
+    assert said == [f"Sink out: aborted 2 transactions that job {rig.identity.job_id} had left open"]
+    assert len(rig.broker.read(rig.sink.topic)) == 20
 
 
 def test_a_broker_that_is_away(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
