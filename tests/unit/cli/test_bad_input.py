@@ -58,7 +58,6 @@ class Terminal:
         assert "Traceback" not in done.stdout
         assert self.files() == before
         assert not (self.folder / "checkpoint").exists()
-        assert not (self.folder / "out").exists()
         return done.stderr
 
     def files(self) -> dict[str, bytes]:
