@@ -26,12 +26,7 @@ TAKEN = re.compile(r"checkpoints waited ([0-9]+) ms of ([0-9]+) ms")
 
 
 def job(keys: int, rate: int, checkpoints: str, out: str) -> Job:
-    made = Job("state", checkpoint_interval="1 s", checkpoint_dir=checkpoints, parallelism=2, on_error="fail", spark={
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.streaming.stateStore.providerClass":
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
-    })  # fmt: skip
+    made = Job("state", checkpoint_interval="1 s", checkpoint_dir=checkpoints, parallelism=2, on_error="fail")
     rows = made.from_source(
         DatagenSource("n bigint", fields={"n": "sequence"}, rate=rate, rows_per_checkpoint=500_000), name="rows"
     )
@@ -101,6 +96,7 @@ class Watch:
         path = Path(str(made.location))
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         value: dict[str, Any] = {
+            "rows": self.rows,
             "rows_per_s": rate,
             "state_bytes": self.state_bytes,
             "savepoint_bytes": size,
