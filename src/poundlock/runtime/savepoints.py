@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.errors import PoundlockError, TransientError
+from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.requests import Requests, Trigger
 from poundlock.savepoint.take import Cut, finish
@@ -88,7 +89,9 @@ class _Making:
 
     def run(self) -> None:
         try:
+            hit(SavepointFailpoint.CUT)
             self.bytes = sum(file.bytes for file in finish(self.cut).files.values())
+            hit(SavepointFailpoint.FINISHED)
         except Exception as error:  # told by whoever waits for the thread
             self.error = error
 

@@ -15,7 +15,6 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
-from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
 from poundlock.savepoint.state_files import needed_state
 from poundlock.storage import Storage
@@ -142,7 +141,6 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     """
     files: dict[str, SavedFile] = {}
     settled: set[str] = set()
-    hit(SavepointFailpoint.CUT)
     cut.copy_rest()
     for path in cut.paths:
         before, folder = known(path), path.rpartition("/")[0]
@@ -156,7 +154,6 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
         raise DefinitionError(f"{cut.savepoint.root} is a savepoint already", next="give another folder")
-    hit(SavepointFailpoint.FINISHED)
     return whole
 
 
