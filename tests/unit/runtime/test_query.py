@@ -181,10 +181,3 @@ def test_where_spark_keeps_the_interval_it_is_made_to_look_and_finds_all_is_chec
     assert (found.stopped, starts, asked.status) == (1, [False], "IN_PROGRESS")
     made._serve()
     assert (found.stopped, asked.location) == (1, 5)
-
-
-def test_a_savepoint_is_refused_until_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = query(Coordinator(decided=0), monkeypatch)
-    asked = made.requests.trigger("savepoint")
-    made._serve()
-    assert asked.failure is not None
