@@ -17,7 +17,7 @@ from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
 from poundlock.runtime.leaving import interrupted_restore, left, left_by, mark_restore, refuse_left, settle_restore
-from poundlock.runtime.operators import operators, unnamed_note
+from poundlock.runtime.operators import operators
 from poundlock.runtime.partitions import Rescaling, plan_rescaling
 from poundlock.savepoint.claim import ClaimMode, claim
 from poundlock.savepoint.metadata import read_metadata
@@ -120,8 +120,6 @@ def begin(
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}")
-    if (note := unnamed_note(operators(plan, stateful=stateful))) is not None:
-        say(f"Operators {note}")
 
 
 def has_begun(checkpoint: Storage, beginning: Beginning, *, say: Callable[[str], None]) -> bool:
