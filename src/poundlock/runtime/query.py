@@ -157,7 +157,8 @@ class Query:
                 return None
             if stop.stopping or self._input_ended():
                 return Occasion.END if self._stop(stop) else None
-            if not self._query.isActive:
+            # A checkpoint that must not begin any more, because of the savepoint with which the job ends, ends the query.
+            if not self._query.isActive and not (self._savepoints.ending and self.error is None):
                 self._raise()
             self.attempts.check()
             self._roll_if_due()

@@ -126,7 +126,7 @@ class Savepoints:
         Raises:
             Exception: pending files could not be finished before one; half a decision may be carried out.
         """
-        while self._waiting and not self._ending:
+        while self._waiting and not self.ending:
             with self.border.reached() as reached:
                 if not reached:
                     break
@@ -146,7 +146,8 @@ class Savepoints:
         self._making.clear()
 
     @property
-    def _ending(self) -> bool:
+    def ending(self) -> bool:
+        """Whether the job is to end with one that is being made whole."""
         return any(making.trigger.then != "go on" for making in self._making)
 
     def _cut(self, trigger: Trigger) -> None:

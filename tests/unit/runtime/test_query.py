@@ -13,6 +13,7 @@ import pytest
 
 from poundlock import DatagenSource
 from poundlock.checkpoint.decision import SourceRange
+from poundlock.runtime.progress import StopRequest
 from poundlock.runtime.query import Query, QueryStopped
 
 HOUR = timedelta(hours=1)
@@ -181,3 +182,22 @@ def test_where_spark_keeps_the_interval_it_is_made_to_look_and_finds_all_is_chec
     assert (found.stopped, starts, asked.status) == (1, [False], "IN_PROGRESS")
     made._serve()
     assert (found.stopped, asked.location) == (1, 5)
+
+
+def test_a_query_that_ends_because_the_job_ends_with_a_savepoint_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next checkpoint is told not to begin while the savepoint is digested, and that ends Spark's query."""
+    made = query(Coordinator(decided=0), monkeypatch)
+    for name in ("_roll_if_due", "_retain", "_serve", "_tell"):
+        monkeypatch.setattr(made, name, lambda *a, **k: None)
+    monkeypatch.setattr(made, "_stop", lambda stop: True)
+    made._query = SimpleNamespace(isActive=False, exception=lambda: ValueError("QueryStopped, as Spark tells it"))
+    saved = object()
+    steps = iter([None, None, saved])
+    made._savepoints = SimpleNamespace(ending=True, step=lambda: next(steps))  # type: ignore[assignment]
+    assert made.wait(StopRequest()) is saved
+
+    made._savepoints = SimpleNamespace(ending=False, step=lambda: None)  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="QueryStopped"):
+        made.wait(StopRequest())
