@@ -28,7 +28,7 @@ _QUICK = (
     "restart-strategy.type=none",
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
 )
-_LIFE_S = 180.0
+_LIFE_S = 240.0
 _TAKING = (SavepointFailpoint.CUT, SavepointFailpoint.FINISHED, SavepointFailpoint.LEFT)
 _RESTORING = (
     SavepointFailpoint.RESTORE_BEGUN,
@@ -320,7 +320,7 @@ class _Load:
     def _run(self) -> None:
         while not self._end.is_set():
             self._produce()
-            self._end.wait(0.3)
+            self._end.wait(0.6)
 
     def __enter__(self) -> _Load:
         self._thread.start()
