@@ -383,7 +383,7 @@ class Query:
         lags = [
             source.lag(decided[name].end)
             for name, source in self.sources.items()
-            if not isinstance(source, SplitSource) and name in decided
+            if not isinstance(source, SplitSource) and name in decided and name == source_of(name)
         ]
         known = [lag for lag in lags if lag is not None]
         state = None if self.plan.stateless else state_bytes(self._query._jsq)
