@@ -27,7 +27,7 @@ from poundlock import (
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.cli.main import main
 from poundlock.config import load_settings
-from poundlock.runtime import assembly, driver
+from poundlock.runtime import assembly
 from poundlock.runtime import session as sessions
 from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.driver import run
