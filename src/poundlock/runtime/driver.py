@@ -286,8 +286,12 @@ class Driver:
                     sessions.await_tasks(query.session)  # what a task still writes would stay behind
                 return self._canceled()
             if isinstance(ended, Saved):
-                sessions.await_tasks(query.session)
-                return self._ended_with(ended, storage, identity, epoch)
+                try:
+                    sessions.await_tasks(query.session)
+                    return self._ended_with(ended, storage, identity, epoch)
+                except BaseException:
+                    query.kill()  # the job has not ended with it: the next life is asked for another one
+                    raise
             outcome = coordinator.roll(Occasion.END)
             if outcome is not None:
                 self.tracker.rolled(files_made(outcome))

@@ -155,13 +155,16 @@ class Query:
         while True:
             if stop.canceling:
                 return None
-            if stop.stopping or self._input_ended():
+            # Once the savepoint with which the job ends is cut, it has all of the job: nothing is decided behind it, and
+            # a query whose next checkpoint was turned away has ended as it should.
+            ending = self._savepoints.ending
+            if stop.stopping or (not ending and self._input_ended()):
                 return Occasion.END if self._stop(stop) else None
-            # A checkpoint that must not begin any more, because of the savepoint with which the job ends, ends the query.
-            if not self._query.isActive and not (self._savepoints.ending and self.error is None):
-                self._raise()
-            self.attempts.check()
-            self._roll_if_due()
+            if not ending:
+                if not self._query.isActive:
+                    self._raise()
+                self.attempts.check()
+                self._roll_if_due()
             self._retain(finish=True)
             self._serve()
             if (saved := self._savepoints.step()) is not None:
@@ -187,6 +190,7 @@ class Query:
         self._query.stop()
         if self.error is not None:
             raise self.error
+        self._savepoints.finish(lambda: request.canceling)
         return not request.canceling
 
     def kill(self) -> None:
@@ -301,7 +305,7 @@ class Query:
                 self._savepoints.want(trigger)
             else:
                 self._serving.checkpoint_wanted(trigger)
-        if self._serving.asked and not self.plan.only_split and not self.plan.bounded:
+        if self._serving.asked and not (self.plan.only_split or self.plan.bounded or self._savepoints.ending):
             self._nudge()
 
     def _cut(self, trigger: Trigger) -> Cut:

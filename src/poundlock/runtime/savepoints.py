@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from poundlock.checkpoint.coordinator import Coordinator
@@ -18,7 +18,9 @@ from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.requests import Requests, Trigger
+from poundlock.savepoint.metadata import METADATA
 from poundlock.savepoint.take import Cut, finish
+from poundlock.storage.removal import remove_root, remove_tree
 
 __all__ = ["Border", "NotDrained", "Saved", "Savepoints"]
 
@@ -87,6 +89,11 @@ class _Making:
     error: Exception | None = None
     thread: threading.Thread | None = None
 
+    @property
+    def ends(self) -> bool:
+        """Whether the job is to end with it."""
+        return self.trigger.then != "go on"
+
     def run(self) -> None:
         try:
             hit(SavepointFailpoint.CUT)
@@ -133,22 +140,35 @@ class Savepoints:
                 self._cut(self._waiting.popleft())
         return self._settle()
 
+    @property
+    def ending(self) -> bool:
+        """Whether one is cut with which the job is to end: from then on nothing may be decided any more."""
+        return any(making.ends for making in self._making)
+
+    def finish(self, canceling: Callable[[], bool]) -> None:
+        """Wait for those that the job does not end with, since it ends; not once it is cancelled."""
+        for making in [m for m in self._making if not m.ends]:
+            while making.thread is not None and making.thread.is_alive():
+                if canceling():
+                    return
+                making.thread.join(_LOOK_S)
+            self._making.remove(making)
+            self._tell(making)
+
     def give_back(self, requests: Requests) -> None:
-        """Leave those that were not cut to the next life of the query, and wait for the others."""
+        """Wait for those that were cut, and leave the others to the next life of the query, with those the job was to end with."""
         for trigger in reversed(self._waiting):
             requests.give_back(trigger)
         self._waiting.clear()
         for making in self._making:
             if making.thread is not None:
                 making.thread.join()
-        for making in self._making:
-            self._tell(making)
+            if not making.ends or making.error is not None:
+                self._tell(making)
+                continue
+            _discard(making.cut)  # the job goes on from its checkpoint, so nobody is to go on from this
+            requests.give_back(making.trigger)
         self._making.clear()
-
-    @property
-    def ending(self) -> bool:
-        """Whether the job is to end with one that is being made whole."""
-        return any(making.trigger.then != "go on" for making in self._making)
 
     def _cut(self, trigger: Trigger) -> None:
         began = time.monotonic()
@@ -160,9 +180,9 @@ class Savepoints:
         except Exception as error:  # whatever it is, the job is none the worse for it
             trigger.fail(_not_saved(error))
             return
-        if trigger.then != "go on":
-            self.hold()  # what came after the cut would be lost to who goes on from it
         making = _Making(trigger, made, time.monotonic() - began, began)
+        if making.ends:
+            self.hold()  # what came after the cut would be lost to who goes on from it
         making.thread = threading.Thread(target=making.run, name="poundlock-savepoint", daemon=True)
         making.thread.start()
         self._making.append(making)
@@ -170,10 +190,11 @@ class Savepoints:
     def _settle(self) -> Saved | None:
         """Tell of those that are whole; return the one with which the job is to end."""
         for making in [m for m in self._making if m.thread is not None and not m.thread.is_alive()]:
+            whole = self._tell(making)
+            if whole and making.ends:
+                return Saved(making.trigger, making.cut.savepoint.root)  # it is kept in mind: the job has not ended yet
             self._making.remove(making)
-            if self._tell(making) and making.trigger.then != "go on":
-                return Saved(making.trigger, making.cut.savepoint.root)
-            if making.error is not None and making.trigger.then != "go on":
+            if not whole and making.ends:
                 self.go_on()
         return None
 
@@ -181,13 +202,14 @@ class Savepoints:
         """Tell whoever asked, unless the job has to end first; return whether the savepoint is whole."""
         if making.error is not None:
             making.trigger.fail(_not_saved(making.error))
+            _discard(making.cut)
             return False
         took, waited = time.monotonic() - making.since, making.waited_s
         self.say(
             f"Savepoint {making.cut.savepoint.root}: {making.bytes:,} bytes;"
             f" checkpoints waited {waited * 1000:.0f} ms of {took * 1000:.0f} ms"
         )
-        if making.trigger.then == "go on":
+        if not making.ends:
             making.trigger.complete(making.cut.savepoint.root)
         return True
 
@@ -198,6 +220,14 @@ class NotDrained(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+def _discard(cut: Cut) -> None:
+    """Remove what was made of a savepoint that is none."""
+    with suppress(OSError):
+        cut.savepoint.delete(METADATA)  # first, so that half of it is never taken for one
+        remove_tree(cut.savepoint, "")
+        remove_root(cut.savepoint)
 
 
 def _not_saved(error: Exception) -> PoundlockError:

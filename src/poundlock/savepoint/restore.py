@@ -82,8 +82,7 @@ def check(
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
     dropped = _compare(savepoint.root, metadata.operators, operators, allow_non_restored)
-    if newer == "refuse":
-        _refuse_newer(metadata, sinks)
+    _check_output(metadata, sinks, newer)
     return Restoring(savepoint, metadata, dropped)
 
 
@@ -130,11 +129,12 @@ def _listed(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any]) -> None:
+def _check_output(metadata: Metadata, sinks: Mapping[str, Any], newer: NewerOutput) -> None:
+    """Raise DefinitionError if a sink cannot take what was saved of it, or, with "refuse", has output that is newer."""
     for name, sink in sinks.items():
         state = saved_state(metadata.decision, name)
         found = sink.newer(state) if state and isinstance(sink, Portable) else []
-        if found:
+        if found and newer == "refuse":
             raise DefinitionError(
                 f"sink {name!r} has {len(found)} files that were finished after the savepoint, such as {found[0]}",
                 next="say --on-newer-output=retract to remove them, or =keep to leave them, with rows that come twice",

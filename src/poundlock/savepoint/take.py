@@ -19,6 +19,7 @@ from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_o
 from poundlock.savepoint.state_files import needed_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy, link
+from poundlock.storage.removal import remove_root, remove_tree
 
 __all__ = ["Cut", "finish", "take"]
 
@@ -98,6 +99,18 @@ def take(
     if next(iter(savepoint.list()), None) is not None:
         raise DefinitionError(f"{savepoint.root} is not empty", next="give another folder")
     cut = Cut(savepoint, metadata)
+    try:
+        _fill(cut, checkpoint, sinks, linked=linked)
+    except BaseException:
+        with suppress(OSError):  # half of one is of no use, and may be what fills the disk
+            remove_tree(savepoint, "")
+            remove_root(savepoint)
+        raise
+    return cut
+
+
+def _fill(cut: Cut, checkpoint: Storage, sinks: Mapping[str, Any], *, linked: bool) -> None:
+    metadata = cut.metadata
     newest = metadata.decision.checkpoint
     state: list[str] = []
     logs: dict[str, list[int]] = {log: [] for log in LOGS}
@@ -123,8 +136,7 @@ def take(
     for name, sink in sinks.items():
         carried = saved_state(metadata.decision, name)
         if isinstance(sink, Portable) and carried:
-            sink.save(carried, savepoint, f"sinks/{name}", _adder(cut))
-    return cut
+            sink.save(carried, cut.savepoint, f"sinks/{name}", _adder(cut))
 
 
 def _adder(cut: Cut) -> Callable[[Storage, str, str], None]:

@@ -184,20 +184,34 @@ def test_where_spark_keeps_the_interval_it_is_made_to_look_and_finds_all_is_chec
     assert (found.stopped, asked.location) == (1, 5)
 
 
-def test_a_query_that_ends_because_the_job_ends_with_a_savepoint_has_not_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The next checkpoint is told not to begin while the savepoint is digested, and that ends Spark's query."""
-    made = query(Coordinator(decided=0), monkeypatch)
-    for name in ("_roll_if_due", "_retain", "_serve", "_tell"):
-        monkeypatch.setattr(made, name, lambda *a, **k: None)
+def test_nothing_is_decided_behind_the_savepoint_with_which_the_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that fell due would be in the savepoint and visible too, and a query started anew would read on."""
+    made = query(Coordinator(decided=5), monkeypatch)
+    made.plan = SimpleNamespace(only_split=False, bounded=False)  # type: ignore[assignment]
+    made._query = found = SparkQuery()
+    found.isActive = False  # its next checkpoint was turned away
+    done: list[str] = []
+    monkeypatch.setattr(made, "_roll_if_due", lambda: done.append("rolled"))
+    monkeypatch.setattr(made, "_nudge", lambda: done.append("started anew"))
+    monkeypatch.setattr(made, "_tell", lambda: None)
     monkeypatch.setattr(made, "_stop", lambda stop: True)
-    made._query = SimpleNamespace(isActive=False, exception=lambda: ValueError("QueryStopped, as Spark tells it"))
-    saved = object()
-    steps = iter([None, None, saved])
-    made._savepoints = SimpleNamespace(ending=True, step=lambda: next(steps))  # type: ignore[assignment]
-    assert made.wait(StopRequest()) is saved
+    made.requests.trigger("checkpoint")
+    rounds: list[int] = []
 
-    made._savepoints = SimpleNamespace(ending=False, step=lambda: None)  # type: ignore[assignment]
-    with pytest.raises(ValueError, match="QueryStopped"):
+    class Making:
+        ending = True
+
+        def step(self) -> object:
+            rounds.append(len(rounds))
+            return "saved" if len(rounds) == 3 else None
+
+    made._savepoints = Making()  # type: ignore[assignment]
+    assert made.wait(StopRequest()) == "saved"
+    assert done == []
+
+
+def test_a_query_that_ends_by_itself_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = query(Coordinator(decided=5), monkeypatch)
+    made._query = SimpleNamespace(isActive=False, exception=lambda: OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
         made.wait(StopRequest())

@@ -176,3 +176,58 @@ def test_what_was_not_cut_is_left_to_the_next_life_and_what_was_is_made_whole(sc
     assert made.status == "COMPLETED"
     assert waiting.status == "IN_PROGRESS"
     assert scene.requests.take() is waiting
+
+
+def whole(scene: Scene, **how: Any) -> Trigger:
+    """Ask for one and have it cut and made whole, told to nobody yet."""
+    trigger = scene.ask(**how)
+    scene.savepoints._cut(scene.savepoints._waiting.popleft())
+    thread = scene.savepoints._making[-1].thread
+    assert thread is not None
+    thread.join(30)
+    return trigger
+
+
+def test_one_that_a_failing_life_was_to_end_with_is_asked_of_the_next(scene: Scene) -> None:
+    trigger = whole(scene, then="stop")
+    assert scene.savepoints.ending
+    scene.savepoints.give_back(scene.requests)
+    assert scene.requests.take() is trigger
+    assert trigger.status == "IN_PROGRESS"
+    assert not (scene.folder / trigger.id).exists(), "nobody goes on from it"
+
+
+def test_one_that_the_job_could_not_end_with_is_asked_of_the_next_life_as_well(scene: Scene) -> None:
+    trigger = whole(scene, then="stop")
+    assert scene.savepoints.step() is not None
+    scene.savepoints.give_back(scene.requests)  # the driver found no place for its note, say
+    assert scene.requests.take() is trigger
+
+
+def test_nothing_is_left_of_one_that_could_not_be_made_whole(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> bool:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(LocalStorage, "create_exclusive", full)
+    trigger = scene.ask()
+    scene.until(trigger)
+    assert trigger.failure is not None
+    assert not (scene.folder / trigger.id).exists()
+
+
+def test_a_job_that_ends_waits_for_the_others(scene: Scene) -> None:
+    trigger = scene.ask()
+    scene.savepoints._cut(scene.savepoints._waiting.popleft())
+    scene.savepoints.finish(lambda: False)
+    assert trigger.status == "COMPLETED"
+    assert len(scene.said) == 1
+
+
+def test_a_job_that_is_cancelled_waits_for_none(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+    monkeypatch.setattr("poundlock.runtime.savepoints.finish", lambda cut: go.wait(30))
+    trigger = scene.ask()
+    scene.savepoints._cut(scene.savepoints._waiting.popleft())
+    scene.savepoints.finish(lambda: True)
+    assert trigger.status == "IN_PROGRESS"
+    go.set()

@@ -13,6 +13,7 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import NewerOutput, PendingFile
 from poundlock.connectors.files.names import final_name, join
 from poundlock.connectors.files.staging import Rules, carried_segments
+from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
 from poundlock.storage.copying import copy
 
@@ -26,7 +27,12 @@ def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str
 
 
 def newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
-    """Return the finished files with names that were not given out, or not finished, when the state was decided."""
+    """Return the finished files with names that were not given out, or not finished, when the state was decided.
+
+    Raises:
+        DefinitionError: the state names what is not unfinished.
+    """
+    _check_names(storage, state)
     pattern = re.compile(rf"{re.escape(rules.prefix)}-([0-9]+)-([0-9]+){re.escape(rules.suffix)}")
     counters, unfinished = state.get("counters", {}), {join(p["bucket"], p["name"]) for p in _files(state)}
     found = []
@@ -57,6 +63,18 @@ def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, fol
     elif there:
         _give_new_names(rules, moved, there)
     return {**moved, "tag": rules.tag, "root": rules.root, "closing": []}
+
+
+def _check_names(storage: Storage, state: JSON) -> None:
+    """Raise DefinitionError unless segments have names that only unfinished data has: nothing else may be written or removed."""
+    for segment in carried_segments(state):
+        path = str(segment["path"])
+        name = path.rpartition("/")[2]
+        if not name.startswith(".") or f".inprogress.{state['tag']}-" not in name or ".." in path.split("/"):
+            raise DefinitionError(
+                f"the savepoint names {path!r} as unfinished data for {storage.root}, which it is not",
+                next="copy the savepoint again from where it was taken",
+            )
 
 
 def _give_new_names(rules: Rules, state: JSON, there: Sequence[str]) -> None:
