@@ -18,10 +18,11 @@ from poundlock.testing.kafka import EmbeddedKafka, Record
 pytestmark = pytest.mark.services
 
 JOB = """
-from poundlock import EventTimeBucketAssigner, FileSink, Job, KafkaSource, RollingPolicy
+from poundlock import EventTimeBucketAssigner, FileSink, Job, KafkaSink, KafkaSource, RollingPolicy
 
 job = Job("etl", checkpoint_interval="200 ms", checkpoint_dir={checkpoints!r})
 events = job.from_source(KafkaSource(bootstrap_servers={servers!r}, topics="upgrade"), name="events"){more}
+events.sink_to(KafkaSink({servers!r}, "upgraded"), name="copies")
 events.sink_to(
     FileSink(
         {output!r},
@@ -43,6 +44,7 @@ class Scene:
         self.output = folder / "out"
         self.produced: list[bytes] = []
         kafka.create_topic("upgrade", 2)
+        kafka.create_topic("upgraded", 2)
 
     def write(self, zone: str, more: str = "") -> None:
         (self.folder / "job.py").write_text(
@@ -90,6 +92,15 @@ class Scene:
         )
         return Counter(line for path in files for line in path.read_bytes().splitlines())
 
+    def copied(self) -> Counter[bytes | None]:
+        return Counter(record.value for record in self.kafka.read("upgraded"))
+
+
+def saved(said: str) -> str:
+    """Return the path of the savepoint that a command took."""
+    assert "Savepoint completed. Path: " in said
+    return said.partition("Savepoint completed. Path: ")[2].splitlines()[0]
+
 
 @pytest.fixture
 def scene(tmp_path: Path, kafka_broker: EmbeddedKafka) -> Iterator[Scene]:
@@ -104,12 +115,10 @@ def test_every_event_once_over_an_upgrade(scene: Scene) -> None:
     scene.produce(1000)
     first = scene.start()
     scene.await_rows(first, 1000)
-    side = scene.cli("savepoint", "etl", "sp")  # the job goes on
-    assert "Savepoint completed. Path: " in side
+    side = saved(scene.cli("savepoint", "etl", "sp"))  # the job goes on
     scene.produce(500)
     scene.await_rows(first, 1500)
-    said = scene.cli("cancel", "-s", "sp", first[:8])
-    path = said.partition("Savepoint completed. Path: ")[2].splitlines()[0]
+    path = saved(scene.cli("cancel", "-s", "sp", first[:8]))
     assert Path(path).name.startswith(f"savepoint-{first[:6]}-")
     assert scene.seen().total() == 0  # nothing was due, and what waited hidden is in the savepoint
     assert not [p for p in scene.output.rglob("*") if p.is_file()]
@@ -130,3 +139,13 @@ def test_every_event_once_over_an_upgrade(scene: Scene) -> None:
     even = [value for i, value in enumerate(scene.produced) if i < 1500 or b'"even"' in value]
     assert scene.seen() == Counter(even)
     assert not [p for p in scene.output.rglob(".*") if p.is_file()]
+    assert scene.copied() == Counter(even)
+
+    # The first savepoint is older than what is in the topic, and a topic cannot be cut.
+    for way in ("refuse", "retract"):
+        said = scene.cli("run", "job.py", "-s", side, "--on-newer-output", way, "-D", "checkpoint_dir=other", code=2)
+        what, next = said.splitlines()
+        assert "sink 'copies' has 1,000 records in topic 'upgraded' behind offset" in what
+        assert next.startswith("Next: say --on-newer-output=keep")
+    assert not (scene.folder / "other").exists()
+    assert scene.copied() == Counter(even)

@@ -1,4 +1,4 @@
-"""The seam between a savepoint and a sink that carries hidden data from one checkpoint to the next.
+"""The seam between a savepoint and a sink: what it carries hidden from one checkpoint to the next, and how far its output was.
 
 What a sink carries is copied into the savepoint, and out of it under the names of the job that restores; neither job ever
 touches the other's.
@@ -13,15 +13,30 @@ from typing import Literal, Protocol, runtime_checkable
 from poundlock.checkpoint.participant import JSON
 from poundlock.storage import Storage
 
-__all__ = ["Legible", "NewerOutput", "PendingFile", "Portable"]
+__all__ = ["Legible", "Newer", "NewerOutput", "PendingFile", "Portable"]
 
 NewerOutput = Literal["refuse", "keep", "retract"]
 """What becomes of output that was finished after the savepoint was taken: see docs/savepoints.md."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newer:
+    """What a sink says of output that is there and was not when a savepoint was taken.
+
+    Args:
+        what: what there is, to be said of the sink, such as "has 3 files that …"; "" = nothing.
+        unknown: why nobody can tell; "" = it was looked at.
+        retractable: whether a restore can remove it.
+    """
+
+    what: str = ""
+    unknown: str = ""
+    retractable: bool = True
+
+
 @runtime_checkable
 class Portable(Protocol):
-    """A participant that can take part in a savepoint. One that carries nothing between checkpoints need not be one."""
+    """A participant that can take part in a savepoint. Of one that is not, nobody can tell whether it has newer output."""
 
     def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
         """Copy what a state names into a folder of a savepoint.
@@ -34,8 +49,27 @@ class Portable(Protocol):
         """
         ...
 
-    def newer(self, state: JSON) -> Sequence[str]:
-        """Return the finished output that is there and was not when the state was decided, in words a person can use."""
+    def check_saved(self, state: JSON) -> None:
+        """Raise DefinitionError unless a saved state names only what can be restored; nothing is changed."""
+        ...
+
+    def note(self) -> JSON:
+        """Return what `newer` will have to know besides the state, as it is at the cut; {} = nothing.
+
+        Called at a checkpoint's border while the job waits, so it must be quick. It raises nothing.
+        """
+        ...
+
+    def newer(self, state: JSON, note: JSON) -> Newer:
+        """Look for finished output that is there and was not at the cut; nothing is changed.
+
+        Args:
+            state: the saved state.
+            note: what `note` returned at the cut; {} where the savepoint has none.
+
+        Raises:
+            PoundlockError: it cannot be looked for now.
+        """
         ...
 
     def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:

@@ -99,6 +99,7 @@ class TwoPhaseParticipant:
     prefix: str = ""
 
     kind = Kind.TRANSACTIONAL
+    holds_readers = True
 
     def bind(self, *, job_id: str, sink: str) -> TwoPhaseParticipant:
         """Return the participant of one job."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from poundlock.checkpoint.epoch import DriverLock, described_operators, describe
 from poundlock.checkpoint.fsck import rebuilt_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.ledger import Ledger
-from poundlock.checkpoint.participant import JSON, Inspectable, Participant
+from poundlock.checkpoint.participant import JSON, Inspectable, Participant, bound
 from poundlock.checkpoint.records import to_redo
 from poundlock.connectors.rebuild import rebuild_sink
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.plan.plan import Plan
 from poundlock.runtime.backends import kept_with
 from poundlock.runtime.leaving import refuse_left
@@ -80,13 +80,15 @@ def savepoint_of(
     try:
         lock = DriverLock.keep_out(given)
         try:
-            finish(take(given, made, metadata=_metadata(given, identity, plan, clock), sinks=plan.sinks, linked=True))
+            metadata = _metadata(given, identity, plan, clock)
+            finish(take(given, made, metadata=metadata, sinks=plan.sinks, linked=True, noting=False))
         finally:
             lock.release()
         yield (
             replace(beginning, path=made.root, named=beginning.path),
             lambda line: say(line.replace(made.root, beginning.path)),
         )
+        _let_readers_go_on(given, identity, metadata, plan, say)
     except PoundlockError as error:
         what, next = (text.replace(made.root, given.root) for text in (error.what, error.next))
         raise type(error)(
@@ -95,6 +97,32 @@ def savepoint_of(
     finally:
         remove_tree(checkpoint, FOLDER)
         remove_root(checkpoint)
+
+
+def _let_readers_go_on(
+    given: Storage, identity: Identity, metadata: Metadata, plan: Plan, say: Callable[[str], None]
+) -> None:
+    """Abort the transactions that the old job left open when it was killed: readers would wait until they run out of time.
+
+    It is what the old job's next start would do. A job that has been started again meanwhile sees to it itself.
+    """
+    try:
+        lock = DriverLock.keep_out(given)
+    except DefinitionError:
+        return
+    try:
+        if not lock.held:
+            return  # nobody can tell whether it runs
+        for name, part in metadata.decision.sinks.items():
+            sink = plan.sinks.get(name)
+            if sink is None or not getattr(sink, "holds_readers", False):
+                continue
+            with suppress(TransientError, DefinitionError):
+                found = bound(sink, job_id=identity.job_id, sink=name).sweep(part.state, remove=True)
+                if found:
+                    say(f"Sink {name}: aborted {len(found)} transactions that job {identity.job_id} had left open")
+    finally:
+        lock.release()
 
 
 def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> Metadata:

@@ -24,10 +24,12 @@ from poundlock.runtime import session as sessions
 from poundlock.runtime.assembly import Assembly
 from poundlock.runtime.attempts import Attempts, CheckpointTimedOut
 from poundlock.runtime.backends import check_backend, refuse_other_backend, state_backend_of
+from poundlock.runtime.changed_state import StateChangedError
 from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.leaving import leave, refuse_left
 from poundlock.runtime.offsets import SparkLog
+from poundlock.runtime.operators import operators
 from poundlock.runtime.partitions import PARTITIONS, kept_note, wanted_partitions
 from poundlock.runtime.progress import Progress, State, StopRequest
 from poundlock.runtime.query import Saved, files_made
@@ -258,6 +260,8 @@ class Driver:
     def _explained(self, failure: Exception) -> PoundlockError:
         """Return the error to show; a call into a JVM that is gone can fail as anything, even as storage trouble."""
         error = explain(failure, list(self.plan.sources.values()))
+        if isinstance(error, StateChangedError):
+            return error.of([i for i, o in operators(self.plan, stateful=True).items() if o.kind == "stateful"])
         unsure = isinstance(failure, ConnectionError) or isinstance(failure.__cause__, ConnectionError)
         if self._assembly.has_session and not sessions.jvm_alive() and (unsure or type(error) is PoundlockError):
             return sessions.jvm_gone()

@@ -45,11 +45,13 @@ def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str,
 
 
 def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
-    """Remove what the sinks of a job carry hidden, all of it."""
+    """Remove what the sinks of a job carry hidden, all of it; where a sink's system is away it stays as it is."""
+    check()
     for sink in sinks.values():
         if isinstance(sink, Portable):
             sweep: Any = getattr(sink, "sweep")  # noqa: B009 - every participant has it
-            sweep({}, remove=True, check=check)
+            with suppress(TransientError, DefinitionError):
+                sweep({}, remove=True, check=check)
 
 
 def left(storage: Storage) -> str | None:

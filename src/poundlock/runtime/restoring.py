@@ -20,7 +20,8 @@ from poundlock.runtime.leaving import interrupted_restore, left, left_by, mark_r
 from poundlock.runtime.operators import operators
 from poundlock.runtime.partitions import Rescaling, plan_rescaling
 from poundlock.savepoint.claim import ClaimMode, claim
-from poundlock.savepoint.metadata import read_metadata
+from poundlock.savepoint.inspection import pending
+from poundlock.savepoint.metadata import Metadata, read_metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock
@@ -73,6 +74,7 @@ def begin(
 
     Raises:
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
+        TransientError: a sink's system, which has to be asked for newer output, is away; nothing was touched.
     """
     if has_begun(checkpoint, beginning, say=say):
         return
@@ -119,7 +121,15 @@ def begin(
         lock.release()
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
-        say(f"Not restored: {restoring.metadata.operators[name].kind} {name}")
+        say(f"Not restored: {restoring.metadata.operators[name].kind} {name}{_waited(restoring.metadata, name)}")
+    for line in restoring.unseen:
+        say(f"Not looked at: {line}")
+
+
+def _waited(metadata: Metadata, name: str) -> str:
+    """Say how much data waited in a sink; it stays in the savepoint."""
+    rows = sum(file.rows for file in pending(metadata).get(name, ()))
+    return f", and {rows:,} rows that waited in it" if rows else ""
 
 
 def has_begun(checkpoint: Storage, beginning: Beginning, *, say: Callable[[str], None]) -> bool:

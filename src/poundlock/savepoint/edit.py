@@ -211,7 +211,9 @@ class _Edit:
     def _drop_sink(self, id: str) -> None:
         sinks = {name: sink for name, sink in self.metadata.decision.sinks.items() if name != id}
         described = {name: said for name, said in self.metadata.sinks.items() if name != id}
-        self.metadata = replace(self.metadata, decision=replace(self.metadata.decision, sinks=sinks), sinks=described)
+        noted = {name: note for name, note in self.metadata.noted.items() if name != id}
+        decision = replace(self.metadata.decision, sinks=sinks)
+        self.metadata = replace(self.metadata, decision=decision, sinks=described, noted=noted)
         self.left_out.append(lambda path: path.startswith(f"sinks/{id}/"))
         self.done.append(f"sink {id} dropped, with the data that waited in it")
 

@@ -18,7 +18,7 @@ from poundlock.savepoint.sparklog import StateOperator, newest_offsets, state_op
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 
-__all__ = ["Inspection", "inspect"]
+__all__ = ["Inspection", "inspect", "pending"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,7 @@ class Inspection:
                 "backend": self.backend,
                 "operators": [asdict(operator) for operator in self.state],
             },
+            "noted": dict(said.noted),
             "bytes": self.bytes,
             "sizes": dict(self.sizes),
             "damage": None if self.damage is None else [{"path": path, "fault": fault} for path, fault in self.damage],
@@ -106,7 +107,7 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
             metadata=metadata,
             sources={name: reading(savepoint, name, span.end) for name, span in metadata.decision.sources.items()},
             watermark_ms=watermark_ms(savepoint),
-            pending=_pending(metadata),
+            pending=pending(metadata),
             partitions=log.partitions if log is not None and state else None,
             backend=_backend(log.provider) if log is not None and state else "",
             state=state,
@@ -119,16 +120,17 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
         raise
 
 
-def _pending(metadata: Metadata) -> dict[str, Sequence[PendingFile]]:
-    pending: dict[str, Sequence[PendingFile]] = {}
+def pending(metadata: Metadata) -> dict[str, Sequence[PendingFile]]:
+    """Return per sink what waits in a savepoint to become visible; a sink that cannot say is left out."""
+    found: dict[str, Sequence[PendingFile]] = {}
     for name in metadata.decision.sinks:
         try:
             sink = rebuild_sink(metadata.sinks.get(name, {}))
         except DefinitionError:
             continue  # a package that it needs is not installed here
         if isinstance(sink, Legible):
-            pending[name] = sink.pending(saved_state(metadata.decision, name))
-    return pending
+            found[name] = sink.pending(saved_state(metadata.decision, name))
+    return found
 
 
 def _sizes(metadata: Metadata, state: Sequence[StateOperator]) -> dict[str, int]:

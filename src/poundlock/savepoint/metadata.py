@@ -99,6 +99,7 @@ class Metadata:
         sinks: per sink, what `Inspectable.describe_json` said.
         spark: what Spark was told that a restore must tell it again: {"shuffle_partitions"}.
         files: by path below the savepoint.
+        noted: per sink, what `Portable.note` said at the cut; a sink that said nothing is left out.
         edited: of one that was made of another by hand: "from", its name, and "done", what was done, in words.
     """
 
@@ -112,6 +113,7 @@ class Metadata:
     sinks: Mapping[str, JSON] = field(default_factory=dict)
     spark: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, SavedFile] = field(default_factory=dict)
+    noted: Mapping[str, JSON] = field(default_factory=dict)
     edited: Mapping[str, Any] | None = None
 
     def to_json(self) -> JSON:
@@ -128,6 +130,7 @@ class Metadata:
             "sinks": dict(self.sinks),
             "spark": dict(self.spark),
             "files": {path: {"bytes": f.bytes, "sha256": f.sha256} for path, f in sorted(self.files.items())},
+            **({"noted": dict(self.noted)} if self.noted else {}),
             **({"edited": dict(self.edited)} if self.edited is not None else {}),
         }
 
@@ -150,6 +153,7 @@ class Metadata:
             sinks=value["sinks"],
             spark=value["spark"],
             files={path: SavedFile(f["bytes"], f["sha256"]) for path, f in value["files"].items()},
+            noted=value.get("noted", {}),
             edited=value.get("edited"),
         )
 

@@ -6,14 +6,14 @@ that was killed is begun anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
-from poundlock.checkpoint.portable import NewerOutput, Portable
+from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
@@ -36,11 +36,13 @@ class Restoring:
         savepoint: its folder.
         metadata: what it says.
         dropped: the operator ids whose part is not restored.
+        unseen: of which sinks nobody can tell whether they have newer output, and why, in words.
     """
 
     savepoint: Storage
     metadata: Metadata
     dropped: Sequence[str]
+    unseen: Sequence[str] = ()
 
 
 def check(
@@ -67,7 +69,9 @@ def check(
         replace: whether the job in the folder has ended with a savepoint, so that its checkpoint may go.
 
     Raises:
-        DefinitionError: it is damaged, another job's, does not fit, or output is newer and `newer` is "refuse".
+        DefinitionError: it is damaged, another job's, does not fit, output is newer and `newer` is "refuse", or it is
+            "retract" where that cannot be done.
+        TransientError: a sink's system, which has to be asked, is away.
     """
     metadata = read_metadata(savepoint)
     check_files(savepoint, metadata)
@@ -82,8 +86,9 @@ def check(
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
     dropped = _compare(savepoint.root, metadata.operators, operators, allow_non_restored)
-    _check_output(metadata, sinks, newer)
-    return Restoring(savepoint, metadata, dropped)
+    _check_saved(metadata, sinks)
+    unseen = [] if newer == "keep" else list(_refuse_newer(metadata, sinks, newer))
+    return Restoring(savepoint, metadata, dropped, unseen)
 
 
 def _compare(
@@ -93,8 +98,10 @@ def _compare(
     dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]
     if dropped and not allow_non_restored:
         said = ", ".join(f"{saved[i].kind} {i!r}" for i in dropped)
+        kinds = {saved[i].kind for i in dropped}
+        new = ", ".join(f"{o.kind} {i!r}" for i, o in operators.items() if o.kind in kinds and i not in saved)
         raise DefinitionError(
-            f"the savepoint {root} has state of {said}, and the job has no such operator",
+            f"the savepoint {root} has state of {said}, and the job has no such operator{new and f', but {new}'}",
             next="give the operator its name again, or say -n (--allow-non-restored-state) to leave its state behind",
         )
     if "stateful" in {saved[i].kind for i in dropped}:
@@ -129,14 +136,36 @@ def _listed(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _check_output(metadata: Metadata, sinks: Mapping[str, Any], newer: NewerOutput) -> None:
-    """Raise DefinitionError if a sink cannot take what was saved of it, or, with "refuse", has output that is newer."""
+def _check_saved(metadata: Metadata, sinks: Mapping[str, Any]) -> None:
+    """Raise DefinitionError if a sink cannot take what was saved of it."""
     for name, sink in sinks.items():
-        state = saved_state(metadata.decision, name)
-        found = sink.newer(state) if state and isinstance(sink, Portable) else []
-        if found and newer == "refuse":
+        if isinstance(sink, Portable) and (state := saved_state(metadata.decision, name)):
+            sink.check_saved(state)
+
+
+def _called(sink: Any) -> str:
+    """Return what a sink calls itself, without the details."""
+    say = getattr(sink, "describe", None)
+    return str(say()).partition(" (")[0] if callable(say) else type(sink).__name__
+
+
+def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutput) -> Iterator[str]:
+    """Raise DefinitionError for newer output that may not be there or cannot be removed; yield what cannot be told."""
+    for name, sink in sinks.items():
+        state, note = saved_state(metadata.decision, name), metadata.noted.get(name, {})
+        if not state and not note:
+            continue  # new to the job: what is there is none of the savepoint's business
+        found = sink.newer(state, note) if isinstance(sink, Portable) else Newer(unknown=_called(sink))
+        if found.unknown:
+            yield f"sink {name!r}: whether it has output newer than the savepoint is not known ({found.unknown})"
+        elif found.what and not found.retractable:
             raise DefinitionError(
-                f"sink {name!r} has {len(found)} files that were finished after the savepoint, such as {found[0]}",
+                f"sink {name!r} {found.what}",
+                next="say --on-newer-output=keep to leave them, with rows that come twice; they cannot be retracted",
+            )
+        elif found.what and then == "refuse":
+            raise DefinitionError(
+                f"sink {name!r} {found.what}",
                 next="say --on-newer-output=retract to remove them, or =keep to leave them, with rows that come twice",
             )
 

@@ -82,6 +82,7 @@ def take(
     metadata: Metadata,
     sinks: Mapping[str, Any],
     linked: bool = False,
+    noting: bool = True,
 ) -> Cut:
     """Copy what a savepoint is made of; `finish` makes it one. Quick where hard links can be made.
 
@@ -92,15 +93,18 @@ def take(
         sinks: participants by name.
         linked: whether it stays with the checkpoint: all that can be linked is. Else small files are copied, for a
             savepoint's user may open them in an editor.
+        noting: whether the sinks are asked for what they want noted; where the cut was long ago it is too late for that.
 
     Raises:
         DefinitionError: the folder is not empty.
     """
     if next(iter(savepoint.list()), None) is not None:
         raise DefinitionError(f"{savepoint.root} is not empty", next="give another folder")
-    cut = Cut(savepoint, metadata)
+    portable = {name: sink for name, sink in sinks.items() if isinstance(sink, Portable)}
+    noted = {name: note for name, sink in portable.items() if noting and (note := sink.note())}
+    cut = Cut(savepoint, replace(metadata, noted=noted))
     try:
-        _fill(cut, checkpoint, sinks, linked=linked)
+        _fill(cut, checkpoint, portable, linked=linked)
     except BaseException:
         with suppress(OSError):  # half of one is of no use, and may be what fills the disk
             remove_tree(savepoint, "")
@@ -109,7 +113,7 @@ def take(
     return cut
 
 
-def _fill(cut: Cut, checkpoint: Storage, sinks: Mapping[str, Any], *, linked: bool) -> None:
+def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, linked: bool) -> None:
     metadata = cut.metadata
     newest = metadata.decision.checkpoint
     state: list[str] = []
@@ -133,9 +137,9 @@ def _fill(cut: Cut, checkpoint: Storage, sinks: Mapping[str, Any], *, linked: bo
     for entry in checkpoint.list("sources"):
         if not _is_temporary(entry.path):
             cut.add(checkpoint, entry.path, entry.path, linked=linked)
-    for name, sink in sinks.items():
+    for name, sink in portable.items():
         carried = saved_state(metadata.decision, name)
-        if isinstance(sink, Portable) and carried:
+        if carried:
             sink.save(carried, cut.savepoint, f"sinks/{name}", _adder(cut))
 
 

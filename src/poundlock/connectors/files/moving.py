@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.checkpoint.portable import NewerOutput, PendingFile
+from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
 from poundlock.connectors.files.names import final_name, join
 from poundlock.connectors.files.staging import Rules, carried_segments
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
 from poundlock.storage.copying import copy
 
-__all__ = ["newer", "pending", "restore", "save", "without_checkpoints"]
+__all__ = ["check_names", "newer_output", "pending", "restore", "save", "without_checkpoints"]
 
 
 def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str, str], None]) -> None:
@@ -26,13 +26,15 @@ def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str
         add(storage, segment["path"], f"{folder}/{segment['path']}")
 
 
-def newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
-    """Return the finished files with names that were not given out, or not finished, when the state was decided.
+def newer_output(storage: Storage, rules: Rules, state: JSON) -> Newer:
+    """Say which files are newer than a state; see `Portable.newer`."""
+    found = _newer(storage, rules, state)
+    what = f"has {len(found)} files that were finished after the savepoint, such as {found[0]}" if found else ""
+    return Newer(what=what)
 
-    Raises:
-        DefinitionError: the state names what is not unfinished.
-    """
-    _check_names(storage, state)
+
+def _newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
+    """Return the finished files with names that were not given out, or not finished, when the state was decided."""
     pattern = re.compile(rf"{re.escape(rules.prefix)}-([0-9]+)-([0-9]+){re.escape(rules.suffix)}")
     counters, unfinished = state.get("counters", {}), {join(p["bucket"], p["name"]) for p in _files(state)}
     found = []
@@ -45,7 +47,7 @@ def newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
 
 def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, folder: str, then: NewerOutput) -> JSON:
     """Copy saved segments in under this job's names and return the state that names them; see `Portable.restore`."""
-    there = newer(storage, rules, state)
+    there = _newer(storage, rules, state)
     moved = copies.deepcopy(state)
     names: dict[str, str] = {}
     for segment in carried_segments(state):
@@ -65,7 +67,7 @@ def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, fol
     return {**moved, "tag": rules.tag, "root": rules.root, "closing": []}
 
 
-def _check_names(storage: Storage, state: JSON) -> None:
+def check_names(storage: Storage, state: JSON) -> None:
     """Raise DefinitionError unless segments have names that only unfinished data has: nothing else may be written or removed."""
     for segment in carried_segments(state):
         path = str(segment["path"])

@@ -42,7 +42,7 @@ from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.auditable import AuditScope, Reading
-    from poundlock.checkpoint.portable import NewerOutput, PendingFile
+    from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
     from poundlock.connectors.files.segments import Layout
     from poundlock.formats.encode import RowEncoder
     from poundlock.storage.base import Storage
@@ -293,10 +293,18 @@ class FileSink:
 
         save(self._storage(state.get("root")), state, folder, copy)
 
-    def newer(self, state: JSON) -> Sequence[str]:
-        from poundlock.connectors.files.moving import newer
+    def check_saved(self, state: JSON) -> None:
+        from poundlock.connectors.files.moving import check_names
 
-        return newer(self._storage(), self._rules(), state)
+        check_names(self._storage(), state)
+
+    def note(self) -> JSON:
+        return {}
+
+    def newer(self, state: JSON, note: JSON) -> Newer:
+        from poundlock.connectors.files.moving import newer_output
+
+        return newer_output(self._storage(), self._rules(), state)
 
     def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
         from poundlock.connectors.files.moving import restore

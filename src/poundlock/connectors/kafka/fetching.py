@@ -17,8 +17,8 @@ __all__ = ["Fetched", "TopicLogs"]
 
 _MOST_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
-_READ_COMMITTED = 1
-_ALLOW = "allow it READ and DESCRIBE on the sink's topics: the audit reads them"
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+_ALLOW = "allow it READ and DESCRIBE on the sink's topics: an audit reads them, and so may a restore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,11 @@ class TopicLogs:
     def __init__(self, asked: Transactions) -> None:
         self._asked = asked
 
-    def leaders(self, topics: Iterable[str]) -> dict[Place, int]:
-        """Return the partitions of topics, each with the number of the broker that leads it; topics that are gone have none."""
+    def leaders(self, topics: Iterable[str], *, seconds: float | None = None) -> dict[Place, int]:
+        """Return the partitions of topics, each with the number of the broker that leads it; topics that are gone have none.
+
+        `seconds` is how long to ask for; None = as long as the connection does.
+        """
         names = sorted(topics)
 
         def ask(admin: Any) -> dict[Place, int]:
@@ -63,19 +66,25 @@ class TopicLogs:
                 for partition in topic["partitions"]
             }
 
-        return self._asked.ask(ask, allow=_ALLOW)
+        return self._asked.ask(ask, allow=_ALLOW, seconds=seconds)
 
     def begins(self, places: Iterable[Place]) -> dict[Place, int]:
         """Return the first offset of partitions."""
+        return self._offsets(places, kafka_python("admin").OffsetSpec.EARLIEST, None)
+
+    def ends(self, places: Iterable[Place], *, seconds: float | None = None) -> dict[Place, int]:
+        """Return the offset after the last record of partitions, committed or not; `seconds` as in `leaders`."""
+        return self._offsets(places, kafka_python("admin").OffsetSpec.LATEST, seconds)
+
+    def _offsets(self, places: Iterable[Place], spec: Any, seconds: float | None) -> dict[Place, int]:
         kafka = kafka_python()
-        earliest = kafka_python("admin").OffsetSpec.EARLIEST
-        wanted = {kafka.TopicPartition(*place): earliest for place in places}
+        wanted = {kafka.TopicPartition(*place): spec for place in places}
 
         def ask(admin: Any) -> dict[Place, int]:
             found = admin.list_partition_offsets(wanted) if wanted else {}
             return {(place.topic, place.partition): int(told.offset) for place, told in found.items()}
 
-        return self._asked.ask(ask, allow=_ALLOW)
+        return self._asked.ask(ask, allow=_ALLOW, seconds=seconds)
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
         """Return those topics of which the broker keeps the newest message of a key only, as far as this user may know."""
@@ -95,13 +104,16 @@ class TopicLogs:
 
         return self._asked.ask(ask)
 
-    def fetch(self, leader: int, offsets: Mapping[Place, int], *, wait_ms: int) -> list[Fetched]:
-        """Return what stands at offsets of partitions that one broker leads, as a read_committed reader gets it.
+    def fetch(
+        self, leader: int, offsets: Mapping[Place, int], *, wait_ms: int, committed: bool = True
+    ) -> list[Fetched]:
+        """Return what stands at offsets of partitions that one broker leads.
 
         Args:
             leader: number of the broker.
             offsets: per partition, from where.
             wait_ms: how long the broker may wait for something to come.
+            committed: as a read_committed reader gets it, which is nothing behind an open transaction.
         """
         fetch = kafka_python("protocol.consumer").FetchRequest
         topics: dict[str, list[Any]] = {}
@@ -112,7 +124,7 @@ class TopicLogs:
             topics.setdefault(topic, []).append(wanted)
         # Version 13 names topics by their ids; version 10 is the first that gives zstd.
         request = fetch(
-            max_wait_ms=wait_ms, min_bytes=1, max_bytes=_MOST_BYTES, isolation_level=_READ_COMMITTED,
+            max_wait_ms=wait_ms, min_bytes=1, max_bytes=_MOST_BYTES, isolation_level=_READ_COMMITTED if committed else _READ_UNCOMMITTED,
             topics=[fetch.FetchTopic(topic=name, partitions=parts) for name, parts in topics.items()],
             min_version=10, max_version=12,
         )  # fmt: skip

@@ -32,9 +32,11 @@ from poundlock.values import Clock, SystemClock, duration, format_duration
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.auditable import AuditScope, Reading
+    from poundlock.checkpoint.portable import Newer, NewerOutput
     from poundlock.connectors.kafka.producer import Sender
     from poundlock.connectors.kafka.rows import RowSpec
     from poundlock.connectors.kafka.transactions import Transactions
+    from poundlock.storage import Storage
 
 __all__ = ["KafkaSink", "TopicExpression"]
 
@@ -118,6 +120,7 @@ class KafkaSink:
     sink_tag: str = field(default="", repr=False)
 
     bulk: ClassVar[bool] = True
+    holds_readers: ClassVar[bool] = True  # a transaction that is left open
     clock: ClassVar[Clock] = SystemClock()
     audit_wait_s: ClassVar[float] = 10.0  # how long an audit waits for open transactions
 
@@ -271,6 +274,27 @@ class KafkaSink:
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         return []
+
+    # Portable: a transaction is open within a checkpoint only, so nothing is carried
+
+    def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
+        pass
+
+    def check_saved(self, state: JSON) -> None:
+        pass  # nothing of it is in a savepoint
+
+    def note(self) -> JSON:
+        from poundlock.connectors.kafka.newer import note
+
+        return note(self._asked(), self.topic) if isinstance(self.topic, str) else {}
+
+    def newer(self, state: JSON, note: JSON) -> Newer:
+        from poundlock.connectors.kafka.newer import newer, unseen
+
+        return newer(self._asked(), self.topic, note) if isinstance(self.topic, str) else unseen(self.describe())
+
+    def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
+        return state
 
     # Auditable
 

@@ -280,23 +280,26 @@ class Transactions:
                 self.close()
                 time.sleep(0.05)
 
-    def ask(self, question: Callable[[Any], _T], *, keep: bool = False, allow: str = _ALLOW) -> _T:
+    def ask(
+        self, question: Callable[[Any], _T], *, keep: bool = False, allow: str = _ALLOW, seconds: float | None = None
+    ) -> _T:
         """Return the answer to a question, put again by a new connection until one comes.
 
         Args:
             question: asks the client.
             keep: let an error that a broker answered through.
             allow: what to allow this user if it is refused.
+            seconds: how long to put it again; None = the connection's timeout.
 
         Raises:
             TransientError: this user may not ask that.
             CommitUnknown: nobody answers.
         """
         errors = kafka_python("errors")
-        end = time.monotonic() + self._timeout
+        end = time.monotonic() + (self._timeout if seconds is None else seconds)
         while True:
             try:
-                return question(self._admin())
+                return question(self._admin(seconds))
             except errors.AuthorizationError as error:
                 raise TransientError(
                     f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}",
@@ -314,13 +317,14 @@ class Transactions:
                     ) from error
                 time.sleep(0.1)
 
-    def _admin(self) -> Any:
+    def _admin(self, seconds: float | None) -> Any:
         if self._client is None:
+            found_in = self._timeout if seconds is None else seconds
             logging.getLogger("kafka").addHandler(logging.NullHandler())
             self._client = kafka_python().KafkaAdminClient(
                 bootstrap_servers=self.servers.split(","),
                 request_timeout_ms=int(self._timeout * 1000),
-                bootstrap_timeout_ms=int(self._timeout * 1000),
+                bootstrap_timeout_ms=int(found_in * 1000),
                 reconnect_backoff_max_ms=500,
                 **self._settings(),
             )
