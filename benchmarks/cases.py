@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 
-from benchmarks import kafka_to_kafka, latency, ledger_cost, state_backends
+from benchmarks import kafka_to_kafka, latency, ledger_cost, savepoint, state_backends
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
@@ -103,6 +103,7 @@ CASES: tuple[Case, ...] = (
     *kafka_to_kafka.CASES,
     *latency.CASES,
     *ledger_cost.CASES,
+    *savepoint.CASES,
     *state_backends.CASES,
     Case("small_checkpoint/poundlock", small_checkpoint),
     Case("cold_start/poundlock", cold_start),

@@ -155,6 +155,9 @@ BARS = (
     Bar(name="kafka_to_kafka/poundlock", factor=0.6, per="wall", against="kafka_to_kafka/spark_kafka_sink"),
     Bar(name="latency/poundlock_0s", most_ms=600),
     Bar(name="ledger_cost/poundlock", figure="growth", most=1.5),
+    Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
+    Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),
+    Bar(name="savepoint/1GB", figure="pause / checkpoint", most=1),
     Bar(name="small_checkpoint/poundlock", most_ms=200),
 )
 

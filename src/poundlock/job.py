@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import SinkNode, SourceNode
+from poundlock.stream.nodes import SinkNode, SourceNode, WindowNode, walk
 from poundlock.stream.stream import DataStream
 from poundlock.values import checkpoint_retention, duration, state_backend
 
@@ -125,6 +125,11 @@ class Job:
         self._ids[made] = 1
         self.unnamed.add(made)
         return made
+
+    def unnamed_operators(self) -> list[str]:
+        """Return the ids of sources, sinks and operators with state that were made up: they may change with the job."""
+        kept = (SourceNode, SinkNode, WindowNode)
+        return [node.id for node in walk(self.sinks) if node.id in self.unnamed and isinstance(node, kept)]
 
     def add_sink(self, node: SinkNode) -> None:
         """Note a sink that `DataStream.sink_to` made."""

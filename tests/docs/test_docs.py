@@ -26,7 +26,7 @@ import poundlock
 from poundlock.cli.main import app
 from poundlock.config import Settings, _spelled, load_settings
 from poundlock.errors import PoundlockError
-from poundlock.failpoints import Failpoint
+from poundlock.failpoints import Failpoint, SavepointFailpoint
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
@@ -445,6 +445,11 @@ def test_the_table_of_the_protocol_has_a_line_for_each_failpoint_in_order() -> N
     section = text.partition("\n## A checkpoint, step by step\n")[2].partition("\n## ")[0]
     told = re.findall(r"^\| `([a-z.]+)` \|", section, re.MULTILINE)
     assert told == [point.value for point in Failpoint]
+
+
+def test_the_table_of_savepoints_has_a_line_for_each_failpoint_in_order() -> None:
+    text = (ROOT / "docs/savepoints.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z]+\.[a-z]+)` \|", text, re.MULTILINE) == [point.value for point in SavepointFailpoint]
 
 
 def test_every_public_name_command_and_setting_is_on_a_page() -> None:

@@ -27,7 +27,7 @@ from poundlock import (
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.cli.main import main
 from poundlock.config import load_settings
-from poundlock.runtime import driver
+from poundlock.runtime import assembly
 from poundlock.runtime import session as sessions
 from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.driver import run
@@ -70,8 +70,8 @@ def shared(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
             query.stop()
         sessions.await_tasks(jvm)
 
-    monkeypatch.setattr(driver, "start_spark", start)
-    monkeypatch.setattr(driver, "stop_spark", stop)
+    monkeypatch.setattr(assembly, "start_spark", start)
+    monkeypatch.setattr(assembly, "stop_spark", stop)
     monkeypatch.setattr(sessions, "kill_jvm", stop)
 
 

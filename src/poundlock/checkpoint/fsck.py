@@ -43,6 +43,8 @@ class FsckReport:
         unchecked: per sink, why its finished files could not be compared.
         fixed: whether pending commits were carried out and orphans removed.
         refused: why nothing was fixed although that was asked for.
+        left: the savepoint with which the job ended: what it carried hidden is there, and what is still in its sinks' folders
+            is an orphan. None if it did not end with one.
     """
 
     root: str
@@ -56,6 +58,7 @@ class FsckReport:
     unchecked: Mapping[str, str]
     fixed: bool
     refused: str | None = None
+    left: str | None = None
 
     @property
     def clean(self) -> bool:
@@ -76,6 +79,7 @@ def fsck(
     *,
     clock: Clock,
     fix: bool = False,
+    left: str | None = None,
     log: Log | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> FsckReport:
@@ -87,6 +91,7 @@ def fsck(
             cannot be rebuilt. The sink is bound to the job here.
         clock: the time.
         fix: carry out what is decided and not done, then remove the orphans.
+        left: the savepoint to which the job left all that it carried hidden.
         log: where events go.
         sleep: waits so many seconds, between repeated commits.
 
@@ -109,12 +114,12 @@ def fsck(
             sinks = {name: sink for name, sink in rebuilt.items() if sink is not None}
             refused = _carry_out(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
             # What a living driver carries on may be finished before it is looked at.
-            seen = _look(ledger, sinks, newest, carried=driver is None)
+            seen = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
             fixed = fix and refused is None
             if fixed and seen.named:
                 fixed, refused = False, f"{seen.named[0].path} would be removed, but a decision names it"
             for name, sink in sinks.items() if fixed else ():
-                sink.sweep(state_of(newest, name) if newest else {}, remove=True)
+                sink.sweep(state_of(newest, name) if newest and left is None else {}, remove=True)
             return FsckReport(
                 root=storage.root,
                 job=identity,
@@ -127,6 +132,7 @@ def fsck(
                 unchecked=_unchecked(rebuilt),
                 fixed=fixed,
                 refused=refused,
+                left=left,
             )
 
 
@@ -204,8 +210,10 @@ class _Seen:
     findings: Mapping[str, Sequence[Finding]]
 
 
-def _look(ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | None, *, carried: bool) -> _Seen:
-    swept = {name: _sweep(name, sink, newest) for name, sink in sinks.items()}
+def _look(
+    ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | None, *, carried: bool, left: bool
+) -> _Seen:
+    swept = {name: _sweep(name, sink, None if left else newest) for name, sink in sinks.items()}
     findings: dict[str, list[Finding]] = {name: [] for name in sinks}
     named: list[Orphan] = []
     for decision in ledger:
@@ -215,7 +223,7 @@ def _look(ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | N
             if found and name in decision.sinks:
                 named += _named(found, list(decision.sinks[name].committables))
     for name, sink in sinks.items():
-        if carried and newest is not None and isinstance(sink, Inspectable):
+        if carried and not left and newest is not None and isinstance(sink, Inspectable):
             findings[name] += sink.inspect_state(state_of(newest, name))
     orphans = {name: [orphan for orphan in found if orphan not in named] for name, found in swept.items()}
     return _Seen(orphans=orphans, named=named, findings=findings)

@@ -49,6 +49,10 @@ class Portable(Protocol):
         """
         ...
 
+    def check_saved(self, state: JSON) -> None:
+        """Raise DefinitionError unless a saved state names only what can be restored; nothing is changed."""
+        ...
+
     def note(self) -> JSON:
         """Return what `newer` will have to know besides the state, as it is at the cut; {} = nothing.
 

@@ -108,10 +108,13 @@ def _of_file(path: str, define: Sequence[str], config: Path | None) -> FoundChec
 
 def _open(folder: str, job: Job | None = None) -> FoundCheckpoint | None:
     from poundlock.checkpoint.identity import read_identity
+    from poundlock.runtime.leaving import refuse_left
     from poundlock.storage import open_storage
 
     storage = open_storage(folder)
     identity = read_identity(storage)
+    if identity is None:
+        refuse_left(storage)  # half of a restore has no identity yet
     return None if identity is None else FoundCheckpoint(storage=storage, identity=identity, job=job)
 
 

@@ -38,9 +38,10 @@ def command(
     Lists orphans, commits that have not ended, and finished files that are gone or changed. The exit code is 0 if nothing is left to do, 1 if something is. What a decision names is never removed.
     """
     from poundlock.checkpoint.fsck import fsck
+    from poundlock.runtime.leaving import left
 
     found = find_checkpoint(path, define or (), config)
-    report = fsck(found.storage, rebuilder(found), clock=SystemClock(), fix=fix)
+    report = fsck(found.storage, rebuilder(found), clock=SystemClock(), fix=fix, left=left(found.storage))
     Output(json).show(_Shown(report))
     return 0 if report.clean else 1
 
@@ -64,6 +65,8 @@ class _Shown:
         for name, why in report.unchecked.items():
             yield f"{'unchecked':9}  {name}  {why}"
         yield self._summary()
+        if report.left is not None:
+            yield f"the job ended with the savepoint {report.left}, which has what was pending"
         yield from self._next()
 
     def _describe(self, orphan: Orphan) -> str:

@@ -114,6 +114,10 @@ def command(
     found = load_job(job)
     with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
         log.logger.info("run", file=job, settings=settings.shown())
+        if unnamed := found.unnamed_operators():
+            log.logger.warning(
+                "operators without a name: a savepoint may not find them when the job changes", ids=unnamed
+            )
         if line is not None:
             _introduce(line, found, settings, log)
         presence = Presence(

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["explain", "explain_json"]
 
 
-_KEPT = (SourceNode, SinkNode, WindowNode)
-"""What a savepoint holds something of, by id."""
-
-
 def explain(job: Job) -> str:
     """Return the plan as text, a paragraph a branch.
 
@@ -49,13 +45,9 @@ def explain(job: Job) -> str:
         lines += ["checkpoints: " + ", ".join(said)]
     for number, branch in enumerate(plan.branches, 1):
         lines += ["", *_branch(number, branch)]
-    if job.unnamed:
-        kept = [node.id for node in walk(list(job.graph())) if node.id in job.unnamed and isinstance(node, _KEPT)]
-        if kept:
-            lines += [
-                "",
-                f'note: without a name: {", ".join(kept)}; a name="…" keeps its state findable when the job changes',
-            ]
+    if unnamed := job.unnamed_operators():
+        note = f'note: without a name: {", ".join(unnamed)}; a name="…" keeps its state findable when the job changes'
+        lines += ["", note]
     if DEAD_LETTER in plan.sinks:
         lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
     else:

@@ -70,6 +70,11 @@ def savepoint_of(
         raise DefinitionError(
             f"{given.root} is this job's own checkpoint", next="run it without -s: it goes on from there by itself"
         )
+    if beginning.claim == "CLAIM":
+        raise DefinitionError(
+            f"{given.root} is the checkpoint folder of a job, which another one cannot own",
+            next="leave --claim-mode out; copies kept in it, and savepoints, can be claimed",
+        )
     made = open_storage(f"{checkpoint.root}/{FOLDER}")
     remove_tree(checkpoint, FOLDER)  # of a restore that was killed
     try:

@@ -13,7 +13,7 @@ from typing import Any
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.participant import bound
 from poundlock.checkpoint.portable import Portable
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
 from poundlock.storage import Storage
@@ -33,10 +33,15 @@ def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str,
         sinks: as this job owns them.
         path: the savepoint.
         check: raises if a newer driver has taken over.
+
+    Raises:
+        OSError: it could not be noted, and the job goes on. What cannot be removed stays until the restore removes it.
     """
+    check()
     storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path, "job_id": job_id}).encode() + b"\n")
     hit(SavepointFailpoint.LEFT)
-    _sweep(sinks, check)
+    with suppress(OSError, TransientError):
+        _sweep(sinks, check)
 
 
 def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
@@ -57,11 +62,20 @@ def left(storage: Storage) -> str | None:
 
 def left_by(storage: Storage) -> Mapping[str, Any] | None:
     """Return what a job that ended with a savepoint noted: the savepoint and its own job id; None if none did."""
+    return _note(storage, LEFT)
+
+
+def _note(storage: Storage, name: str) -> Mapping[str, Any] | None:
     try:
-        found: Mapping[str, Any] = json.loads(storage.read(LEFT))
+        found: Mapping[str, Any] = json.loads(storage.read(name))
+        return {**found, "savepoint": str(found["savepoint"]), "job_id": found.get("job_id")}
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TerminalError(
+            f"{storage.root}/{name} cannot be read: {error}",
+            next="restore the file from a backup, or go on from the savepoint in another checkpoint_dir",
+        ) from None
 
 
 def refuse_left(storage: Storage) -> None:
@@ -81,11 +95,7 @@ def refuse_left(storage: Storage) -> None:
 
 def interrupted_restore(storage: Storage) -> Mapping[str, Any] | None:
     """Return what a restore that has not come to its end said when it began, None if there is none."""
-    try:
-        found: Mapping[str, Any] = json.loads(storage.read(RESTORING))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found
+    return _note(storage, RESTORING)
 
 
 def mark_restore(plan: Plan, storage: Storage, path: str, job_id: str, interrupted: Mapping[str, Any] | None) -> bool:

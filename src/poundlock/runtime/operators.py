@@ -5,14 +5,13 @@ An operator is told from another by its id, and from its earlier self by what it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from poundlock.plan.plan import Plan
 from poundlock.savepoint.metadata import Operator
 from poundlock.stream.nodes import ApplyNode, WindowNode, walk
 
-__all__ = ["operators", "unnamed_note"]
+__all__ = ["operators"]
 
 
 def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
@@ -31,14 +30,6 @@ def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
         elif stateful and isinstance(node, ApplyNode):
             found[node.id] = Operator("stateful", node.id not in unnamed)
     return found
-
-
-def unnamed_note(found: Mapping[str, Operator]) -> str | None:
-    """Return a warning about operators whose ids were made up, None if all were named."""
-    names = [f"{o.kind} {i}" for i, o in found.items() if not o.named]
-    if not names:
-        return None
-    return f'without a name: {", ".join(names)}; give each a name="…", or its id may change with the job and not be restored'
 
 
 def _kind(part: Any) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import SourceReading, SplitSource
-from poundlock.errors import PoundlockError, TransientError
+from poundlock.errors import PoundlockError
 from poundlock.plan.lower import Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
@@ -33,10 +33,10 @@ from poundlock.runtime.progress import StopRequest
 from poundlock.runtime.requests import Requests, Trigger
 from poundlock.runtime.results import Gathered
 from poundlock.runtime.retained import Retained
+from poundlock.runtime.savepoints import Border, NotDrained, Saved, Savepoints
 from poundlock.runtime.serving import Serving
 from poundlock.runtime.tracker import Tracker
-from poundlock.savepoint.metadata import Metadata
-from poundlock.savepoint.take import Cut, finish
+from poundlock.savepoint.take import Cut
 from poundlock.values import Clock
 
 __all__ = ["Query", "QueryStopped", "Saved", "files_made"]
@@ -52,42 +52,6 @@ _BORDER_S = 60.0
 
 class QueryStopped(Exception):
     """Raised in the callback of a checkpoint that must not begin because the job is stopping."""
-
-
-class _NotDrained(Exception):
-    """Raised when pending files could not be finished before a savepoint; holds why."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """The savepoint with which a job ends.
-
-    Args:
-        trigger: who asked for it; completed when the job has ended.
-        path: its folder.
-        metadata: what it says.
-    """
-
-    trigger: Trigger
-    path: str
-    metadata: Metadata
-
-
-def _not_saved(error: Exception) -> PoundlockError:
-    if isinstance(error, PoundlockError):
-        return error
-    what = f"the savepoint could not be written: {error or type(error).__name__}"
-    return TransientError(what, next="free the disk or give another folder; the job goes on")
-
-
-def _timed(act: Callable[[], T]) -> tuple[T, float]:
-    """Return what a function returns, and how long it took, s."""
-    began = time.monotonic()
-    return act(), time.monotonic() - began
 
 
 def _no_savepoint() -> Cut:
@@ -141,11 +105,20 @@ class Query:
     _told: float = 0.0
     _quiet: int = 0
     _was_idle: bool = False
-    _saved: Saved | None = None
     _serving: Serving = field(init=False)
+    _border: Border = field(init=False)
+    _savepoints: Savepoints = field(init=False)
 
     def __post_init__(self) -> None:
         self._serving = Serving(self.requests, self._stopping)
+        self._border = Border(self.coordinator, self.spark_log)
+        self._savepoints = Savepoints(
+            self._border,
+            cut=self._cut,
+            hold=self._end_turns,
+            go_on=self._start_again,
+            say=lambda line: self.tracker.state(self.tracker.progress.state, line),
+        )
 
     def start(self) -> None:
         """Start the query; returns at once."""
@@ -182,17 +155,20 @@ class Query:
         while True:
             if stop.canceling:
                 return None
-            if stop.stopping or self._input_ended():
+            # Once the savepoint with which the job ends is cut, it has all of the job: nothing is decided behind it, and
+            # a query whose next checkpoint was turned away has ended as it should.
+            ending = self._savepoints.ending
+            if stop.stopping or (not ending and self._input_ended()):
                 return Occasion.END if self._stop(stop) else None
-            if not self._query.isActive:
-                self._raise()
-            self.attempts.check()
-            self._roll_if_due()
+            if not ending:
+                if not self._query.isActive:
+                    self._raise()
+                self.attempts.check()
+                self._roll_if_due()
             self._retain(finish=True)
             self._serve()
-            if self._saved is not None:
-                self._stop(stop)
-                return self._saved
+            if (saved := self._savepoints.step()) is not None:
+                return saved if self._stop(stop) else None
             self._tell()
             stop.wait(_POLL_S)
 
@@ -214,12 +190,14 @@ class Query:
         self._query.stop()
         if self.error is not None:
             raise self.error
+        self._savepoints.finish(lambda: request.canceling)
         return not request.canceling
 
     def kill(self) -> None:
         """End the query without waiting for anything; what it was doing is done again by the next one."""
         self._end_turns()
         self._serving.give_back()
+        self._savepoints.give_back(self.requests)
         with suppress(Exception):  # it failed or its JVM is gone: both are an end
             self._query.stop()
 
@@ -318,92 +296,27 @@ class Query:
                 late, found.event_time = event_times(execution, self.lowered.observed)
             found.count_before_stage(self.lowered, observed_rows(execution), late)
 
-    def at_border(self, act: Callable[[], T]) -> T:
-        """Run something while no checkpoint runs, when the newest is decided, carried out, and in Spark's log.
-
-        Raises:
-            TransientError: Spark did not write its log in time.
-        """
-        deadline = time.monotonic() + _BORDER_S
-        while True:
-            with self._locked():
-                # Spark writes its log after the callback and needs no lock for that; with the next one it waits for ours.
-                # A checkpoint that it delivers again needs the lock first, so it is let go of in between.
-                until = time.monotonic() + 1
-                while not self._settled() and time.monotonic() < until:
-                    time.sleep(_POLL_S / 5)
-                if self._settled():
-                    return act()
-            if time.monotonic() > deadline or not self._query.isActive:
-                raise TransientError(
-                    f"Spark has not finished checkpoint {self.coordinator.newest.checkpoint}",
-                    next="try again when the job goes on",
-                )
-            time.sleep(_POLL_S)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the coordinator's lock, waiting for it with an eye on how long the checkpoint that has it takes."""
-        while not self.coordinator.lock.acquire(timeout=_POLL_S):
-            self.attempts.check()
-        try:
-            yield
-        finally:
-            self.coordinator.lock.release()
-
-    def _settled(self) -> bool:
-        newest = self.coordinator.newest.checkpoint
-        return newest < 0 or self.spark_log.committed(newest)
-
     # --- what is asked for -------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Take what was asked for, and see to it that a checkpoint somebody waits for begins."""
         while (trigger := self._serving.take()) is not None:
             if trigger.kind == "savepoint":
-                self._take_savepoint(trigger)
+                self._savepoints.want(trigger)
             else:
                 self._serving.checkpoint_wanted(trigger)
-        if self._serving.asked and not self.plan.only_split and not self.plan.bounded:
+        if self._serving.asked and not (self.plan.only_split or self.plan.bounded or self._savepoints.ending):
             self._nudge()
-
-    def _take_savepoint(self, trigger: Trigger) -> None:
-        """Take a savepoint at a checkpoint border."""
-        began = time.monotonic()
-        try:
-            made, waited = self.at_border(lambda: _timed(lambda: self._cut(trigger)))
-            metadata = finish(made)
-        except _NotDrained as failure:  # half a decision may be carried out: that is for a recovery
-            trigger.fail(_not_saved(failure.error))
-            raise failure.error from None
-        except Exception as error:  # whatever it is, the job is none the worse for it
-            trigger.fail(_not_saved(error))
-            return
-        took, size = time.monotonic() - began, sum(file.bytes for file in metadata.files.values())
-        self.tracker.state(
-            self.tracker.progress.state,
-            f"Savepoint {made.savepoint.root}: {size:,} bytes; checkpoints waited {waited * 1000:.0f} ms of {took * 1000:.0f} ms",
-        )
-        if trigger.then == "go on":
-            trigger.complete(made.savepoint.root)
-        else:
-            self._saved = Saved(trigger, made.savepoint.root, metadata)
 
     def _cut(self, trigger: Trigger) -> Cut:
         if trigger.drain:
-            self._drain()
-        made = self.save(trigger.directory)
-        if trigger.then != "go on":
-            self._end_turns()  # what came after the cut would be lost to who goes on from it
-        return made
-
-    def _drain(self) -> None:
-        try:
-            outcome = self.coordinator.roll(Occasion.END)
-        except Exception as error:
-            raise _NotDrained(error) from error
-        if outcome is not None:
-            self.tracker.rolled(files_made(outcome))
+            try:
+                outcome = self.coordinator.roll(Occasion.END)
+            except Exception as error:
+                raise NotDrained(error) from error
+            if outcome is not None:
+                self.tracker.rolled(files_made(outcome))
+        return self.save(trigger.directory)
 
     def _nudge(self) -> None:
         """Make Spark look for data now: it keeps the interval by itself and cannot be told, but a query that starts looks at once."""
@@ -421,10 +334,13 @@ class Query:
             self._stopping.set()  # a callback that comes in all the same begins nothing
         finally:
             self.coordinator.lock.release()
+        self._start_again()
+        self._serving.nudged = True
+
+    def _start_again(self) -> None:
         self._query.stop()
         self._stopping.clear()
         self.start()
-        self._serving.nudged = True
 
     def _newest_decided(self) -> int:
         return self.coordinator.newest.checkpoint
@@ -451,7 +367,11 @@ class Query:
         if self.coordinator.lock.acquire(blocking=False):
             try:
                 newest = self.coordinator.newest.checkpoint
-                if self.retained.due(newest) and self._settled() and not self.coordinator.is_produced_again(newest):
+                if (
+                    self.retained.due(newest)
+                    and self._border.settled
+                    and not self.coordinator.is_produced_again(newest)
+                ):
                     self.retained.cut(newest)
             finally:
                 self.coordinator.lock.release()
@@ -467,7 +387,7 @@ class Query:
         lags = [
             source.lag(decided[name].end)
             for name, source in self.sources.items()
-            if not isinstance(source, SplitSource) and name in decided
+            if not isinstance(source, SplitSource) and name in decided and name == source_of(name)
         ]
         known = [lag for lag in lags if lag is not None]
         state = None if self.plan.stateless else state_bytes(self._query._jsq)

@@ -17,7 +17,7 @@ from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
 from poundlock.runtime.leaving import interrupted_restore, left, left_by, mark_restore, refuse_left, settle_restore
-from poundlock.runtime.operators import operators, unnamed_note
+from poundlock.runtime.operators import operators
 from poundlock.runtime.partitions import Rescaling, plan_rescaling
 from poundlock.savepoint.claim import ClaimMode, claim
 from poundlock.savepoint.inspection import pending
@@ -124,8 +124,6 @@ def begin(
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}{_waited(restoring.metadata, name)}")
     for line in restoring.unseen:
         say(f"Not looked at: {line}")
-    if (note := unnamed_note(operators(plan, stateful=stateful))) is not None:
-        say(f"Operators {note}")
 
 
 def _waited(metadata: Metadata, name: str) -> str:

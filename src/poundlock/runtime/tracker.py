@@ -16,6 +16,8 @@ from poundlock.runtime.progress import Progress, State
 
 __all__ = ["Tracker"]
 
+_FINAL = ("FINISHED", "CANCELED", "FAILED")
+
 
 class Tracker:
     """Keeps the newest Progress and hands every change to `listener`."""
@@ -26,6 +28,8 @@ class Tracker:
         self.progress = Progress("INITIALIZING")
 
     def _set(self, progress: Progress) -> None:
+        if self.progress.state in _FINAL and progress.state not in _FINAL:
+            return  # a callback that was under way when the job was cancelled
         self.progress = progress
         if self._listener is not None:
             self._listener(progress)

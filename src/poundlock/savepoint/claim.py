@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.savepoint.metadata import METADATA, Metadata, read_metadata
+from poundlock.savepoint.metadata import METADATA, Metadata, damaged, read_metadata, strays
 from poundlock.storage import LocalStorage, Storage, open_storage
 
 __all__ = ["CLAIM", "ClaimMode", "claim", "claimed", "dispose", "parse_mode", "settle_claim"]
@@ -77,9 +77,12 @@ def dispose(savepoint: Storage) -> Metadata:
     """Delete what a savepoint's own list names, and nothing else.
 
     Raises:
-        DefinitionError: it is no savepoint.
+        DefinitionError: it is no savepoint, or part of it is a link to elsewhere; nothing was deleted.
     """
     metadata = read_metadata(savepoint)
+    for name in metadata.files:
+        if strays(savepoint, name):
+            raise damaged(savepoint, name, "is a link, and a savepoint has none")
     for name in (*metadata.files, METADATA):  # the list goes last: what was cut short can be gone on with
         savepoint.delete(name)
     if isinstance(savepoint, LocalStorage):

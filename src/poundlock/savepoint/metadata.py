@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Any
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
-from poundlock.storage import Storage
+from poundlock.storage import LocalStorage, Storage
 
 __all__ = [
     "METADATA",
@@ -29,12 +30,27 @@ __all__ = [
     "digest_of",
     "new_name",
     "read_metadata",
+    "strays",
 ]
 
 METADATA = "_metadata.json"
 FORMAT = 1
 _BLOCK = 1 << 20
-_NAME = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+_LONGEST = 200
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TYPES: Mapping[str, type] = {
+    "name": str,
+    "job": str,
+    "job_id": str,
+    "created_ms": int,
+    "versions": dict,
+    "decision": dict,
+    "operators": dict,
+    "sinks": dict,
+    "spark": dict,
+    "files": dict,
+}
+_DECISION_TYPES: Mapping[str, type] = {"number": int, "checkpoint": int, "time_ms": int, "sources": dict, "sinks": dict}
 
 
 def new_name(job_id: str) -> str:
@@ -120,9 +136,12 @@ class Metadata:
 
     @classmethod
     def from_json(cls, value: JSON) -> Metadata:
-        """Return what a JSON object says. Raises ValueError for a format this version does not know."""
-        if value.get("v") != FORMAT:
-            raise ValueError(f"savepoint format {value.get('v')!r} is not known to this version")
+        """Return what a JSON object says.
+
+        Raises:
+            ValueError, KeyError, TypeError: it has a format this version does not know, or says what no savepoint does.
+        """
+        _check(value)
         return cls(
             name=value["name"],
             job=value["job"],
@@ -154,11 +173,47 @@ def read_metadata(savepoint: Storage) -> Metadata:
             what if there else f"there is no savepoint in {savepoint.root}",
             next="give the folder that `poundlock savepoint` printed",
         ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DefinitionError(
-            f"{savepoint.root}/{METADATA} cannot be read: {error}",
+            f"{savepoint.root}/{METADATA} cannot be read: {_said(error)}",
             next="copy the savepoint again, or use the version of poundlock that wrote it",
         ) from None
+
+
+def _said(error: Exception) -> str:
+    text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _check(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    if value.get("v") != FORMAT:
+        raise ValueError(f"savepoint format {value.get('v')!r} is not known to this version")
+    _check_types(value, _TYPES)
+    _check_types(value["decision"], _DECISION_TYPES)
+    for name in value["decision"]["sinks"]:
+        _check_types(value["decision"]["sinks"][name], {"committables": list, "state": dict, "counts": dict})
+    for name in value["decision"]["sources"]:
+        _check_types(value["decision"]["sources"][name], {"identity": dict})
+    for name in value["sinks"]:
+        _check_types(value["sinks"], {name: dict})
+    for operator in value["operators"].values():
+        _check_types(operator, {"kind": str, "made_of": dict})
+    for path, said in value["files"].items():
+        if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+            raise ValueError(f"{path!r} is no path of a file in it")
+        _check_types(said, {"bytes": int, "sha256": str})
+        if not _SHA256.fullmatch(said["sha256"]):
+            raise ValueError(f"{said['sha256']!r} is no SHA-256")
+
+
+def _check_types(value: Any, types: Mapping[str, type]) -> None:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is no JSON object")
+    for name, wanted in types.items():
+        if type(value[name]) is not wanted:
+            raise ValueError(f"{name!r} is {value[name]!r}")
 
 
 def check_files(savepoint: Storage, metadata: Metadata) -> None:
@@ -178,12 +233,21 @@ def damage(savepoint: Storage, metadata: Metadata) -> Iterator[tuple[str, str]]:
     """Yield every file that is not as it was written, with what is wrong with it."""
     for path, said in metadata.files.items():
         found = savepoint.stat(path)
-        if found is None:
+        if strays(savepoint, path):
+            yield path, "is a link, and a savepoint has none"
+        elif found is None:
             yield path, "is missing"
         elif found.bytes != said.bytes:
             yield path, f"has {found.bytes} bytes instead of {said.bytes}"
         elif digest_of(savepoint, path) != said.sha256:
             yield path, "has other content than was written"
+
+
+def strays(savepoint: Storage, path: str) -> bool:
+    """Return whether a path leads out of a savepoint, or is a second way in it: it, or a folder on the way, is a link."""
+    if not isinstance(savepoint, LocalStorage):
+        return False
+    return os.path.realpath(f"{savepoint.root}/{path}") != os.path.join(os.path.realpath(savepoint.root), path)
 
 
 def digest_of(storage: Storage, path: str) -> str:

@@ -86,6 +86,7 @@ def check(
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
     dropped = _compare(savepoint.root, metadata.operators, operators, allow_non_restored)
+    _check_saved(metadata, sinks)
     unseen = [] if newer == "keep" else list(_refuse_newer(metadata, sinks, newer))
     return Restoring(savepoint, metadata, dropped, unseen)
 
@@ -133,6 +134,13 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
 
 def _listed(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _check_saved(metadata: Metadata, sinks: Mapping[str, Any]) -> None:
+    """Raise DefinitionError if a sink cannot take what was saved of it."""
+    for name, sink in sinks.items():
+        if isinstance(sink, Portable) and (state := saved_state(metadata.decision, name)):
+            sink.check_saved(state)
 
 
 def _called(sink: Any) -> str:

@@ -15,11 +15,11 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
-from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
 from poundlock.savepoint.state_files import needed_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy, link
+from poundlock.storage.removal import remove_root, remove_tree
 
 __all__ = ["Cut", "finish", "take"]
 
@@ -103,6 +103,18 @@ def take(
     portable = {name: sink for name, sink in sinks.items() if isinstance(sink, Portable)}
     noted = {name: note for name, sink in portable.items() if noting and (note := sink.note())}
     cut = Cut(savepoint, replace(metadata, noted=noted))
+    try:
+        _fill(cut, checkpoint, portable, linked=linked)
+    except BaseException:
+        with suppress(OSError):  # half of one is of no use, and may be what fills the disk
+            remove_tree(savepoint, "")
+            remove_root(savepoint)
+        raise
+    return cut
+
+
+def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, linked: bool) -> None:
+    metadata = cut.metadata
     newest = metadata.decision.checkpoint
     state: list[str] = []
     logs: dict[str, list[int]] = {log: [] for log in LOGS}
@@ -128,8 +140,7 @@ def take(
     for name, sink in portable.items():
         carried = saved_state(metadata.decision, name)
         if carried:
-            sink.save(carried, savepoint, f"sinks/{name}", _adder(cut))
-    return cut
+            sink.save(carried, cut.savepoint, f"sinks/{name}", _adder(cut))
 
 
 def _adder(cut: Cut) -> Callable[[Storage, str, str], None]:
@@ -146,7 +157,6 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     """
     files: dict[str, SavedFile] = {}
     settled: set[str] = set()
-    hit(SavepointFailpoint.CUT)
     cut.copy_rest()
     for path in cut.paths:
         before, folder = known(path), path.rpartition("/")[0]
@@ -160,7 +170,6 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
         raise DefinitionError(f"{cut.savepoint.root} is a savepoint already", next="give another folder")
-    hit(SavepointFailpoint.FINISHED)
     return whole
 
 

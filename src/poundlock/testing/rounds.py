@@ -28,11 +28,12 @@ _QUICK = (
     "restart-strategy.type=none",
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
 )
-_LIFE_S = 180.0
+_LIFE_S = 240.0
 _TAKING = (SavepointFailpoint.CUT, SavepointFailpoint.FINISHED, SavepointFailpoint.LEFT)
 _RESTORING = (
     SavepointFailpoint.RESTORE_BEGUN,
     SavepointFailpoint.RESTORE_COPIED,
+    SavepointFailpoint.RESTORE_RESCALED,
     SavepointFailpoint.RESTORE_IDENTIFIED,
 )
 
@@ -52,10 +53,11 @@ def visible(folder: Path) -> Counter[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A savepoint, or a checkpoint that was left behind, and the job it was taken of."""
+    """A savepoint, or a checkpoint that was left behind, the job it was taken of, and in how many partitions its state is."""
 
     path: str
     config: Mapping[str, Any]
+    partitions: int
 
 
 @dataclass
@@ -68,7 +70,6 @@ class Rounds:
         environment: variables of every life.
         seed: of all choices.
         produce: puts more records into the topics; called again and again while a job runs.
-        rescale: whether the number of state partitions changes too.
     """
 
     job: Path
@@ -76,7 +77,6 @@ class Rounds:
     environment: Mapping[str, str]
     seed: int
     produce: Callable[[], None]
-    rescale: bool = True
     done: Counter[str] = field(default_factory=Counter)
     story: list[str] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ class Rounds:
         self.tag = new_tag()
         self.taken: list[Taken] = []
         self.left: str | None = None  # the savepoint with which the job of the current checkpoint folder ended
-        self.begun = False  # whether that folder has a job
+        self.partitions = 2  # of the state of the newest job
         self.folders = 0
         self.extras = 0
         self.config: Config = {
@@ -106,8 +106,12 @@ class Rounds:
             [self._kill_driver, self._kill_jvm, self._cancel, self._save_and_cancel, self._save_and_stop]
             + [self._save_then_kill] * 2 + [self._killed_in_savepoint] * 2
         )  # fmt: skip
-        if arguments and self.random.random() < 0.3:
-            self._killed_in_restore(arguments)
+        rescaled = bool(arguments) and self.partitions != self.config["parallelism"]
+        if arguments:
+            self.partitions = self.config["parallelism"]
+            self.done["rescaled"] += rescaled
+            if self.random.random() < 0.3:
+                self._killed_in_restore(arguments, rescaled)
         wanted = self.random.randint(1, 4)
         self.story.append(f"{' '.join(arguments) or 'go on'} -> {ending.__name__.strip('_')} after {wanted}")
         self.done[ending.__name__.strip("_")] += 1
@@ -151,14 +155,13 @@ class Rounds:
             if extra is not None and chosen.config["extra"]:
                 shutil.copytree(chosen.config["extra"], extra, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
             self.config = {**self.config, "checkpoint": self._folder("checkpoint"), "output": output, "extra": extra}
-            self.left, self.begun = None, False
+            self.left, self.partitions = None, chosen.partitions
             self.done["fork" if fork else "in place"] += 1
+            self.done["of a checkpoint"] += "savepoint-" not in chosen.path
             arguments = ["-s", chosen.path, "--on-newer-output", "retract"]
         self._upgrade()
-        if self.rescale and "-s" in arguments and self.random.random() < 0.5:
+        if arguments and self.random.random() < 0.5:
             self.config["parallelism"] = self.random.randint(1, 4)
-            arguments += ["-p", str(self.config["parallelism"])]
-            self.done["rescaled"] += 1
         return arguments
 
     def _go_on(self) -> list[str]:
@@ -184,6 +187,15 @@ class Rounds:
     def _kill_driver(self, life: JobProcess) -> None:
         life.kill("driver")
         end_tagged(self.tag, patience_s=0)
+        self._keep_copy()
+
+    def _keep_copy(self) -> None:
+        """Let the checkpoint of a job that ended be restored later: a copy of one of those that its folder retains."""
+        whole = sorted(Path(self.config["checkpoint"]).glob("retained/chk-*/_metadata.json"))
+        if whole:
+            copy = Path(self._folder("copy"))
+            shutil.copytree(self.random.choice(whole).parent, copy)
+            self._keep(str(copy))
 
     def _kill_jvm(self, life: JobProcess) -> None:
         if not life.kill("jvm"):
@@ -193,13 +205,17 @@ class Rounds:
     def _cancel(self, life: JobProcess) -> None:
         self._cli("cancel", "rounds")
         life.wait(_LIFE_S)
+        self._keep_copy()
 
     def _save(self) -> str:
         folder = self.root / "savepoints"
         said = self._cli("savepoint", "rounds", str(folder))
         path = said.partition("Savepoint completed. Path: ")[2].splitlines()[0]
-        self.taken.append(Taken(path, dict(self.config)))
+        self._keep(path)
         return path
+
+    def _keep(self, path: str) -> None:
+        self.taken.append(Taken(path, dict(self.config), self.partitions))
 
     def _save_then_kill(self, life: JobProcess) -> None:
         self._save()
@@ -216,7 +232,7 @@ class Rounds:
 
     def _note(self, life: JobProcess, said: str) -> None:
         self.left = said.partition("Savepoint completed. Path: ")[2].splitlines()[0]
-        self.taken.append(Taken(self.left, dict(self.config)))
+        self._keep(self.left)
 
     def _killed_in_savepoint(self, life: JobProcess, point: SavepointFailpoint = SavepointFailpoint.CUT) -> None:
         folder = self.root / f"killed-{len(self.story)}"
@@ -226,10 +242,10 @@ class Rounds:
         if point is SavepointFailpoint.LEFT:
             (path,) = folder.iterdir()
             self.left = str(path)
-            self.taken.append(Taken(self.left, dict(self.config)))
+            self._keep(self.left)
 
-    def _killed_in_restore(self, arguments: list[str]) -> None:
-        point = self.random.choice(_RESTORING)
+    def _killed_in_restore(self, arguments: list[str], rescaled: bool) -> None:
+        point = self.random.choice([p for p in _RESTORING if rescaled or p is not SavepointFailpoint.RESTORE_RESCALED])
         life = self._start(arguments, {ENVIRONMENT: f"{point.value}:kill"})
         assert life.wait(_LIFE_S) == -9, self._told(life, f"was not killed at {point.value}")
         self.done[point.value] += 1
@@ -304,7 +320,7 @@ class _Load:
     def _run(self) -> None:
         while not self._end.is_set():
             self._produce()
-            self._end.wait(0.3)
+            self._end.wait(0.6)
 
     def __enter__(self) -> _Load:
         self._thread.start()

@@ -15,10 +15,7 @@ job = Job(
     checkpoint_dir=now["checkpoint"],
     parallelism=now["parallelism"],
     on_error="fail",
-    spark={
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    },
+    checkpoints_retained=2,
 )
 
 

@@ -222,6 +222,36 @@ def test_fix_removes_each_sinks_orphans_and_keeps_what_is_carried_on(
     assert project.visible() == {"part-0-0": b"carried\n"}
 
 
+def test_what_a_job_left_to_a_savepoint_is_not_missed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    project = Project(tmp_path, "swept", out, FileSink(str(out), row="value", rolling=LATER))
+    project.take(out=lines(b"carried"))
+    left = json.dumps({"v": 1, "savepoint": "/saved", "job_id": project.job_id})
+    (project.checkpoint / "savepoint.json").write_text(left)
+    project.stop()
+    code, report = _fsck(project, capsys)
+    assert (code, _problems(report), _orphans(report)) == (1, [], {"out": 1, "dead-letter": 0}), (
+        "it was killed meanwhile"
+    )
+    assert report["left"] == "/saved"
+    code, report = _fsck(project, capsys, "--fix")
+    assert (code, report["fixed"], project.hidden()) == (0, True, 0)
+    assert main(["fsck", str(project.checkpoint)]) == 0
+    text = capsys.readouterr().out.splitlines()
+    assert text[-1] == "the job ended with the savepoint /saved, which has what was pending"
+
+
+def test_half_of_a_restore_is_told_as_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "restoring.json").write_text('{"v": 1, "savepoint": "/saved", "job_id": "0"}')
+    assert main(["fsck", str(folder)]) == 2
+    assert "half of a restore that was interrupted, of the savepoint /saved" in capsys.readouterr().err
+    (folder / "restoring.json").write_text("{")
+    assert main(["fsck", str(folder)]) == 4
+    assert "restoring.json cannot be read" in capsys.readouterr().err
+
+
 def test_another_jobs_files_in_a_shared_folder_are_not_its_business(
     project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

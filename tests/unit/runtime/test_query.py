@@ -13,6 +13,7 @@ import pytest
 
 from poundlock import DatagenSource
 from poundlock.checkpoint.decision import SourceRange
+from poundlock.runtime.progress import StopRequest
 from poundlock.runtime.query import Query, QueryStopped
 
 HOUR = timedelta(hours=1)
@@ -183,8 +184,34 @@ def test_where_spark_keeps_the_interval_it_is_made_to_look_and_finds_all_is_chec
     assert (found.stopped, asked.location) == (1, 5)
 
 
-def test_a_savepoint_is_refused_until_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = query(Coordinator(decided=0), monkeypatch)
-    asked = made.requests.trigger("savepoint")
-    made._serve()
-    assert asked.failure is not None
+def test_nothing_is_decided_behind_the_savepoint_with_which_the_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that fell due would be in the savepoint and visible too, and a query started anew would read on."""
+    made = query(Coordinator(decided=5), monkeypatch)
+    made.plan = SimpleNamespace(only_split=False, bounded=False)  # type: ignore[assignment]
+    made._query = found = SparkQuery()
+    found.isActive = False  # its next checkpoint was turned away
+    done: list[str] = []
+    monkeypatch.setattr(made, "_roll_if_due", lambda: done.append("rolled"))
+    monkeypatch.setattr(made, "_nudge", lambda: done.append("started anew"))
+    monkeypatch.setattr(made, "_tell", lambda: None)
+    monkeypatch.setattr(made, "_stop", lambda stop: True)
+    made.requests.trigger("checkpoint")
+    rounds: list[int] = []
+
+    class Making:
+        ending = True
+
+        def step(self) -> object:
+            rounds.append(len(rounds))
+            return "saved" if len(rounds) == 3 else None
+
+    made._savepoints = Making()  # type: ignore[assignment]
+    assert made.wait(StopRequest()) == "saved"
+    assert done == []
+
+
+def test_a_query_that_ends_by_itself_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = query(Coordinator(decided=5), monkeypatch)
+    made._query = SimpleNamespace(isActive=False, exception=lambda: OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        made.wait(StopRequest())

@@ -436,6 +436,14 @@ def test_what_cannot_be_restored_is_refused_and_nothing_is_touched(
     (folder / LEFT).unlink()
     with pytest.raises(DefinitionError, match="is this job's own checkpoint"):
         begin_with(folder, folder / "../checkpoint", out)
+    before = content(tmp_path)
+    claiming = Beginning(str(folder), claim="CLAIM")
+    with (
+        pytest.raises(DefinitionError, match="is the checkpoint folder of a job, which another one cannot own"),
+        savepoint_of(claiming, open_storage(str(tmp_path / "claiming")), plan_of(out), clock=CLOCK, say=print),
+    ):
+        pass
+    assert content(tmp_path) == before
     refuse_left(LocalStorage(str(folder)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -72,6 +73,36 @@ def test_the_job_deletes_what_it_claimed_once(savepoint: LocalStorage, tmp_path:
     assert files_of(savepoint.root) == {"mine.txt": b"a user's note"}
     assert claimed(checkpoint) is None
     assert settle_claim(checkpoint) is None
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_a_link_leads_to_is_neither_read_nor_deleted(
+    savepoint: LocalStorage, tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "x").write_bytes(b"precious")
+    inside = Path(savepoint.root, "spark/evil")
+    inside.symlink_to(victim / "x" if what == "file" else victim)
+    listed = Path(savepoint.root, METADATA)
+    said = json.loads(listed.read_text())
+    said["files"]["spark/evil" + ("" if what == "file" else "/x")] = {
+        "bytes": 8, "sha256": hashlib.sha256(b"precious").hexdigest()
+    }  # fmt: skip
+    listed.write_text(json.dumps(said))
+    before = files_of(savepoint.root)
+    assert main(["savepoint", "-d", savepoint.root]) == 2
+    assert "is a link, and a savepoint has none" in capsys.readouterr().err
+    with pytest.raises(DefinitionError, match="is a link"):
+        restored(savepoint, tmp_path / "checkpoint")
+    assert (victim / "x").read_bytes() == b"precious"
+    assert files_of(savepoint.root) == before
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_savepoint_may_lie_behind_a_link(savepoint: LocalStorage, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(savepoint.root)
+    restored(LocalStorage(str(tmp_path / "link")), tmp_path / "checkpoint")
 
 
 def test_a_claimed_savepoint_that_is_gone_is_told_and_forgotten(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,53 @@ def test_a_damaged_savepoint_is_refused_and_nothing_is_changed(
         restored(savepoint, tmp_path / "second", tmp_path / "out")
     assert not (tmp_path / "second").exists()
     assert sorted((tmp_path / "out").rglob("*")) == files
+
+
+def rubbish(said: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give what no savepoint says of itself."""
+    sound = {"bytes": 8, "sha256": "0" * 64}
+    for path in ("/etc/passwd", "../x", "a/../../x", "", "a//b", "./a", "a\0b"):
+        yield f"files {path!r}", {**said, "files": {path: sound}}
+    yield "no object", []
+    yield "deep", None
+    for name in ("name", "job", "job_id", "created_ms", "versions", "decision", "operators", "sinks", "spark", "files"):
+        yield f"no {name}", {key: value for key, value in said.items() if key != name}
+        for wrong in (None, 7.5, [1], True):
+            yield f"{name} {wrong}", {**said, name: wrong}
+    for name in ("number", "checkpoint", "time_ms", "sources", "sinks"):
+        yield f"decision {name}", {**said, "decision": {**said["decision"], name: "x"}}
+    for name in ("sources", "sinks"):
+        yield f"decision of {name}", {**said, "decision": {**said["decision"], name: {"a": 3}}}
+    yield "operator", {**said, "operators": {"a": "source"}}
+    yield "description", {**said, "sinks": {"a": "files"}}
+    yield "bytes", {**said, "files": {"a": {"bytes": "8", "sha256": "0" * 64}}}
+    yield "digest", {**said, "files": {"a": {"bytes": 8, "sha256": "/"}}}
+
+
+def test_rubbish_is_refused_in_two_lines(life: Life, tmp_path: Path) -> None:
+    life.run(0, 3)
+    savepoint = life.save(tmp_path / "saved")
+    listed = Path(savepoint.root, METADATA)
+    for what, value in rubbish(json.loads(listed.read_text())):
+        listed.write_text("[" * 100_000 if what == "deep" else json.dumps(value))
+        with pytest.raises(DefinitionError, match="cannot be read: ") as refused:
+            read_metadata(savepoint)
+        assert len(str(refused.value)) < 600, what
+
+
+def test_a_savepoint_cannot_have_a_finished_file_removed(life: Life, tmp_path: Path) -> None:
+    """It would be deleted to make place for what is said to be unfinished."""
+    life.run(0, 3)
+    savepoint = life.save(tmp_path / "saved")
+    listed = Path(savepoint.root, METADATA)
+    said = json.loads(listed.read_text())
+    [segment, *_] = said["decision"]["sinks"]["out"]["state"]["parts"][0]["segments"]
+    segment["path"] = "part-0-0"
+    listed.write_text(json.dumps(said))
+    for newer in ("refuse", "keep", "retract"):
+        with pytest.raises(DefinitionError, match="names 'part-0-0' as unfinished data"):
+            restored(savepoint, tmp_path / "other", tmp_path / "out", newer)  # type: ignore[arg-type]
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_does_not_fit_is_named(life: Life, tmp_path: Path) -> None:

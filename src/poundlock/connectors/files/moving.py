@@ -13,10 +13,11 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
 from poundlock.connectors.files.names import final_name, join
 from poundlock.connectors.files.staging import Rules, carried_segments
+from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
 from poundlock.storage.copying import copy
 
-__all__ = ["newer_output", "pending", "restore", "save", "without_checkpoints"]
+__all__ = ["check_names", "newer_output", "pending", "restore", "save", "without_checkpoints"]
 
 
 def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str, str], None]) -> None:
@@ -64,6 +65,18 @@ def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, fol
     elif there:
         _give_new_names(rules, moved, there)
     return {**moved, "tag": rules.tag, "root": rules.root, "closing": []}
+
+
+def check_names(storage: Storage, state: JSON) -> None:
+    """Raise DefinitionError unless segments have names that only unfinished data has: nothing else may be written or removed."""
+    for segment in carried_segments(state):
+        path = str(segment["path"])
+        name = path.rpartition("/")[2]
+        if not name.startswith(".") or f".inprogress.{state['tag']}-" not in name or ".." in path.split("/"):
+            raise DefinitionError(
+                f"the savepoint names {path!r} as unfinished data for {storage.root}, which it is not",
+                next="copy the savepoint again from where it was taken",
+            )
 
 
 def _give_new_names(rules: Rules, state: JSON, there: Sequence[str]) -> None:

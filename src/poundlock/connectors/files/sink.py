@@ -293,6 +293,11 @@ class FileSink:
 
         save(self._storage(state.get("root")), state, folder, copy)
 
+    def check_saved(self, state: JSON) -> None:
+        from poundlock.connectors.files.moving import check_names
+
+        check_names(self._storage(), state)
+
     def note(self) -> JSON:
         return {}
 

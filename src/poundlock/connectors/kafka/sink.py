@@ -280,6 +280,9 @@ class KafkaSink:
     def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
         pass
 
+    def check_saved(self, state: JSON) -> None:
+        pass  # nothing of it is in a savepoint
+
     def note(self) -> JSON:
         from poundlock.connectors.kafka.newer import note
 
