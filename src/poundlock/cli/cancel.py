@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from poundlock.cli.jobs import (
     client_of,
     failed,
     find_running,
+    folder_of,
     saved,
     send,
     trigger_savepoint,
@@ -46,7 +46,7 @@ def command(
     output = Output(json)
     registry, entry = find_running(job, define, config)
     if directory is not None:
-        folder = os.path.abspath(directory)
+        folder = folder_of(directory)
         if not json:
             output.line(f"Cancelling job {entry.job_id} with CANONICAL savepoint to {folder}.")
         path = trigger_savepoint(registry, entry, "/savepoints", {"target-directory": folder, "cancel-job": True})

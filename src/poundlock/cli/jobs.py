@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poundlock.cli.output import Output, Text
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 if TYPE_CHECKING:
     from poundlock.rest.client import Client
@@ -27,6 +27,7 @@ __all__ = [
     "failed",
     "find_job",
     "find_running",
+    "folder_of",
     "progress_line",
     "progress_of",
     "saved",
@@ -153,6 +154,11 @@ def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Map
     from poundlock.rest.client import NoAnswer
 
     client = client_of(entry)
+    if client is None and entry.state == "RESTARTING":
+        raise TransientError(
+            f"job {entry.job_id} ({entry.name}) is being started again, and nobody answers until then",
+            next=f"ask again when it runs: poundlock info {entry.job_id[:8]}",
+        )
     if client is None:
         raise DefinitionError(
             f"job {entry.job_id} ({entry.name}) serves no REST, so no savepoint can be asked for",
@@ -176,6 +182,13 @@ def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Map
         what, _, next = cause["stack-trace"].partition("\nNext: ")
         raise PoundlockError(f"no savepoint of job {entry.job_id} was taken: {what}", next=next)
     return str(found["operation"]["location"])
+
+
+def folder_of(directory: str) -> str:
+    """Return the folder that was typed, as the job understands it too, wherever it was started. Raises DefinitionError."""
+    from poundlock.storage import open_storage
+
+    return open_storage(directory).root
 
 
 def saved(entry: JobEntry, path: str) -> Text:

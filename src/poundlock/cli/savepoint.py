@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from poundlock.cli import savepoint_about, savepoint_edit
-from poundlock.cli.jobs import find_running, saved, trigger_savepoint
+from poundlock.cli.jobs import find_running, folder_of, saved, trigger_savepoint
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import DefinitionError
@@ -68,7 +67,7 @@ def command(
     if not json:
         output.line(f"Triggering savepoint for job {entry.job_id}.")
         output.line("Waiting for response...")
-    body: dict[str, Any] = {} if directory is None else {"target-directory": os.path.abspath(directory)}
+    body: dict[str, Any] = {} if directory is None else {"target-directory": folder_of(directory)}
     path = trigger_savepoint(registry, entry, "/savepoints", body)
     output.show(saved(entry, path))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from poundlock.cli.jobs import (
     client_of,
     failed,
     find_running,
+    folder_of,
     saved,
     send,
     trigger_savepoint,
@@ -49,7 +49,7 @@ def command(
     if directory is not None or drain:
         if not json:
             output.line(f'Suspending job "{entry.job_id}" with a CANONICAL savepoint.')
-        body = {"drain": drain, **({} if directory is None else {"targetDirectory": os.path.abspath(directory)})}
+        body = {"drain": drain, **({} if directory is None else {"targetDirectory": folder_of(directory)})}
         path = trigger_savepoint(registry, entry, "/stop", body)
         await_end(registry, entry, output)
         output.show(saved(entry, path))

@@ -33,6 +33,7 @@ _ID = r"^[0-9a-fA-F]{32}$"
 JobId = Annotated[str, Path(pattern=_ID, description="The job's id, 32 hex digits.")]
 TriggerId = Annotated[str, Path(pattern=_ID, description="What the request was answered with.")]
 _LARGEST = 2**63 - 1
+_LARGEST_BODY = 1 << 16
 _log = logging.getLogger("poundlock.rest")
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status.value: {"model": models.Errors, "description": status.phrase}
@@ -72,7 +73,7 @@ def make_app(job: Observed, token: str) -> Any:
 
 
 class _Guard:
-    """Lets nothing through that does not bring the token."""
+    """Lets nothing through that does not bring the token, or is larger than any request that means something."""
 
     def __init__(self, app: FastAPI, token: str) -> None:
         self.app = app
@@ -88,7 +89,7 @@ class _Guard:
             await refusal(scope, receive, send)
         elif scope["type"] in ("http", "lifespan"):
             try:
-                await self.app(scope, receive, send)
+                await self.app(scope, _limited(receive), send)
             except Exception:
                 # It has been answered; whoever runs the server would print the stack trace on the job's terminal.
                 _log.exception("a request failed: %s %s", scope.get("method"), scope.get("path"))
@@ -96,6 +97,21 @@ class _Guard:
     def _allowed(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
         return len(given) == 1 and hmac.compare_digest(given[0], self._wanted)
+
+
+def _limited(receive: Receive) -> Receive:
+    """Return what gives a request up to a size that nothing here exceeds: the job's memory is for rows."""
+    seen = 0
+
+    async def limited() -> MutableMapping[str, Any]:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > _LARGEST_BODY:
+            raise _refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request has more than {_LARGEST_BODY:,} bytes")
+        return message
+
+    return limited
 
 
 def _refusal(status: int, *lines: str) -> HTTPException:

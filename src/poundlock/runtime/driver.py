@@ -184,6 +184,7 @@ class Driver:
                 if isinstance(sink, Inspectable)
             }
             with Epoch.claim(storage, clock=self.clock, sinks=sinks, operators=described(self.plan)) as epoch:
+                refuse_left(storage)  # now that nobody else can begin anything here
                 try:
                     self.on_claim(identity)
                     progress = self._keep_running(storage, identity, epoch)

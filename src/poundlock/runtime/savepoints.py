@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.trouble import storage_trouble
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.runtime.offsets import SparkLog
@@ -233,5 +234,7 @@ def _discard(cut: Cut) -> None:
 def _not_saved(error: Exception) -> PoundlockError:
     if isinstance(error, PoundlockError):
         return error
+    if isinstance(error, OSError):
+        return storage_trouble(error, doing="writing the savepoint")
     what = f"the savepoint could not be written: {error or type(error).__name__}"
     return TransientError(what, next="free the disk or give another folder; the job goes on")

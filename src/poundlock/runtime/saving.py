@@ -5,6 +5,7 @@ Called at a checkpoint's border, so that all of it is of one moment.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,11 +19,18 @@ from poundlock.runtime.operators import operators
 from poundlock.runtime.partitions import state_partitions
 from poundlock.savepoint.metadata import Metadata, new_name
 from poundlock.savepoint.take import Cut, take
-from poundlock.storage import Storage, open_storage
+from poundlock.storage import LocalStorage, Storage, open_storage
 from poundlock.values import Clock
 from poundlock.versions import version_of
 
 __all__ = ["cut"]
+
+
+def _within(storage: Storage, directory: str) -> bool:
+    if not isinstance(storage, LocalStorage):
+        return False
+    real = os.path.realpath(open_storage(directory).root)
+    return os.path.join(real, "").startswith(os.path.join(os.path.realpath(storage.root), ""))
 
 
 def cut(
@@ -46,6 +54,11 @@ def cut(
     if coordinator.is_produced_again(coordinator.newest.checkpoint):
         raise DefinitionError(
             "part of the newest checkpoint is being produced again", next="take the savepoint when the job has gone on"
+        )
+    if retained is None and _within(checkpoint, directory):
+        raise DefinitionError(
+            f"{directory} is in the job's own checkpoint folder {checkpoint.root}, where a restore or a cancel removes things",
+            next="give a folder outside it",
         )
     name = retained or new_name(identity.job_id)
     sinks = {n: bound(sink, job_id=identity.job_id, sink=n) for n, sink in plan.sinks.items()}

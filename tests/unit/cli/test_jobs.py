@@ -314,3 +314,33 @@ def test_rest_that_is_not_installed_is_said_once_in_the_log(monkeypatch: pytest.
         assert presence._listening is None
         presence.end(0)
     assert log.path.read_text().count("REST is off: not installed: fastapi") == 1
+
+
+@pytest.mark.parametrize("command", [["savepoint", ID], ["cancel", ID, "-s"], ["stop", ID, "-p"]])
+def test_a_folder_of_another_file_system_is_refused_and_one_as_a_uri_is_understood(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert "s3:// arrives with a later release" in refused(capsys, 2, *command, "s3://bucket/saved")
+    asked: list[Any] = []
+
+    def taken() -> bool:
+        asked.extend(trigger for trigger in [served.job.requests.take()] if trigger is not None)
+        return bool(asked)
+
+    def tell() -> None:
+        if command[0] != "savepoint":
+            served.entry.end("FINISHED", 0, failure=None, progress={})
+        asked[0].complete(f"{asked[0].directory}/savepoint")
+
+    served.when(taken, tell)
+
+    out, _ = said(capsys, 0, *command, "file:///saved/here")
+    assert "Path: /saved/here/savepoint\n" in out
+    assert not list(tmp_path.glob("*:*"))
+
+
+def test_between_two_processes_a_job_cannot_be_asked_for_a_savepoint(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Registry(state).register(entry()).between(restarts=1, why="killed")
+    assert "is being started again, and nobody answers" in refused(capsys, 3, "savepoint", ID)

@@ -312,3 +312,10 @@ def test_a_ledger_that_cannot_be_read_yet_does_not_end_the_job(tmp_path: Path, m
     ledger.append(decision(4, 3))
     assert [each.number for each in figures.history()] == [3]
     assert figures.restored == 2
+
+
+def test_a_request_that_is_too_large_is_refused_and_does_nothing(client: TestClient, job: Observed) -> None:
+    for body in (b" " * 100_000, iter([b" " * 50_000] * 3)):
+        answer = client.post(f"/jobs/{ID}/savepoints", content=body, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()) == (413, {"errors": ["the request has more than 65,536 bytes"]})
+    assert job.requests.take() is None

@@ -484,3 +484,30 @@ def test_a_batch_that_spark_runs_again_finds_the_state_it_begins_with(folder: Pa
     (folder / "spark/commits/3").unlink()
     begin_with(folder, tmp_path / "again", tmp_path / "out-2").epoch.release()
     assert sorted(os.listdir(tmp_path / "again/spark/state/0/0")) == sorted(os.listdir(state))
+
+
+@pytest.mark.parametrize("below", ["", "spark", "../link/mine"])
+def test_a_savepoint_is_not_made_where_the_job_removes_things(folder: Path, out: Path, below: str) -> None:
+    life = Life(folder, out)
+    life.run(0, 1)
+    (folder.parent / "link").symlink_to(folder)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(DefinitionError, match="in the job's own checkpoint folder"):
+        cut(life.plan, life.storage, life.coordinator, life.identity, f"{folder}/{below}", spark={}, clock=CLOCK)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_nothing_is_left_of_a_savepoint_that_could_not_be_cut(
+    folder: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from poundlock.savepoint import take
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    life = Life(folder, out)
+    life.run(0, 1)
+    monkeypatch.setattr(take, "needed_state", full)
+    with pytest.raises(OSError, match="No space"):
+        cut(life.plan, life.storage, life.coordinator, life.identity, f"{tmp_path}/saved", spark={}, clock=CLOCK)
+    assert list((tmp_path / "saved").iterdir()) == []

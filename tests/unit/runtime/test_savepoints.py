@@ -164,7 +164,7 @@ def test_one_that_cannot_be_made_whole_lets_the_job_go_on(scene: Scene, monkeypa
     assert scene.until(trigger) is None
     assert scene.held == ["hold", "go on"]
     assert trigger.failure is not None
-    assert "No space left" in trigger.failure.what
+    assert "disk full" in trigger.failure.what
 
 
 def test_what_was_not_cut_is_left_to_the_next_life_and_what_was_is_made_whole(scene: Scene) -> None:
