@@ -26,7 +26,7 @@ from poundlock import (
 )
 from poundlock.config import load_settings
 from poundlock.errors import PoundlockError
-from poundlock.runtime import driver
+from poundlock.runtime import assembly, driver
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.restoring import Beginning
@@ -53,8 +53,8 @@ def sparks() -> Iterator[list[str]]:
         return kept[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "start_spark", start)
-        patch.setattr(driver, "stop_spark", lambda spark: None)
+        patch.setattr(assembly, "start_spark", start)
+        patch.setattr(assembly, "stop_spark", lambda spark: None)
         yield asked
     for spark in kept:
         stop_spark(spark)
