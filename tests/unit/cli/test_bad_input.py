@@ -122,6 +122,15 @@ def test_no_savepoint_and_options_without_one(terminal: Terminal) -> None:
     assert "--on-newer-output=ask is not known" in terminal.fails("run", "job.py", "-s", "x", "--on-newer-output=ask")
 
 
+def test_operators_without_a_name_are_in_the_log_of_every_run(terminal: Terminal) -> None:
+    (terminal.folder / "job.py").write_text(JOB.format(name="made").replace(', name="out"', ""))
+    terminal.fails("run", "job.py", "-s", "missing")
+    (log,) = (terminal.folder / "state" / "logs").glob("made*.log")
+    lines = map(json.loads, log.read_text().splitlines())
+    (said,) = (line for line in lines if line["message"].startswith("operators without a name"))
+    assert said["ids"] == ["sink-0"]
+
+
 def entry(job_id: str = ID, **changes: Any) -> JobEntry:
     made = registered(
         job_id=job_id,
