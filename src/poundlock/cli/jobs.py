@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from poundlock.cli.output import Output, Text
-from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
 
 if TYPE_CHECKING:
     from poundlock.rest.client import Client
@@ -40,6 +40,7 @@ RunningJobArgument = Annotated[
 ]
 
 SAVED = "Savepoint completed. Path: "
+_KINDS = {kind.__name__: kind for kind in (DefinitionError, TransientError, TerminalError)}
 _POLL_S = 0.1
 _TELL_S = 3.0
 
@@ -171,16 +172,22 @@ def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Map
         except NoAnswer:  # the job ends when the savepoint is taken; its last word says where that is
             ended = await_end(registry, entry, Output(True), 60)
             _, mark, path = str((ended.progress or {}).get("message", "") if ended else "").partition(SAVED)
-            if not mark:
+            if mark:
+                return path
+            if ended is None:
                 raise
-            return path
+            raise PoundlockError(
+                f"no savepoint of job {entry.job_id} was taken: it ended before that ({ended.state})",
+                next=f"start it again, then ask again: poundlock run {entry.job_file}",
+            ) from None
         if found["status"]["id"] != "IN_PROGRESS":
             break
         time.sleep(_POLL_S)
     cause = found["operation"].get("failure-cause")
     if cause is not None:
         what, _, next = cause["stack-trace"].partition("\nNext: ")
-        raise PoundlockError(f"no savepoint of job {entry.job_id} was taken: {what}", next=next)
+        kind = _KINDS.get(cause["class"], PoundlockError)
+        raise kind(f"no savepoint of job {entry.job_id} was taken: {what}", next=next)
     return str(found["operation"]["location"])
 
 

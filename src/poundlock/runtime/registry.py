@@ -31,6 +31,7 @@ ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
 _FORMAT = 1
 _FILE = re.compile(r"[0-9a-f]{32}-[0-9]+-[0-9]+\.json")
 _ABANDONED_S = 3600.0
+_LARGEST = 1 << 47  # of a number that is still a time in ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +103,24 @@ class JobEntry:
         for name in ("rest", "failure"):
             known[name] = tuple(known[name]) if known.get(name) else None
         made = cls(**known)
-        if not isinstance(made.pid, int) or not isinstance(made.started_ms, int):
-            raise TypeError("pid and started_ms are numbers")
+        made._check()
         return made
+
+    def _check(self) -> None:
+        """Raise TypeError unless every field is what it says: the file may be anything."""
+        texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
+        numbers = (self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child)
+        right = (
+            all(isinstance(text, str) for text in (*texts, self.job_file, self.folder, self.token_file or ""))
+            and all(number is None or (type(number) is int and abs(number) < _LARGEST) for number in numbers)
+            and self.pid is not None
+            and self.started_ms is not None
+            and [type(part) for part in self.rest or ("", 0)] == [str, int]
+            and [type(part) for part in self.failure or ("", "")] == [str, str]
+            and isinstance(self.progress, Mapping)
+        )
+        if not right:
+            raise TypeError("a field is of another type")
 
 
 class Registry:

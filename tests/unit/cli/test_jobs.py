@@ -18,6 +18,7 @@ from rest_job import ID, TOKEN, observed
 
 from poundlock.cli.main import main
 from poundlock.config import load_settings
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.rest.observed import Observed
 from poundlock.rest.server import RestServer, take_port
 from poundlock.runtime.processes import process_start
@@ -344,3 +345,24 @@ def test_between_two_processes_a_job_cannot_be_asked_for_a_savepoint(
 ) -> None:
     Registry(state).register(entry()).between(restarts=1, why="killed")
     assert "is being started again, and nobody answers" in refused(capsys, 3, "savepoint", ID)
+
+
+@pytest.mark.parametrize(("error", "code"), [(DefinitionError, 2), (TransientError, 3), (PoundlockError, 1)])
+def test_a_savepoint_that_fails_has_the_exit_code_of_its_failure(
+    served: Served, capsys: pytest.CaptureFixture[str], error: type[PoundlockError], code: int
+) -> None:
+    asked: list[Any] = []
+    served.when(
+        lambda: (asked.append(served.job.requests.take()), asked[-1])[1] is not None,
+        lambda: asked[-1].fail(error("it broke", next="mend it")),
+    )
+    assert refused(capsys, code, "savepoint", ID).endswith("was taken: it broke\nNext: mend it")
+
+
+def test_a_job_that_ends_before_its_savepoint_is_told(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    def end() -> None:
+        served.entry.end("FINISHED", 0, failure=None, progress={})
+        served.server.close()
+
+    served.when(lambda: served.job.requests.take() is not None, end)
+    assert "was taken: it ended before that (FINISHED)" in refused(capsys, 1, "savepoint", ID)

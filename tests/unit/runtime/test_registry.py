@@ -155,6 +155,20 @@ def test_a_damaged_entry_does_not_hide_the_others(tmp_path: Path) -> None:
     assert JobEntry.from_json({**value, "a field of a later version": 1}).job_id == ONE
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pid": "7"}, {"pid": None}, {"started_ms": 10**30}, {"started_ms": True}, {"name": 7}, {"state": None}, {"rest": [1]},
+     {"rest": "x"}, {"failure": "broken"}, {"progress": [1]}, {"ended_ms": "z"}, {"token_file": 3}],
+)  # fmt: skip
+def test_an_entry_of_other_types_does_not_hide_the_others(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    registry = Registry(tmp_path)
+    ended(registry)
+    ended(registry, TWO)
+    [path] = (tmp_path / "jobs").glob(f"{TWO}-*.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
+    assert [each.job_id for each in registry.entries()] == [ONE]
+
+
 def test_a_job_is_found_by_id_prefix_and_name(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
     registry.register(entry(ONE, name="orders"))
@@ -174,7 +188,7 @@ def test_a_job_is_found_by_id_prefix_and_name(tmp_path: Path) -> None:
 
 def test_two_living_jobs_of_one_name_are_told_apart_and_the_living_goes_before_the_dead(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
-    ended(registry, TWO, started_ms=2**50)
+    ended(registry, TWO, started_ms=2**46)
     registry.register(entry(ONE))
     assert registry.resolve("orders").job_id == ONE
     assert registry.resolve("ab").job_id == ONE
