@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from poundlock.cli.jobs import RunningJobArgument, client_of, find_running
+from poundlock.cli.jobs import RunningJobArgument, answering, find_running
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import PoundlockError
 
 __all__ = ["command"]
 
@@ -27,12 +27,7 @@ def command(
     """
     output = Output(json)
     _, entry = find_running(job, define, config)
-    client = client_of(entry)
-    if client is None:
-        raise DefinitionError(
-            f"job {entry.job_id} ({entry.name}) serves no REST, so it can be stopped and cancelled only",
-            next='install it with python -m pip install "poundlock[rest]", and start the job without --no-rest',
-        )
+    client = answering(entry, "so it can be stopped and cancelled only")
     if not json:
         output.line(f"Triggering checkpoint for job {entry.job_id}.")
         output.line("Waiting for response...")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RunningJobArgument",
+    "answering",
     "await_end",
     "client_of",
     "failed",
@@ -70,6 +71,28 @@ def client_of(entry: JobEntry) -> Client | None:
     from poundlock.rest.client import Client
 
     return Client.of(entry)
+
+
+def answering(entry: JobEntry, what_not: str) -> Client:
+    """Return the way to a job's REST server; `what_not` says what cannot be had without one.
+
+    Raises:
+        TransientError: the job is being started again.
+        DefinitionError: it serves no REST.
+        NoAnswer: it does not answer.
+    """
+    client = client_of(entry)
+    if client is not None:
+        return client
+    if entry.state == "RESTARTING":
+        raise TransientError(
+            f"job {entry.job_id} ({entry.name}) is being started again, and nobody answers until then",
+            next=f"ask again when it runs: poundlock info {entry.job_id[:8]}",
+        )
+    raise DefinitionError(
+        f"job {entry.job_id} ({entry.name}) serves no REST, {what_not}",
+        next='install it with python -m pip install "poundlock[rest]", and start the job without --no-rest',
+    )
 
 
 def progress_of(entry: JobEntry) -> Mapping[str, Any] | None:
@@ -154,17 +177,7 @@ def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Map
     """
     from poundlock.rest.client import NoAnswer
 
-    client = client_of(entry)
-    if client is None and entry.state == "RESTARTING":
-        raise TransientError(
-            f"job {entry.job_id} ({entry.name}) is being started again, and nobody answers until then",
-            next=f"ask again when it runs: poundlock info {entry.job_id[:8]}",
-        )
-    if client is None:
-        raise DefinitionError(
-            f"job {entry.job_id} ({entry.name}) serves no REST, so no savepoint can be asked for",
-            next='install it with python -m pip install "poundlock[rest]", and start the job without --no-rest',
-        )
+    client = answering(entry, "so no savepoint can be asked for")
     asked = client.post(place, dict(body))["request-id"]
     while True:
         try:

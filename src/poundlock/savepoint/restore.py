@@ -153,11 +153,15 @@ def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutpu
     """Raise DefinitionError for newer output that may not be there or cannot be removed; yield what cannot be told."""
     for name, sink in sinks.items():
         state, note = saved_state(metadata.decision, name), metadata.noted.get(name, {})
-        if not state and not note:
-            continue  # new to the job: what is there is none of the savepoint's business
+        known = bool(state or note)
         found = sink.newer(state, note) if isinstance(sink, Portable) else Newer(unknown=_called(sink))
-        if found.unknown:
+        if found.unknown and known:
             yield f"sink {name!r}: whether it has output newer than the savepoint is not known ({found.unknown})"
+        elif found.what and not known:
+            raise DefinitionError(
+                f"the savepoint knows nothing of sink {name!r}, which {found.what}",
+                next="give the sink another place, or remove what is there, or say --on-newer-output=keep to leave it",
+            )
         elif found.what and not found.retractable:
             raise DefinitionError(
                 f"sink {name!r} {found.what}",

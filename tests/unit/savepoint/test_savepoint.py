@@ -398,3 +398,29 @@ def test_a_job_that_ended_with_a_savepoint_is_not_begun_again_with_the_first_one
     begin(plan, storage, Beginning(savepoint.root, job_id=new_job_id()), clock=CLOCK, say=lambda _: None)
     with pytest.raises(DefinitionError, match="has the checkpoint of a job already"):
         begin(plan, storage, Beginning(savepoint.root), clock=CLOCK, say=lambda _: None)
+
+
+@pytest.mark.parametrize("newer", ["refuse", "retract"])
+def test_files_where_an_added_sink_is_to_write_are_nobodys_to_remove(
+    life: Life, tmp_path: Path, newer: NewerOutput
+) -> None:
+    """They may be of a successor that went on from this very savepoint; whether they are, nobody can tell."""
+    life.run(0, 3)
+    savepoint = life.save(tmp_path)
+    place = tmp_path / "added"
+    place.mkdir()
+    (place / "part-0-0").write_bytes(b"of a successor\n")
+    job_id = new_job_id()
+    sinks = {
+        name: bound(FileSink(str(path), row="value"), job_id=job_id, sink=name)
+        for name, path in (("out", tmp_path / "fresh"), ("added", place))
+    }
+    operators = {**OPERATORS, "added": Operator("sink")}
+    storage = LocalStorage(str(tmp_path / "c"))
+    with pytest.raises(DefinitionError, match="knows nothing of sink 'added'") as refused:
+        check(savepoint, storage, job="job", operators=operators, sinks=sinks, newer=newer)
+    assert "--on-newer-output=keep" in refused.value.next
+    assert (place / "part-0-0").read_bytes() == b"of a successor\n"
+    check(savepoint, storage, job="job", operators=operators, sinks=sinks, newer="keep")
+    (place / "part-0-0").unlink()
+    check(savepoint, storage, job="job", operators=operators, sinks=sinks, newer=newer)
