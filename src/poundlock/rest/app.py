@@ -43,6 +43,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         HTTPStatus.NOT_FOUND,
         HTTPStatus.METHOD_NOT_ALLOWED,
         HTTPStatus.CONFLICT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     )
 }
 
