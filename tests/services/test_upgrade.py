@@ -21,7 +21,7 @@ JOB = """
 from poundlock import EventTimeBucketAssigner, FileSink, Job, KafkaSink, KafkaSource, RollingPolicy
 
 job = Job("etl", checkpoint_interval="200 ms", checkpoint_dir={checkpoints!r})
-events = job.from_source(KafkaSource(bootstrap_servers={servers!r}, topics="upgrade"), name="events"){more}
+events = job.from_source(KafkaSource(bootstrap_servers={servers!r}, topics="article"), name="events"){more}
 events.sink_to(KafkaSink({servers!r}, "upgraded"), name="copies")
 events.sink_to(
     FileSink(
@@ -43,7 +43,7 @@ class Scene:
         self.folder, self.kafka = folder, kafka
         self.output = folder / "out"
         self.produced: list[bytes] = []
-        kafka.create_topic("upgrade", 2)
+        kafka.create_topic("article", 2)
         kafka.create_topic("upgraded", 2)
 
     def write(self, zone: str, more: str = "") -> None:
@@ -63,7 +63,7 @@ class Scene:
             for i in range(first, first + count)
         ]
         self.produced += made
-        self.kafka.produce("upgrade", [Record(value, partition=i % 2) for i, value in enumerate(made)])
+        self.kafka.produce("article", [Record(value, partition=i % 2) for i, value in enumerate(made)])
 
     def cli(self, *arguments: str, code: int = 0) -> str:
         environment = {**os.environ, "POUNDLOCK_STATE_DIR": str(self.folder / "state")}
@@ -135,7 +135,7 @@ def test_every_event_once_over_an_upgrade(scene: Scene) -> None:
     assert "Savepoint completed. Path: " in said
     log = scene.cli("logs", second)
     assert "Restored from savepoint" in log
-    assert "upgrade-0" in log or "offset" in log
+    assert "article-0" in log or "offset" in log
     even = [value for i, value in enumerate(scene.produced) if i < 1500 or b'"even"' in value]
     assert scene.seen() == Counter(even)
     assert not [p for p in scene.output.rglob(".*") if p.is_file()]
