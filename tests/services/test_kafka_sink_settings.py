@@ -279,7 +279,10 @@ def test_what_the_user_may_not_do_is_told_rule_by_rule(guarded: EmbeddedKafka) -
 
     with pytest.raises(TransientError, match="refuses this user") as may_not:
         audited()
-    assert may_not.value.next == "allow it READ and DESCRIBE on the sink's topics: an audit reads them, and so may a restore"
+    assert (
+        may_not.value.next
+        == "allow it READ and DESCRIBE on the sink's topics: an audit reads them, and so may a restore"
+    )
     allow(ResourceType.TOPIC, "out", operation.READ)
     while not (found := _unless_refused(audited)):
         time.sleep(0.05)
