@@ -14,6 +14,7 @@ from typing import Any
 from poundlock.config import Settings
 from poundlock.errors import DefinitionError
 from poundlock.job import Job
+from poundlock.savepoint.sparklog import PROVIDER
 from poundlock.storage import Storage, open_storage
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
 
 DEFAULT = "rocksdb_changelog"  # measured: docs/state-backends.md
 
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE = "org.apache.spark.sql.execution.streaming.state"

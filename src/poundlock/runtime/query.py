@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
@@ -41,13 +41,10 @@ from poundlock.values import Clock
 
 __all__ = ["Query", "QueryStopped", "Saved", "files_made"]
 
-T = TypeVar("T")
-
 _POLL_S = 0.05
 _TELL_S = 1.0
 _QUIET_POLLS = 10
 _COMMIT_LOG_S = 10.0
-_BORDER_S = 60.0
 
 
 class QueryStopped(Exception):

@@ -15,12 +15,11 @@ from poundlock.runtime import session as sessions
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.partitions import Rescaling, state_partitions
 from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.savepoint.sparklog import PROVIDER
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.local import LocalStorage
 
 __all__ = ["rescale"]
-
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 def rescale(job: Job, settings: Settings, folder: str, wanted: Rescaling, *, say: Callable[[str], None]) -> int:
@@ -42,7 +41,7 @@ def rescale(job: Job, settings: Settings, folder: str, wanted: Rescaling, *, say
     say(f"Rescaling state from {wanted.before} to {wanted.after} partitions")
     log = f"{job.name}.rescale.jvm.log"
     # The state is written in the very format it has, whatever the job says of new state.
-    settings = settings.model_copy(update={"spark": {**settings.spark, _PROVIDER: wanted.provider}})
+    settings = settings.model_copy(update={"spark": {**settings.spark, PROVIDER: wanted.provider}})
     spark = start_spark(
         job,
         settings,

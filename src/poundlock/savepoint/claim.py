@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import METADATA, Metadata, damaged, read_metadata, strays
-from poundlock.storage import LocalStorage, Storage, open_storage
+from poundlock.storage import Storage, open_storage
+from poundlock.storage.removal import remove_empty
 
 __all__ = ["CLAIM", "ClaimMode", "claim", "claimed", "dispose", "parse_mode", "settle_claim"]
 
@@ -85,13 +85,5 @@ def dispose(savepoint: Storage) -> Metadata:
             raise damaged(savepoint, name, "is a link, and a savepoint has none")
     for name in (*metadata.files, METADATA):  # the list goes last: what was cut short can be gone on with
         savepoint.delete(name)
-    if isinstance(savepoint, LocalStorage):
-        _remove_empty(Path(savepoint.root))
+    remove_empty(savepoint, "")
     return metadata
-
-
-def _remove_empty(root: Path) -> None:
-    folders = [path for path in root.rglob("*") if path.is_dir() and not path.is_symlink()]
-    for folder in (*sorted(folders, reverse=True), root):
-        with suppress(OSError):  # something is in it that is not the savepoint's
-            folder.rmdir()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.savepoint.inspection import Inspection
+from poundlock.savepoint.metadata import listed
 from poundlock.savepoint.positions import Reading
 
 __all__ = ["Difference", "compare"]
@@ -95,9 +96,5 @@ def _pending(a: Inspection, b: Inspection) -> Iterator[Difference]:
 
 
 def _operator(operator: Any) -> str:
-    made_of = "; ".join(f"{name} {_listed(value)}" for name, value in operator.made_of.items())
+    made_of = "; ".join(f"{name} {listed(value)}" for name, value in operator.made_of.items())
     return f"{operator.kind}{'' if operator.named else ' (not named)'}{made_of and f' of {made_of}'}"
-
-
-def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -28,6 +28,7 @@ __all__ = [
     "damage",
     "damaged",
     "digest_of",
+    "listed",
     "new_name",
     "read_metadata",
     "strays",
@@ -257,3 +258,8 @@ def digest_of(storage: Storage, path: str) -> str:
         while block := handle.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+def listed(value: Any) -> str:
+    """Return a part of what an operator's state is made of, for people: a list as its items."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

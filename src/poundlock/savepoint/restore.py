@@ -17,7 +17,7 @@ from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
-from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
+from poundlock.savepoint.metadata import Metadata, Operator, check_files, listed, read_metadata
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
@@ -118,7 +118,7 @@ def _compare(
     before, now = ([i for i, o in side.items() if o.kind == "stateful"] for side in (saved, operators))
     if before != now and before:
         raise DefinitionError(
-            f"the savepoint {root} has stateful operators {_listed(before)}, and the job has {_listed(now)}",
+            f"the savepoint {root} has stateful operators {listed(before)}, and the job has {listed(now)}",
             next="Spark knows their state by their order: keep it, and add none before the state is no longer needed",
         )
     return dropped
@@ -128,12 +128,8 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Say what of an operator's state is made of something else; None if nothing is known to be."""
     for name, was in before.items():
         if name in now and now[name] != was:
-            return f"its {name} was {_listed(was)} and is {_listed(now[name])}"
+            return f"its {name} was {listed(was)} and is {listed(now[name])}"
     return None
-
-
-def _listed(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _check_saved(metadata: Metadata, sinks: Mapping[str, Any]) -> None:

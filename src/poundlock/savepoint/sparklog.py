@@ -15,12 +15,20 @@ from poundlock.errors import DefinitionError
 from poundlock.plan.uses import spark_name, use_of
 from poundlock.storage import Storage
 
-__all__ = ["OffsetLog", "StateOperator", "newest_offsets", "read_offsets", "state_operators", "watermark_ms"]
+__all__ = [
+    "PROVIDER",
+    "OffsetLog",
+    "StateOperator",
+    "newest_offsets",
+    "read_offsets",
+    "state_operators",
+    "watermark_ms",
+]
 
 NONE = "-"  # how Spark writes that a source has no position
 _VERSION = "v2"  # with the sources by name
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class OffsetLog:
     @property
     def provider(self) -> str:
         """The class that keeps the state, "" where the log does not say."""
-        return str(self.header.get("conf", {}).get(_PROVIDER, ""))
+        return str(self.header.get("conf", {}).get(PROVIDER, ""))
 
     def position(self, use: str) -> Any:
         """Return where a use of a source stands, None if the log does not say."""
