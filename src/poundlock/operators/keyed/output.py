@@ -1,0 +1,122 @@
+"""What goes into a keyed operator and what comes out: columns side by side, a batch in, chunks out.
+
+Rows come out in the order they were emitted within a tag; a chunk is never larger than asked for plus what one call emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+__all__ = ["CHUNK_ROWS", "LATE", "MAIN", "Batch", "Collector", "OutputChunk"]
+
+MAIN = ""
+LATE = "late"
+CHUNK_ROWS = 8192
+
+
+@dataclass(slots=True)
+class Batch:
+    """Elements of one key group, in order of arrival.
+
+    Args:
+        keys: the key of each: any hashable value.
+        values: the element itself: a record (column -> value) for users' functions, or what the operator was made for.
+        timestamps: event time of each in ms, None where there is none; None when no element has one.
+        rows: number of each in the host's own frame; late elements are told by it. None: their place in this batch.
+        side: which input of an operator with several: 0, 1.
+    """
+
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    timestamps: Sequence[int | None] | None = None
+    rows: Sequence[int] | None = None
+    side: int = 0
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class OutputChunk(NamedTuple):
+    """Rows of one output, as columns of one length.
+
+    Args:
+        tag: MAIN, or the tag of a side output.
+        keys: the key each row was made for.
+        values: what the function returned, or the late element.
+        timestamps: event time of each in ms, or None.
+        windows: (start, end) in ms, a count window's number, or None; for the results of windows only.
+        rows: number of each late element in the host's frame; only where the operator sends elements on as they came.
+    """
+
+    tag: str
+    keys: list[Any]
+    values: list[Any]
+    timestamps: list[Any]
+    windows: list[Any] | None = None
+    rows: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(slots=True)
+class _Buffer:
+    keys: list[Any] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    timestamps: list[Any] = field(default_factory=list)
+    windows: list[Any] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+
+class Collector:
+    """Gathers rows until there are enough for a chunk. Operators yield `drain()` when `full` says so, and at the end."""
+
+    def __init__(self, chunk_rows: int = CHUNK_ROWS) -> None:
+        self.chunk_rows = chunk_rows
+        self.size = 0
+        self._buffers: dict[str, _Buffer] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to hand on what was gathered."""
+        return self.size >= self.chunk_rows
+
+    def _buffer(self, tag: str) -> _Buffer:
+        buffer = self._buffers.get(tag)
+        if buffer is None:
+            buffer = self._buffers[tag] = _Buffer()
+        return buffer
+
+    def emit(self, value: Any, key: Any, timestamp: int | None, tag: str = MAIN) -> None:
+        """Add one row."""
+        buffer = self._buffer(tag)
+        buffer.keys.append(key)
+        buffer.values.append(value)
+        buffer.timestamps.append(timestamp)
+        self.size += 1
+
+    def emit_window(self, value: Any, key: Any, timestamp: int, window: Any) -> None:
+        """Add one result of a window to the main output."""
+        buffer = self._buffer(MAIN)
+        buffer.keys.append(key)
+        buffer.values.append(value)
+        buffer.timestamps.append(timestamp)
+        buffer.windows.append(window)
+        self.size += 1
+
+    def emit_row(self, value: Any, key: Any, timestamp: int | None, row: int, tag: str) -> None:
+        """Send an element on as it came."""
+        buffer = self._buffer(tag)
+        buffer.keys.append(key)
+        buffer.values.append(value)
+        buffer.timestamps.append(timestamp)
+        buffer.rows.append(row)
+        self.size += 1
+
+    def drain(self) -> Iterator[OutputChunk]:
+        """Yield what was gathered, a chunk for each tag, and begin anew."""
+        buffers, self._buffers, self.size = self._buffers, {}, 0
+        for tag, b in buffers.items():
+            yield OutputChunk(tag, b.keys, b.values, b.timestamps, b.windows or None, b.rows or None)

@@ -1,0 +1,131 @@
+"""State as a function holds it: objects that read and write the entry of the current key in a key group's tables.
+
+A store is moved to a group and to a key; its state objects follow, so that an access is a look-up or two and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.keyed.handles import Accumulator, Fold, List, Map, Value
+from poundlock.operators.keyed.ttl import TtlAccumulator, TtlList, TtlMap, TtlValue
+from poundlock.stream.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+
+__all__ = ["StateStore"]
+
+_KINDS: Mapping[type[StateDescriptor], str] = {
+    ValueStateDescriptor: "value",
+    ListStateDescriptor: "list",
+    MapStateDescriptor: "map",
+    ReducingStateDescriptor: "reducing",
+    AggregatingStateDescriptor: "aggregating",
+}
+
+
+class StateStore:
+    """The states of one function, or of one trigger.
+
+    Args:
+        prefix: of the tables' names, so that a user's "count" and a trigger's are two.
+        windowed: whether an entry is (key, window) rather than a key.
+
+    `entry` is set by the operator before the user's code runs: the current key, or (key, window).
+    """
+
+    def __init__(self, prefix: str = "", *, windowed: bool = False) -> None:
+        self.entry: Any = None
+        self.group: KeyGroup = KeyGroup(0)
+        self.now = 0
+        self._prefix = prefix
+        self._windowed = windowed
+        self._states: dict[str, tuple[StateDescriptor, Any]] = {}
+
+    def use(self, group: KeyGroup) -> None:
+        """Move to another group. The clock of the group is read here; call it again when the clock has moved."""
+        self.now = group.processing_time
+        if group is not self.group:
+            self.group = group
+            for descriptor, state in self._states.values():
+                self._bind(descriptor, state)
+
+    def _bind(self, descriptor: StateDescriptor, state: Any) -> None:
+        name = self._prefix + descriptor.name
+        ttl = getattr(descriptor, "ttl", None)
+        self.group.declare(name, _KINDS[type(descriptor)], None if ttl is None else ttl.ttl_ms, windowed=self._windowed)
+        state.table = self.group.table(name)
+
+    def _state(self, descriptor: StateDescriptor, make: Callable[[], Any]) -> Any:
+        known = self._states.get(descriptor.name)
+        if known is None:
+            known = self._states[descriptor.name] = descriptor, make()
+            self._bind(*known)
+        elif type(known[0]) is not type(descriptor):
+            raise DefinitionError(
+                f"state {descriptor.name!r} is asked for as {_KINDS[type(known[0])]} and as {_KINDS[type(descriptor)]} state",
+                next="give each state of a function a name of its own",
+            )
+        return known[1]
+
+    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
+        """Return the state of one value."""
+        ttl = descriptor.ttl
+        state: ValueState = self._state(
+            descriptor,
+            lambda: Value(self, descriptor.default) if ttl is None else TtlValue(self, ttl, descriptor.default),
+        )
+        return state
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
+        """Return the state of a list."""
+        ttl = descriptor.ttl
+        state: ListState = self._state(descriptor, lambda: List(self) if ttl is None else TtlList(self, ttl))
+        return state
+
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
+        """Return the state of a map."""
+        ttl = descriptor.ttl
+        state: MapState = self._state(descriptor, lambda: Map(self) if ttl is None else TtlMap(self, ttl))
+        return state
+
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
+        """Return the state of a reduced value."""
+        reduce, ttl = descriptor.reduce, descriptor.ttl
+        fold = Fold(
+            first=lambda value: value,
+            add=lambda value, held: reduce(held, value),
+            result=lambda held: held,
+            merge=reduce,
+        )
+        state: ReducingState = self._state(
+            descriptor, lambda: Accumulator(self, fold) if ttl is None else TtlAccumulator(self, ttl, fold)
+        )
+        return state
+
+    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
+        """Return the state of an accumulator."""
+        function, ttl = descriptor.aggregate, descriptor.ttl
+        fold = Fold(
+            first=lambda value: function.add(value, function.create_accumulator()),
+            add=function.add,
+            result=function.get_result,
+            merge=function.merge,
+        )
+        state: AggregatingState = self._state(
+            descriptor, lambda: Accumulator(self, fold) if ttl is None else TtlAccumulator(self, ttl, fold)
+        )
+        return state
