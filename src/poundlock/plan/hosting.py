@@ -1,0 +1,209 @@
+"""Keyed operators of ours inside Spark's transformWithState: Spark keeps one blob for each key group and hands it out with the rows.
+
+Within a batch a group first gets the time its elements are judged by, then its elements, then the new watermark; the same rows
+and times give the same blob and the same output, whenever the batch is delivered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from poundlock.formats.convert import column_values
+from poundlock.operators.keyed.codec import read_head
+from poundlock.operators.keyed.group import MIN, KeyGroup
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import Batch, OutputChunk
+from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, _bytes, key_values, unpack_rows
+
+__all__ = ["EMITTED", "LATE_DROPPED", "Host", "Input", "Output", "Times", "hosted"]
+
+TAG = "tag"
+EMITTED = f"{TAG} string, {PAYLOAD} binary"
+LATE_DROPPED = "\0late"  # the tag of the row that tells how many elements were late and went nowhere
+_STATE = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What the control row of a batch says, all in ms.
+
+    Args:
+        before: the watermark that the batch's elements are judged by.
+        after: the watermark behind them.
+        now: the clock.
+    """
+
+    before: int = MIN
+    after: int = MIN
+    now: int = 0
+
+    def to_bytes(self) -> bytes:
+        """Return it as a control row's payload."""
+        return json.dumps([self.before, self.after, self.now]).encode()
+
+    @classmethod
+    def of(cls, payload: bytes) -> Times:
+        """Return what `to_bytes` made."""
+        return cls(*json.loads(payload))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """How the rows of one input become an operator's batches.
+
+    Args:
+        keys: columns of the key.
+        time: the column of event time, None where there is none.
+        columns: columns of an element.
+        single: whether an element is the value of its one column instead of a record (column -> value).
+    """
+
+    keys: Sequence[str]
+    time: str | None
+    columns: Sequence[str]
+    single: bool = False
+
+    def batch(self, rows: pa.RecordBatch, side: int) -> Batch:
+        """Return rows as a batch."""
+        keys = key_values([rows.column(name) for name in self.keys]) if self.keys else [None] * rows.num_rows
+        values = [column_values(rows.column(name)) for name in self.columns]
+        elements: list[Any]
+        if self.single:
+            elements = values[0]
+        elif not values:
+            elements = [{} for _ in range(rows.num_rows)]
+        else:
+            names = list(self.columns)
+            elements = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+        return Batch(keys, elements, None if self.time is None else _ms(rows.column(self.time)), None, side)
+
+
+def _ms(column: pa.Array) -> list[int | None]:
+    """Return timestamps as ms, rounded down; the list holds None where there is no time."""
+    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    if not micros.null_count:
+        return (micros.to_numpy(zero_copy_only=False) // 1000).tolist()  # type: ignore[no-any-return]
+    return [None if value is None else value // 1000 for value in micros.to_pylist()]
+
+
+class Output(Protocol):
+    """Makes Arrow rows of what an operator emitted under a tag. Picklable."""
+
+    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
+        """Return the rows of a chunk."""
+        ...
+
+
+class Host(StatefulProcessor):
+    """Runs an operator over the key groups of one task of Spark.
+
+    Args:
+        operator: the operator.
+        inputs: by side.
+        outputs: by tag; what is emitted under another tag goes nowhere.
+        windowed: whether the timers are of windows.
+    """
+
+    def __init__(
+        self,
+        operator: KeyedOperator,
+        inputs: Sequence[Input],
+        outputs: Mapping[str, Output],
+        *,
+        windowed: bool = False,
+    ) -> None:
+        self._operator = operator
+        self._inputs = inputs
+        self._outputs = outputs
+        self._windowed = windowed
+        self._state: Any = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called once a task and batch."""
+        self._state = handle.getValueState(_STATE, "blob binary")
+        self._operator.open()
+
+    def close(self) -> None:
+        """Called at the end of the task."""
+        self._operator.close()
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        """Called for each key group that has rows; it always has the control row."""
+        times, packs = _sorted(rows)
+        stored = self._state.get() if self._state.exists() else None
+        if not packs and not _due(stored, times):
+            return  # nothing changes; the group learns the time when it is needed
+        dropped = self._operator.late_dropped
+        group = self._group(int(key[0]), stored, times)
+        for chunk in self._work(group, times, packs):
+            output = self._outputs.get(chunk.tag)
+            if output is not None and len(chunk):
+                yield _emitted(chunk.tag, _bytes(output.rows(chunk)))
+        if self._operator.late_dropped != dropped:
+            yield _emitted(LATE_DROPPED, str(self._operator.late_dropped - dropped).encode())
+        if group.is_empty():
+            if stored is not None:
+                self._state.clear()
+        else:
+            self._state.update((group.encode(),))
+
+    def _group(self, number: int, stored: Any, times: Times) -> KeyGroup:
+        if stored is None:
+            return KeyGroup(number, watermark=times.before, processing_time=times.now, windowed=self._windowed)
+        group = KeyGroup.decode(bytes(stored[0]))
+        group.watermark = max(group.watermark, times.before)  # in between it was not needed, so no timer lies there
+        return group
+
+    def _work(self, group: KeyGroup, times: Times, packs: Iterable[tuple[int, bytes]]) -> Iterator[OutputChunk]:
+        yield from self._operator.advance_processing_time(group, times.now)
+        for side, payload in packs:
+            yield from self._operator.process(group, self._inputs[side].batch(unpack_rows(payload), side))
+        yield from self._operator.advance_watermark(group, times.after)
+
+
+def _sorted(frames: Iterator[pd.DataFrame]) -> tuple[Times, list[tuple[int, bytes]]]:
+    """Return what the control row says, and the packs in order of side and place."""
+    times = None
+    packs: list[tuple[int, str, bytes]] = []
+    for frame in frames:
+        for side, place, payload in zip(frame[SIDE], frame[PLACE], frame[PAYLOAD], strict=True):
+            if side == CONTROL:
+                times = Times.of(bytes(payload))
+            else:
+                packs.append((int(side), str(place), bytes(payload)))
+    assert times is not None, "every group has a control row in every batch"
+    packs.sort(key=lambda pack: pack[:2])
+    return times, [(side, payload) for side, _, payload in packs]
+
+
+def _due(stored: Any, times: Times) -> bool:
+    if stored is None:
+        return False
+    head = read_head(bytes(stored[0]))
+    event, processing = head.next_event_timer, head.next_processing_timer
+    return (event is not None and event <= times.after) or (processing is not None and processing <= times.now)
+
+
+def _emitted(tag: str, payload: bytes) -> pd.DataFrame:
+    return pd.DataFrame({TAG: [tag], PAYLOAD: [payload]})
+
+
+def hosted(packed: DataFrame, host: Host) -> DataFrame:
+    """Return what an operator emits, as rows of EMITTED.
+
+    Args:
+        packed: rows of PACKED: those of all inputs, and the control row of every group.
+        host: the operator.
+    """
+    frame: DataFrame = packed.groupBy(GROUP).transformWithStateInPandas(
+        host, outputStructType=EMITTED, outputMode="append", timeMode="None"
+    )
+    return frame
