@@ -213,7 +213,8 @@ def describe(data: bytes) -> dict[str, Any]:
 
     Returns:
         `group`, `format`, `watermark`, `processing_time` (ms); `state`: by name `kind`, `ttl_ms` and `entries` of `key`, `window`
-        ((start, end) in ms, None where there is none) and `value`; `event_timers` and `processing_timers`: `time`, `key`, `window`.
+        ((start, end) in ms, None where there is none), `windowed` (whether it belongs to a window) and `value`; `event_timers` and
+        `processing_timers`: `time`, `key`, `window`; a timer of a window of all keys has no key.
 
     Raises:
         TerminalError: it is no blob, or of a newer format.
@@ -232,12 +233,17 @@ def describe(data: bytes) -> dict[str, Any]:
 
 def _state(group: KeyGroup, name: str) -> dict[str, Any]:
     meta = group.meta.get(name, {})
-    entries = [
-        {**_named(entry, space, meta.get("windowed", False)), "value": value}
-        for space in group.namespaces(name)
-        for entry, value in group.table(name, space).items()
-    ]
-    return {"kind": meta.get("kind", ""), "ttl_ms": meta.get("ttl_ms"), "entries": entries}
+    kind, windowed = meta.get("kind", ""), meta.get("windowed", False)
+    entries: list[dict[str, Any]] = []
+    for space in group.namespaces(name):
+        for entry, value in group.table(name, space).items():
+            if kind == "sessions":  # a key's windows are one entry: (start, end, contents) of each
+                entries += [{"key": entry, "window": (s, e), "value": held} for s, e, held in value]
+            else:
+                entries.append({**_named(entry, space, windowed), "value": value})
+    for found in entries:
+        found["windowed"] = windowed or kind in ("sessions", "panes")
+    return {"kind": kind, "ttl_ms": meta.get("ttl_ms"), "entries": entries}
 
 
 def _listed(timers: Timers, windowed: bool) -> list[dict[str, Any]]:
