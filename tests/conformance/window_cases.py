@@ -6,7 +6,7 @@ An element is the record {"key", "value"}; a result is the record {"value"}, so 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -143,7 +143,7 @@ class CountOrEnd(Trigger):
 class PurgeOnNegative(Trigger):
     """A user's: a negative value purges, otherwise the window fires at its end."""
 
-    inner: Trigger = EventTimeTrigger()
+    inner: Trigger = field(default_factory=EventTimeTrigger)
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         result = self.inner.on_element(value, timestamp, window, ctx)
