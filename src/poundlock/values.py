@@ -21,7 +21,11 @@ __all__ = [
     "duration",
     "format_bytes",
     "format_duration",
+    "positive",
+    "positive_number",
+    "signed_duration",
     "size",
+    "span_ms",
     "state_backend",
 ]
 
@@ -61,6 +65,47 @@ def duration(value: str | timedelta) -> timedelta:
         raise DefinitionError(f"{value!r} is not a duration", next='write a number and a unit, such as "60 s"')
     number, unit = _split(value, _UNITS_S, "duration", "60 s")
     return timedelta(seconds=number * unit)
+
+
+def positive(what: str, value: str | timedelta) -> timedelta:
+    """Return a time span of at least a millisecond, the unit of event time.
+
+    Args:
+        what: what it is, for the message.
+        value: as for `duration`.
+
+    Raises:
+        DefinitionError: it is shorter, or none.
+    """
+    span = duration(value)
+    if span < timedelta(milliseconds=1):
+        raise DefinitionError(f"{what} is {format_duration(span)}", next=f'give a {what} above zero, such as "10 s"')
+    return span
+
+
+def signed_duration(value: str | timedelta) -> timedelta:
+    """Return a time span that may be negative, such as "-8 h"."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, str) and value.strip().startswith("-"):
+        return -duration(value.strip()[1:])
+    return duration(value)
+
+
+def span_ms(value: str | timedelta) -> int:
+    """Return a time span, which may be negative, in whole milliseconds."""
+    return signed_duration(value) // timedelta(milliseconds=1)
+
+
+def positive_number(what: str, value: object) -> int:
+    """Return a whole number of 1 or more.
+
+    Raises:
+        DefinitionError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise DefinitionError(f"{what} is {value!r}", next=f"give a {what} of 1 or more, such as 100")
+    return value
 
 
 def size(value: str | int) -> int:

@@ -132,7 +132,7 @@ def _what(node: Node) -> str:
         return f"event time {node.strategy.timestamp} as {node.strategy.column}, at most {delay} late"
     if isinstance(node, WindowNode):
         keys = f"by {', '.join(node.keys)}, " if node.keys else ""
-        return f"{keys}{node.assigner.describe()}: {', '.join(node.aggregates)}"
+        return f"{keys}{node.describe()}: {', '.join(node.aggregates)}"
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
     return f"DataFrame function {getattr(getattr(node, 'function', None), '__name__', '')}".strip()

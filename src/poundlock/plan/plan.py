@@ -123,6 +123,13 @@ def make_plan(job: Job) -> Plan:
     """
     sinks = [_with_computed_columns(sink) for sink in job.graph()]
     order = list(walk(sinks))
+    for node in order:
+        if isinstance(node, WindowNode) and not node.native:
+            raise DefinitionError(
+                f"{node.id}: {node.describe()} cannot run in Spark yet",
+                next="use tumbling, sliding or session windows of event time with SQL aggregates and nothing else",
+                job=job.name,
+            )
     readers: dict[int, list[Node]] = {}
     for node in order:
         for parent in node.inputs:

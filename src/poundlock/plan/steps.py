@@ -35,9 +35,9 @@ def edge(node: Node, step: str) -> Edge:
 
 def schema_after(node: Node, before: pa.Schema | None) -> pa.Schema | None:
     """Return the columns a node leaves behind, None if they are not known."""
-    if isinstance(node, PythonNode):
-        return before if node.schema is None else ddl.parse(node.schema)
-    return ddl.parse(node.schema) if isinstance(node, SideOutputNode) else before
+    if not isinstance(node, (PythonNode, SideOutputNode)):
+        return before
+    return before if node.schema is None else ddl.parse(node.schema)
 
 
 def operator_of(node: Node, before: pa.Schema | None) -> Operator:

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from poundlock.stream.nodes import WatermarkNode, WindowNode
-from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows
+from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from poundlock.values import duration
 
 __all__ = ["windowed", "with_event_time", "with_watermark"]
@@ -30,9 +30,11 @@ def windowed(frame: DataFrame, node: WindowNode) -> DataFrame:
     """Return a row for each key and window that is over."""
     assigner = node.assigner
     column: Column
+    assert node.column is not None
     if isinstance(assigner, EventTimeSessionWindows):
         column = F.session_window(node.column, _interval(duration(assigner.gap)))
     else:
+        assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
         size = duration(assigner.size)
         slide = duration(assigner.slide) if isinstance(assigner, SlidingEventTimeWindows) else size
         assert isinstance(assigner.offset, timedelta)

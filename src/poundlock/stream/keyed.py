@@ -1,19 +1,30 @@
-"""A stream by key, and its windows: what stands between `key_by` and `aggregate`."""
+"""A stream by key, and its windows: what stands between `key_by` and `aggregate`, `reduce` or `process`.
+
+Every method returns a new value; what cannot be meant is refused where it is written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
+from poundlock.stream.assigners import MergingWindowAssigner, WindowAssigner
+from poundlock.stream.count_windows import CountSlidingWindows, CountTumblingWindows
+from poundlock.stream.evictors import Evictor
+from poundlock.stream.functions import AggregateFunction
 from poundlock.stream.nodes import WatermarkNode, WindowNode, walk
-from poundlock.stream.windows import (
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    WindowAssigner,
+from poundlock.stream.triggers import Trigger
+from poundlock.stream.window_functions import (
+    AggregateWindow,
+    ProcessWindow,
+    ProcessWindowFunction,
+    ReduceWindow,
+    WindowFunction,
 )
+from poundlock.values import duration
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
@@ -34,17 +45,17 @@ class KeyedStream:
     keys: Sequence[str]
 
     def window(self, assigner: WindowAssigner) -> WindowedStream:
-        """Put the rows of each key into event-time windows.
+        """Put the rows of each key into windows.
 
         Raises:
-            DefinitionError: it is no window assigner, or the rows have no event time yet.
+            DefinitionError: it is no window assigner, or windows of event time are asked for and the rows have none yet.
         """
-        if not isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows, EventTimeSessionWindows)):
+        if not isinstance(assigner, WindowAssigner):
             raise DefinitionError(
                 f"{assigner!r} is no window assigner", next='use one such as TumblingEventTimeWindows("1 min")'
             )
         marks = [node for node in walk([self.stream.node]) if isinstance(node, WatermarkNode)]
-        if not marks:
+        if not marks and assigner.is_event_time():
             raise DefinitionError(
                 "windows need event time, and no watermark is assigned before them",
                 next="call assign_timestamps_and_watermarks(WatermarkStrategy…) on the stream first",
@@ -55,29 +66,187 @@ class KeyedStream:
                 f"the streams before these windows keep their event time in different columns: {', '.join(sorted(columns))}",
                 next="give their watermark strategies the same column=",
             )
-        return WindowedStream(self, assigner, columns.pop())
+        return WindowedStream(self, assigner, columns.pop() if columns else None)
+
+    def count_window(self, n: int, slide: int | None = None) -> WindowedStream:
+        """Put each `n` rows of a key into a window, or at every `slide`-th row the last `n`; see CountSlidingWindows."""
+        return self.window(CountTumblingWindows(n) if slide is None else CountSlidingWindows(n, slide))
 
 
 @dataclass(frozen=True, eq=False)
 class WindowedStream:
-    """Windows of a keyed stream; made by `KeyedStream.window`."""
+    """Windows of a keyed stream; made by `KeyedStream.window`. Ends with `aggregate`, `reduce` or `process`."""
 
     keyed: KeyedStream
     assigner: WindowAssigner
-    column: str
+    column: str | None
+    _trigger: Trigger | None = None
+    _evictor: Evictor | None = None
+    _lateness: timedelta = timedelta(0)
+    _late_tag: str | None = None
 
-    def aggregate(self, *aggregates: str, name: str | None = None) -> DataStream:
-        """Return one row for each key and window once the watermark has passed its end.
+    def trigger(self, trigger: Trigger) -> WindowedStream:
+        """Fire when this trigger says so, instead of when the assigner's own does.
+
+        Raises:
+            DefinitionError: it is no trigger, or the windows merge and the trigger cannot.
+        """
+        if not isinstance(trigger, Trigger):
+            raise DefinitionError(f"{trigger!r} is no trigger", next="use one such as CountTrigger(100)")
+        if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise DefinitionError(
+                f"{type(trigger).__name__} does not know what to do when {self.assigner.describe()} merge",
+                next="use a trigger that can merge, or one of your own with can_merge() and on_merge()",
+            )
+        return replace(self, _trigger=trigger)
+
+    def evictor(self, evictor: Evictor) -> WindowedStream:
+        """Take elements out before or after each firing. Windows then keep every element, whatever the function.
+
+        Raises:
+            DefinitionError: it is no evictor.
+        """
+        if not isinstance(evictor, Evictor):
+            raise DefinitionError(f"{evictor!r} is no evictor", next="use one such as CountEvictor(100)")
+        return replace(self, _evictor=evictor)
+
+    def allowed_lateness(self, lateness: str | timedelta) -> WindowedStream:
+        """Keep windows for a time after their end: an element that comes then makes its window fire again.
+
+        Raises:
+            DefinitionError: the windows do not go by event time.
+        """
+        self._only_event_time("allowed_lateness")
+        return replace(self, _lateness=duration(lateness))
+
+    def side_output_late_data(self, tag: str) -> WindowedStream:
+        """Send rows whose windows are all gone to a side output, `result.side_output(tag)`; otherwise they are counted and dropped.
+
+        Raises:
+            DefinitionError: the windows do not go by event time, or the tag is empty.
+        """
+        self._only_event_time("side_output_late_data")
+        if not isinstance(tag, str) or not tag.strip():
+            raise DefinitionError(f"{tag!r} is no name of a side output", next='write side_output_late_data("late")')
+        return replace(self, _late_tag=tag)
+
+    def _only_event_time(self, what: str) -> None:
+        if not self.assigner.is_event_time():
+            raise DefinitionError(
+                f"{what} on {self.assigner.describe()}, in which nothing is late", next=f"leave out .{what}(…)"
+            )
+
+    def aggregate(
+        self,
+        *aggregates: str | AggregateFunction,
+        process: ProcessWindowFunction | None = None,
+        schema: str | None = None,
+        side_outputs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Return what elements add up to, one row for each firing of a key's window.
 
         Args:
-            aggregates: Spark SQL aggregates with a name, such as "count(*) as n", "max(price) as price".
-            name: of the operator. Name it: Spark keeps its state by its place in the plan.
+            aggregates: Spark SQL aggregates with a name, such as "count(*) as n", "max(price) as price"; or one AggregateFunction.
+            process: of an AggregateFunction: a function that is given the one result and the window.
+            schema: of an AggregateFunction: DDL of the records it, or `process`, gives.
+            side_outputs: of `process`: tags to their DDL.
+            name: of the operator. Name it: its state is found again by that.
 
         Returns:
-            The columns of the key, `window_start` and `window_end` (timestamps; the end is exclusive), and the aggregates.
+            For SQL the columns of the key, `window_start` and `window_end` (timestamps; the end is exclusive), and the
+            aggregates; for a function its records.
+
+        Raises:
+            DefinitionError: aggregates of both kinds or none, a function without a schema, one that cannot merge for sessions.
         """
-        if not aggregates or not all(isinstance(a, str) and a.strip() for a in aggregates):
+        if len(aggregates) == 1 and isinstance(aggregates[0], AggregateFunction):
+            function = AggregateWindow(aggregates[0], process)
+            self._check_merge(aggregates[0])
+            return self._end(function, _needed(schema, "aggregate"), side_outputs, name)
+        texts = [a for a in aggregates if isinstance(a, str) and a.strip()]
+        if not texts or len(texts) != len(aggregates):
             raise DefinitionError("windows without an aggregate", next='write .aggregate("count(*) as n")')
+        if process is not None or schema is not None or side_outputs:
+            raise DefinitionError(
+                "SQL aggregates take no process function, schema or side outputs",
+                next="give an AggregateFunction instead",
+            )
+        return self._node(texts, None, None, {}, name)
+
+    def _check_merge(self, function: AggregateFunction) -> None:
+        if isinstance(self.assigner, MergingWindowAssigner) and type(function).merge is AggregateFunction.merge:
+            raise DefinitionError(
+                f"{type(function).__name__} has no merge, and {self.assigner.describe()} merge",
+                next="write merge(self, a, b), which makes one accumulator of two",
+            )
+
+    def reduce(
+        self,
+        function: Callable[[Any, Any], Any],
+        *,
+        process: ProcessWindowFunction | None = None,
+        schema: str | None = None,
+        side_outputs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Return the records of each firing reduced to one.
+
+        Args:
+            function: of two records to one with the same columns; it must not change them.
+            process: a function that is given the one record and the window.
+            schema: DDL of what `process` gives; without it the columns are those of the input.
+            side_outputs: of `process`: tags to their DDL.
+            name: of the operator.
+
+        Raises:
+            DefinitionError: it is no function, or `process` comes without a schema.
+        """
+        wanted = _needed(schema, "reduce with process") if process is not None else schema
+        return self._end(ReduceWindow(function, process), wanted, side_outputs, name)
+
+    def process(
+        self,
+        function: ProcessWindowFunction,
+        *,
+        schema: str,
+        side_outputs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Return what a function makes of all elements of a window at each firing. The elements are kept until the window goes.
+
+        Args:
+            function: derived from ProcessWindowFunction.
+            schema: DDL of the records it gives.
+            side_outputs: tags to their DDL.
+            name: of the operator.
+        """
+        return self._end(ProcessWindow(function), _needed(schema, "process"), side_outputs, name)
+
+    def _end(
+        self, function: WindowFunction, schema: str | None, sides: Mapping[str, str] | None, name: str | None
+    ) -> DataStream:
+        from poundlock.formats import ddl  # Arrow is loaded where a schema is given, not by importing this package
+
+        sides = dict(sides or {})
+        if sides and function.process is None:
+            raise DefinitionError("side outputs without a process function", next="yield Side(tag, record) in process=")
+        if self._late_tag in sides:
+            raise DefinitionError(
+                f"the side output {self._late_tag!r} is of late rows and of the function", next="name them apart"
+            )
+        for text in (*([] if schema is None else [schema]), *sides.values()):
+            ddl.parse(text)
+        return self._node([], function, schema, sides, name)
+
+    def _node(
+        self,
+        aggregates: list[str],
+        function: WindowFunction | None,
+        schema: str | None,
+        sides: Mapping[str, str],
+        name: str | None,
+    ) -> DataStream:
         stream = self.keyed.stream
         return stream.then(
             WindowNode(
@@ -86,6 +255,21 @@ class WindowedStream:
                 list(self.keyed.keys),
                 self.assigner,
                 self.column,
-                list(aggregates),
+                aggregates,
+                function=function,
+                schema=schema,
+                trigger=self._trigger,
+                evictor=self._evictor,
+                allowed_lateness=self._lateness,
+                late_tag=self._late_tag,
+                side_outputs=sides,
             )
         )
+
+
+def _needed(schema: Any, what: str) -> str:
+    if not isinstance(schema, str) or not schema.strip():
+        raise DefinitionError(
+            f"{what} does not say which columns come out", next='write schema="user string, n bigint"'
+        )
+    return schema

@@ -6,11 +6,18 @@ Nothing is checked against data here and nothing runs; `plan/` turns the graph i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.values import format_duration
+
 if TYPE_CHECKING:
-    from poundlock.stream.windows import WatermarkStrategy, WindowAssigner
+    from poundlock.stream.assigners import WindowAssigner
+    from poundlock.stream.evictors import Evictor
+    from poundlock.stream.triggers import Trigger
+    from poundlock.stream.window_functions import WindowFunction
+    from poundlock.stream.windows import WatermarkStrategy
 
 __all__ = [
     "ApplyNode",
@@ -72,10 +79,10 @@ class PythonNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class SideOutputNode(Node):
-    """The rows a PythonNode emitted under a tag."""
+    """The rows a PythonNode or a WindowNode emitted under a tag; `schema` None = the columns of that node's input."""
 
     tag: str
-    schema: str
+    schema: str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +106,55 @@ class WatermarkNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class WindowNode(Node):
-    """SQL aggregates by key and event-time window. `column` holds the event time."""
+    """Windows by key, and what becomes of their elements.
+
+    Args:
+        keys: Spark SQL expressions; none for windows over all rows.
+        assigner: which windows a row is in.
+        column: holds the event time; None where no watermark is assigned before.
+        aggregates: SQL aggregates with a name; none where there is a function.
+        function: what becomes of the elements, in Python; None where there are aggregates.
+        schema: DDL of what the function gives; None for aggregates, and for a reduce whose result is as its input.
+        trigger: None for the assigner's own.
+        evictor: None for the assigner's own.
+        allowed_lateness: how long after its end a window takes rows.
+        late_tag: side output of late rows, which has the columns of the input; None to drop them.
+        side_outputs: of the function: tags to their DDL.
+    """
 
     keys: Sequence[str]
     assigner: WindowAssigner
-    column: str
+    column: str | None
     aggregates: Sequence[str]
+    function: WindowFunction | None = None
+    schema: str | None = None
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    allowed_lateness: timedelta = timedelta(0)
+    late_tag: str | None = None
+    side_outputs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def native(self) -> bool:
+        """Whether Spark's own windows mean the same."""
+        from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+
+        assigner = self.assigner
+        gaps = isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms
+        if self.column is None or gaps:
+            return False
+        plain = self.trigger is None and self.evictor is None and not self.allowed_lateness and self.late_tag is None
+        known = (TumblingEventTimeWindows, SlidingEventTimeWindows, EventTimeSessionWindows)
+        return plain and self.function is None and isinstance(assigner, known)
+
+    def describe(self) -> str:
+        """Return what was said, for `explain`."""
+        said = [self.assigner.describe()]
+        said += [f"fired {self.trigger.describe()}"] if self.trigger is not None else []
+        said += [f"keeping {self.evictor.describe()}"] if self.evictor is not None else []
+        said += [f"late by up to {format_duration(self.allowed_lateness)}"] if self.allowed_lateness else []
+        said += [f"late rows to {self.late_tag}"] if self.late_tag is not None else []
+        return ", ".join(said)
 
 
 def walk(roots: Sequence[Node]) -> Iterator[Node]:

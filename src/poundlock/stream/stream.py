@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from poundlock.errors import DefinitionError
+from poundlock.stream.assigners import WindowAssigner
 from poundlock.stream.keyed import KeyedStream, WindowedStream
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -20,8 +21,9 @@ from poundlock.stream.nodes import (
     SqlNode,
     UnionNode,
     WatermarkNode,
+    WindowNode,
 )
-from poundlock.stream.windows import WatermarkStrategy, WindowAssigner
+from poundlock.stream.windows import WatermarkStrategy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,13 +130,15 @@ class DataStream:
         )
 
     def side_output(self, tag: str) -> DataStream:
-        """Return the stream of records that this stream's flat_map sent to a tag.
+        """Return the stream of records that this stream's function sent to a tag, or of its windows' late rows.
 
         Raises:
             DefinitionError: this stream has no such side output.
         """
         node = self._node
-        if not isinstance(node, PythonNode) or tag not in node.side_outputs:
+        if isinstance(node, WindowNode) and tag == node.late_tag:
+            return self._next(SideOutputNode(f"{node.id}.{tag}", [node], tag, None))
+        if not isinstance(node, (PythonNode, WindowNode)) or tag not in node.side_outputs:
             raise DefinitionError(
                 f"{node.id} has no side output {tag!r}", next=f'declare it: flat_map(…, side_outputs={{"{tag}": "…"}})'
             )
@@ -163,7 +167,7 @@ class DataStream:
         return KeyedStream(self, list(keys))
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
-        """Put all rows, whatever their key, into event-time windows."""
+        """Put all rows, whatever their key, into windows."""
         return KeyedStream(self, []).window(assigner)
 
     @property

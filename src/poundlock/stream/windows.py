@@ -1,31 +1,41 @@
-"""Event-time windows and watermarks as a user names them; plain values that `plan/` lowers to Spark's own operators."""
+"""Event-time windows and watermarks as a user names them.
+
+They are plain values: `plan/` lowers them to Spark's own operators where it can, `operators/` says what they mean.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
+from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.values import duration, format_duration
+from poundlock.stream.assigners import (
+    AssignerContext,
+    MergingWindowAssigner,
+    Sliding,
+    Tumbling,
+    check_offset,
+    moved,
+    require_time,
+)
+from poundlock.stream.builtin_triggers import EventTimeTrigger
+from poundlock.stream.triggers import Trigger
+from poundlock.stream.window import TimeWindow
+from poundlock.values import duration, format_duration, positive, signed_duration, span_ms
 
 __all__ = [
     "EventTimeSessionWindows",
     "SlidingEventTimeWindows",
     "TumblingEventTimeWindows",
     "WatermarkStrategy",
-    "WindowAssigner",
 ]
 
 
-def _positive(what: str, value: str | timedelta) -> timedelta:
-    span = duration(value)
-    if span <= timedelta(0):
-        raise DefinitionError(f"{what} is {format_duration(span)}", next=f'give a {what} above zero, such as "10 s"')
-    return span
-
-
 @dataclass(frozen=True)
-class TumblingEventTimeWindows:
+class TumblingEventTimeWindows(Tumbling):
     """Windows of one size, one after the other: [k·size + offset, (k + 1)·size + offset), k counted from 1970 in UTC.
 
     Args:
@@ -37,21 +47,25 @@ class TumblingEventTimeWindows:
     offset: str | timedelta = timedelta(0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", _positive("size", self.size))
-        object.__setattr__(self, "offset", _offset(self.offset))
+        size = positive("size", self.size)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), size, "size"))
+
+    def default_trigger(self) -> Trigger:
+        return EventTimeTrigger()
 
     def describe(self) -> str:
         """Return one line for `explain`."""
-        return f"tumbling windows of {format_duration(duration(self.size))}{_moved(self.offset)}"
+        return f"tumbling windows of {format_duration(duration(self.size))}{moved(self.offset)}"
 
 
 @dataclass(frozen=True)
-class SlidingEventTimeWindows:
+class SlidingEventTimeWindows(Sliding):
     """Windows of one size that begin every `slide`; a row is in each window that covers it.
 
     Args:
         size: length of a window.
-        slide: time between the beginnings of two windows; at most the size.
+        slide: time between the beginnings of two windows; if it is more than the size, rows in the gaps are in no window.
         offset: how far the borders are moved.
     """
 
@@ -60,23 +74,22 @@ class SlidingEventTimeWindows:
     offset: str | timedelta = timedelta(0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", _positive("size", self.size))
-        object.__setattr__(self, "slide", _positive("slide", self.slide))
-        object.__setattr__(self, "offset", _offset(self.offset))
-        if duration(self.slide) > duration(self.size):
-            raise DefinitionError(
-                f"windows of {format_duration(duration(self.size))} every {format_duration(duration(self.slide))} leave gaps",
-                next="give a slide that is at most the size",
-            )
+        object.__setattr__(self, "size", positive("size", self.size))
+        slide = positive("slide", self.slide)
+        object.__setattr__(self, "slide", slide)
+        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), slide, "slide"))
+
+    def default_trigger(self) -> Trigger:
+        return EventTimeTrigger()
 
     def describe(self) -> str:
         """Return one line for `explain`."""
         size, slide = format_duration(duration(self.size)), format_duration(duration(self.slide))
-        return f"sliding windows of {size} every {slide}{_moved(self.offset)}"
+        return f"sliding windows of {size} every {slide}{moved(self.offset)}"
 
 
 @dataclass(frozen=True)
-class EventTimeSessionWindows:
+class EventTimeSessionWindows(MergingWindowAssigner):
     """Windows that end when for `gap` no row of the key has come; rows nearer than the gap are in one window.
 
     Args:
@@ -86,14 +99,23 @@ class EventTimeSessionWindows:
     gap: str | timedelta
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gap", _positive("gap", self.gap))
+        object.__setattr__(self, "gap", positive("gap", self.gap))
+
+    @cached_property
+    def gap_ms(self) -> int:
+        """The gap in ms."""
+        return span_ms(self.gap)
+
+    def assign_windows(self, value: Any, timestamp: int | None, context: AssignerContext) -> Iterable[TimeWindow]:
+        time = require_time(timestamp, self)
+        return [TimeWindow(time, time + self.gap_ms)]
+
+    def default_trigger(self) -> Trigger:
+        return EventTimeTrigger()
 
     def describe(self) -> str:
         """Return one line for `explain`."""
         return f"session windows with a gap of {format_duration(duration(self.gap))}"
-
-
-WindowAssigner = TumblingEventTimeWindows | SlidingEventTimeWindows | EventTimeSessionWindows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,16 +154,3 @@ class WatermarkStrategy:
                 "a watermark needs to know the time of a row", next='write timestamp="timestamp_seconds(ts)"'
             )
         return cls(timestamp=timestamp, delay=span, column=column)
-
-
-def _offset(value: str | timedelta) -> timedelta:
-    if isinstance(value, str) and value.strip().startswith("-"):
-        return -duration(value.strip()[1:])
-    return duration(value)
-
-
-def _moved(offset: str | timedelta) -> str:
-    span = offset if isinstance(offset, timedelta) else duration(offset)
-    if not span:
-        return ""
-    return f", moved by {'-' if span < timedelta(0) else ''}{format_duration(abs(span))}"

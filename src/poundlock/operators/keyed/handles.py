@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from poundlock.operators.keyed.folds import Fold
 from poundlock.operators.keyed.group import Table
 
-__all__ = ["Accumulator", "Cursor", "Fold", "List", "Map", "Value"]
+__all__ = ["Accumulator", "Cursor", "List", "Map", "Value"]
 
 
 class Cursor(Protocol):
@@ -19,16 +19,6 @@ class Cursor(Protocol):
 
     entry: Any
     now: int
-
-
-@dataclass(frozen=True)
-class Fold:
-    """How an accumulator begins, grows, is read, and merges with another."""
-
-    first: Callable[[Any], Any]
-    add: Callable[[Any, Any], Any]
-    result: Callable[[Any], Any]
-    merge: Callable[[Any, Any], Any]
 
 
 class Value:

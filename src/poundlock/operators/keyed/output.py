@@ -106,6 +106,15 @@ class Collector:
         buffer.windows.append(window)
         self.size += 1
 
+    def emit_windows(self, values: list[Any], keys: list[Any], timestamp: int, window: Any) -> None:
+        """Add the results of one window of several keys to the main output."""
+        buffer = self._buffer(MAIN)
+        buffer.keys.extend(keys)
+        buffer.values.extend(values)
+        buffer.timestamps.extend([timestamp] * len(keys))
+        buffer.windows.extend([window] * len(keys))
+        self.size += len(keys)
+
     def emit_row(self, value: Any, key: Any, timestamp: int | None, row: int, tag: str) -> None:
         """Send an element on as it came."""
         buffer = self._buffer(tag)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.folds import AggregateFold, ReduceFold
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.handles import Accumulator, Fold, List, Map, Value
+from poundlock.operators.keyed.handles import Accumulator, List, Map, Value
 from poundlock.operators.keyed.ttl import TtlAccumulator, TtlList, TtlMap, TtlValue
 from poundlock.stream.state import (
     AggregatingState,
@@ -81,6 +82,25 @@ class StateStore:
             )
         return known[1]
 
+    def get(self, descriptor: StateDescriptor) -> Any:
+        """Return the state of any descriptor."""
+        known = self._states.get(descriptor.name)
+        if known is not None and known[0] is descriptor:
+            return known[1]
+        if isinstance(descriptor, ValueStateDescriptor):
+            return self.get_state(descriptor)
+        if isinstance(descriptor, ListStateDescriptor):
+            return self.get_list_state(descriptor)
+        if isinstance(descriptor, MapStateDescriptor):
+            return self.get_map_state(descriptor)
+        if isinstance(descriptor, ReducingStateDescriptor):
+            return self.get_reducing_state(descriptor)
+        if isinstance(descriptor, AggregatingStateDescriptor):
+            return self.get_aggregating_state(descriptor)
+        raise DefinitionError(
+            f"{descriptor!r} is no state descriptor", next='use one such as ValueStateDescriptor("count")'
+        )
+
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
         """Return the state of one value."""
         ttl = descriptor.ttl
@@ -104,13 +124,7 @@ class StateStore:
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
         """Return the state of a reduced value."""
-        reduce, ttl = descriptor.reduce, descriptor.ttl
-        fold = Fold(
-            first=lambda value: value,
-            add=lambda value, held: reduce(held, value),
-            result=lambda held: held,
-            merge=reduce,
-        )
+        fold, ttl = ReduceFold(descriptor.reduce), descriptor.ttl
         state: ReducingState = self._state(
             descriptor, lambda: Accumulator(self, fold) if ttl is None else TtlAccumulator(self, ttl, fold)
         )
@@ -118,13 +132,7 @@ class StateStore:
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
         """Return the state of an accumulator."""
-        function, ttl = descriptor.aggregate, descriptor.ttl
-        fold = Fold(
-            first=lambda value: function.add(value, function.create_accumulator()),
-            add=function.add,
-            result=function.get_result,
-            merge=function.merge,
-        )
+        fold, ttl = AggregateFold(descriptor.aggregate), descriptor.ttl
         state: AggregatingState = self._state(
             descriptor, lambda: Accumulator(self, fold) if ttl is None else TtlAccumulator(self, ttl, fold)
         )

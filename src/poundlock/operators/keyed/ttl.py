@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from poundlock.operators.keyed.folds import Fold
 from poundlock.operators.keyed.group import Table
-from poundlock.operators.keyed.handles import Cursor, Fold
+from poundlock.operators.keyed.handles import Cursor
 from poundlock.stream.state import StateTtlConfig
 
 __all__ = ["TtlAccumulator", "TtlList", "TtlMap", "TtlValue"]

@@ -1,0 +1,1 @@
+"""What windows mean: assigners, triggers, evictors and window functions over the state of a key group, exactly as in Flink."""

@@ -1,0 +1,40 @@
+"""Evictors at work: contents are every element with its time, and a firing leaves behind what the evictor lets stay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from poundlock.operators.keyed.folds import Fold, ReduceFold
+from poundlock.operators.windows.spec import WindowSpec
+from poundlock.stream.evictors import Evictor, EvictorContext, Timestamped
+from poundlock.stream.window import Window
+
+__all__ = ["Evicting"]
+
+
+class Evicting:
+    """An evictor, and the function its window has.
+
+    Args:
+        evictor: the user's, or the assigner's.
+        fold: how elements become a result.
+        spec: of the windows.
+    """
+
+    def __init__(self, evictor: Evictor, fold: Fold, spec: WindowSpec) -> None:
+        self._evictor = evictor
+        self._fold = fold
+        self.fires_empty = not isinstance(fold, ReduceFold)  # nothing cannot be reduced to a record
+
+    def before(self, held: list[Any], window: Window, context: EvictorContext) -> Sequence[Timestamped]:
+        """Return what the function is to see."""
+        return self._evictor.evict_before([Timestamped(*item) for item in held], window, context)
+
+    def result(self, seen: Sequence[Timestamped]) -> Any:
+        """Return what comes of the elements the function sees."""
+        return self._fold.of([item.value for item in seen])
+
+    def after(self, seen: Sequence[Timestamped], window: Window, context: EvictorContext) -> list[Any]:
+        """Return what stays in the window."""
+        return [list(item) for item in self._evictor.evict_after(seen, window, context)]

@@ -1,0 +1,136 @@
+"""What happens when a window fires: its contents become a result, or are given to the user's function.
+
+Here are the contexts user code sees, one object each, moved from window to window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.keyed.output import Collector
+from poundlock.operators.keyed.state import StateStore
+from poundlock.operators.windows.spec import WindowSpec
+from poundlock.stream.assigners import MergingWindowAssigner
+from poundlock.stream.functions import KeyedStateStore
+from poundlock.stream.stream import Side
+from poundlock.stream.window import CountWindow, GlobalWindow, TimeWindow, Window
+from poundlock.stream.window_functions import ProcessWindowFunction
+
+__all__ = ["Firing", "as_namespace", "as_window"]
+
+_GLOBAL = GlobalWindow()
+
+
+def as_window(namespace: Any) -> Window:
+    """Return the window that state knows as (start, end), None or a number."""
+    if namespace is None:
+        return _GLOBAL
+    return CountWindow(namespace) if type(namespace) is int else TimeWindow(*namespace)
+
+
+def as_namespace(window: Any) -> Any:
+    """Return what state knows a window as.
+
+    Raises:
+        DefinitionError: a user's assigner gave something else than a window.
+    """
+    if isinstance(window, TimeWindow):
+        return window[0], window[1]
+    if isinstance(window, GlobalWindow):
+        return None
+    if isinstance(window, CountWindow):
+        return window.id
+    raise DefinitionError(
+        f"the window assigner gave {window!r}",
+        next="return TimeWindow(start_ms, end_ms), GlobalWindow() or CountWindow(n)",
+    )
+
+
+class _Context:
+    """A process function's context."""
+
+    def __init__(self, firing: Firing) -> None:
+        self._firing = firing
+
+    def window(self) -> Window:
+        return as_window(self._firing.namespace)
+
+    def current_watermark(self) -> int:
+        return self._firing.group.watermark
+
+    def current_processing_time(self) -> int:
+        return self._firing.group.processing_time
+
+    def window_state(self) -> KeyedStateStore:
+        if self._firing.merging:
+            raise DefinitionError(
+                "windows that merge have no per-window state", next="use global_state(), or keep it among the elements"
+            )
+        return self._firing.window_states
+
+    def global_state(self) -> KeyedStateStore:
+        return self._firing.key_states
+
+
+class Firing:
+    """Turns contents into output rows.
+
+    Args:
+        spec: of the windows.
+        out: where rows go.
+    """
+
+    def __init__(self, spec: WindowSpec, out: Collector) -> None:
+        self.out = out
+        self.process: ProcessWindowFunction | None = spec.process
+        self.group = KeyGroup(0)
+        self.namespace: Any = None
+        self.merging = isinstance(spec.assigner, MergingWindowAssigner)
+        self.window_states = StateStore("window:", windowed=True)
+        self.key_states = StateStore("state:")
+        self._keeps_elements = spec.keeps_elements
+        self._context = _Context(self)
+        process = self.process
+        self.clears = process is not None and type(process).clear is not ProcessWindowFunction.clear
+
+    def open(self) -> None:
+        if self.process is not None:
+            self.process.open(self.key_states)
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.close()
+
+    def use(self, group: KeyGroup) -> None:
+        """Move to a group, or to its present clock."""
+        self.group = group
+        self.window_states.use(group)
+        self.key_states.use(group)
+
+    def _move(self, key: Any, namespace: Any) -> None:
+        self.namespace = namespace
+        self.key_states.entry = key
+        self.window_states.entry = key, namespace
+
+    def fire(self, key: Any, namespace: Any, last: int, result: Any) -> None:
+        """Emit a result, or what the user's function makes of it; rows carry the window's last timestamp."""
+        process = self.process
+        if process is None:
+            self.out.emit_window(result, key, last, namespace)
+            return
+        elements: Sequence[Any] = result if self._keeps_elements else [result]
+        self._move(key, namespace)
+        for row in process.process(key, self._context, elements) or ():
+            if isinstance(row, Side):
+                self.out.emit(row.record, key, last, row.tag)
+            else:
+                self.out.emit_window(row, key, last, namespace)
+
+    def clear(self, key: Any, namespace: Any) -> None:
+        """Tell the user's function that a window goes away."""
+        if self.clears and self.process is not None:
+            self._move(key, namespace)
+            self.process.clear(self._context)

@@ -1,0 +1,68 @@
+"""Everything a window operator is made of, and the choice of how it runs.
+
+The ways differ in cost only: the results are those of the general operator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from poundlock.operators.keyed.folds import AggregateFold, Fold, ListFold, ReduceFold
+from poundlock.operators.windows.aggregates import SqlAggregates
+from poundlock.stream.assigners import WindowAssigner
+from poundlock.stream.evictors import Evictor
+from poundlock.stream.triggers import Trigger
+from poundlock.stream.window import MAX_TIMESTAMP
+from poundlock.stream.window_functions import (
+    AggregateWindow,
+    ProcessWindowFunction,
+    ReduceWindow,
+    WindowFunction,
+)
+
+__all__ = ["WindowSpec"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSpec:
+    """What the user said of a window.
+
+    Args:
+        assigner: which windows an element is in.
+        function: what becomes of the elements.
+        trigger: None for the assigner's own.
+        evictor: None for the assigner's own, mostly none.
+        allowed_lateness_ms: how long after its end an event-time window still takes elements.
+        late_tag: side output of late elements; None to drop and count them.
+    """
+
+    assigner: WindowAssigner
+    function: WindowFunction | SqlAggregates
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    allowed_lateness_ms: int = 0
+    late_tag: str | None = None
+
+    def fold(self) -> Fold:
+        """Return how elements become contents."""
+        if isinstance(self.function, SqlAggregates):
+            return self.function
+        if isinstance(self.function, ReduceWindow):
+            return ReduceFold(self.function.reduce)
+        if isinstance(self.function, AggregateWindow):
+            return AggregateFold(self.function.aggregate)
+        return ListFold()
+
+    @property
+    def process(self) -> ProcessWindowFunction | None:
+        """The user's function that is called at a firing."""
+        return None if isinstance(self.function, SqlAggregates) else self.function.process
+
+    @property
+    def keeps_elements(self) -> bool:
+        """Whether the function is given the elements themselves."""
+        return isinstance(self.fold(), ListFold)
+
+    def cleanup_time(self, last: int) -> int:
+        """Return when a window whose last timestamp is `last` goes away."""
+        return min(last + self.allowed_lateness_ms, MAX_TIMESTAMP) if self.assigner.is_event_time() else last

@@ -1,0 +1,82 @@
+"""Windows that lie and end by the clock of the machine instead of by event time.
+
+Nothing is late in them. What is open when the input ends is lost, as in Flink: the clock does not run to its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from poundlock.stream.assigners import (
+    Sliding,
+    Tumbling,
+    check_offset,
+    moved,
+)
+from poundlock.stream.builtin_triggers import ProcessingTimeTrigger
+from poundlock.stream.triggers import Trigger
+from poundlock.values import duration, format_duration, positive, signed_duration
+
+__all__ = [
+    "SlidingProcessingTimeWindows",
+    "TumblingProcessingTimeWindows",
+]
+
+
+@dataclass(frozen=True)
+class TumblingProcessingTimeWindows(Tumbling):
+    """Windows of one size, one after the other, by the clock.
+
+    Args:
+        size: length of a window, such as "1 min".
+        offset: how far the borders are moved.
+    """
+
+    size: str | timedelta
+    offset: str | timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        size = positive("size", self.size)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), size, "size"))
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def default_trigger(self) -> Trigger:
+        return ProcessingTimeTrigger()
+
+    def describe(self) -> str:
+        return f"tumbling windows of {format_duration(duration(self.size))} by the clock{moved(self.offset)}"
+
+
+@dataclass(frozen=True)
+class SlidingProcessingTimeWindows(Sliding):
+    """Windows of one size that begin every `slide`, by the clock.
+
+    Args:
+        size: length of a window.
+        slide: time between the beginnings of two windows.
+        offset: how far the borders are moved.
+    """
+
+    size: str | timedelta
+    slide: str | timedelta
+    offset: str | timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", positive("size", self.size))
+        slide = positive("slide", self.slide)
+        object.__setattr__(self, "slide", slide)
+        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), slide, "slide"))
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def default_trigger(self) -> Trigger:
+        return ProcessingTimeTrigger()
+
+    def describe(self) -> str:
+        size, slide = format_duration(duration(self.size)), format_duration(duration(self.slide))
+        return f"sliding windows of {size} every {slide} by the clock{moved(self.offset)}"
