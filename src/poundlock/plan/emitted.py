@@ -1,0 +1,123 @@
+"""What keyed operators emit, as Arrow rows, and back out of the packs in which Spark carries it.
+
+A pack holds rows of one tag; its rows keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError
+from poundlock.formats import convert
+from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
+from poundlock.operators.chain import Emit
+from poundlock.operators.keyed.output import OutputChunk
+from poundlock.plan.packing import PAYLOAD, unpack_rows
+from poundlock.plan.tasks import Task
+
+__all__ = ["TIME", "RecordRows", "Unpack", "WindowRows", "unpack_task"]
+
+TAG = "tag"
+TIME = "__time"  # hidden: the event time of what an operator emitted, for operators behind it
+
+
+@dataclass(frozen=True)
+class RecordRows:
+    """Records (dicts) of a user's function.
+
+    Args:
+        operator: its id, for errors.
+        schema: the columns that were declared.
+    """
+
+    operator: str
+    schema: pa.Schema
+
+    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
+        """Return the rows of a chunk. Raises DefinitionError for what is no record of the schema."""
+        known = set(self.schema.names)
+        for value in chunk.values:
+            if type(value) is not dict:
+                raise DefinitionError(
+                    f"{self.operator} emitted {type(value).__name__}, not a dict",
+                    next="yield {column: value, …} with the declared schema",
+                )
+            if not value.keys() <= known:
+                extra = min(value.keys() - known)
+                raise DefinitionError(
+                    f"{self.operator} emitted the undeclared column {extra!r}",
+                    next=f"add it to schema=, or yield only {', '.join(self.schema.names)}",
+                )
+        rows = convert.to_batch(Records(chunk.values, NoOrigin(self.operator)), self.schema).batch
+        return _with_time(rows, chunk.timestamps)
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Results of windows: the columns of the key, `window_start` and `window_end`, and one column for each part of a result.
+
+    Args:
+        keys: name and type of each column of the key.
+        results: the same of each part of a result, which is a tuple.
+        bounds: whether windows have bounds; where they have none, those columns are null.
+    """
+
+    keys: Sequence[pa.Field]
+    results: Sequence[pa.Field]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        bound = pa.timestamp("us", "UTC")
+        return pa.schema([*self.keys, ("window_start", bound), ("window_end", bound), *self.results])
+
+    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
+        """Return the rows of a chunk."""
+        keys = [chunk.keys] if len(self.keys) == 1 else list(zip(*chunk.keys, strict=True)) if self.keys else []
+        windows = chunk.windows or [None] * len(chunk)
+        spans = [window if type(window) is tuple else (None, None) for window in windows]
+        starts, ends = ([None if span[i] is None else span[i] * 1000 for span in spans] for i in (0, 1))
+        results = list(zip(*chunk.values, strict=True))
+        columns = [*keys, starts, ends, *results]
+        arrays = [pa.array(list(values), field.type) for values, field in zip(columns, self.schema, strict=True)]
+        return _with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
+
+
+def _with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
+    highest = (
+        1 << 63
+    ) // 1000 - 1  # the last ms of which Spark can hold the microseconds; windows without bounds end later
+    micros = [None if time is None or abs(time) > highest else time * 1000 for time in times]
+    return rows.append_column(TIME, pa.array(micros, pa.timestamp("us", "UTC")))
+
+
+@dataclass(slots=True)
+class Unpack:
+    """The first step of a stage behind a keyed operator: packs come in, rows go on under the tag they were emitted with."""
+
+    times: bool = False
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Hand on the rows of each pack."""
+        assert isinstance(chunk, Batch)
+        tags, payloads = (chunk.batch.column(name).to_pylist() for name in (TAG, PAYLOAD))
+        for tag, payload in zip(tags, payloads, strict=True):
+            rows = unpack_rows(payload)
+            rows = rows if self.times else rows.drop_columns([TIME])
+            emit(tag, Batch(rows, NoOrigin(tag)))
+
+
+def unpack_task(tag: str, columns: Callable[[], pa.Schema]) -> Task:
+    """Return the unpacking of one tag's rows as a task of its own, for Spark operators that follow."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = columns()
+        for batch in batches:
+            for found, payload in zip(batch.column(TAG).to_pylist(), batch.column(PAYLOAD).to_pylist(), strict=True):
+                if found == tag:
+                    yield unpack_rows(payload).cast(schema)
+
+    return task
