@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -191,7 +191,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     processing_time: int
     next_event_timer: int | None
     next_processing_timer: int | None
-    windowed: bool
+    timer_entries: Literal["keys", "windows", "keys and windows"]
 
 
 class Blob(msgspec.Struct, array_like=True):

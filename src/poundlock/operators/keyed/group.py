@@ -6,7 +6,7 @@ It is one object in memory and one blob of bytes on disk; what the bytes give ba
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from poundlock.errors import TerminalError
 from poundlock.operators.keyed.codec import (
@@ -25,10 +25,11 @@ from poundlock.operators.keyed.codec import (
 )
 from poundlock.operators.keyed.timers import Timers
 
-__all__ = ["MAX", "MIN", "KeyGroup", "Table", "describe"]
+__all__ = ["MAX", "MIN", "KeyGroup", "Table", "TimerEntries", "describe"]
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
 Table = dict[Any, Any]
+TimerEntries = Literal["keys", "windows", "keys and windows"]
 
 
 class KeyGroup:
@@ -42,14 +43,21 @@ class KeyGroup:
         number: of the group.
         watermark: event time in ms that the group's elements are judged by.
         processing_time: the clock in ms as of the last call.
-        windowed: whether the entries of timers are (key, window); otherwise they are keys.
+        timer_entries: what timers are registered for: keys, windows of all keys, or (key, window).
     """
 
-    def __init__(self, number: int, *, watermark: int = MIN, processing_time: int = 0, windowed: bool = False) -> None:
+    def __init__(
+        self,
+        number: int,
+        *,
+        watermark: int = MIN,
+        processing_time: int = 0,
+        timer_entries: TimerEntries = "keys",
+    ) -> None:
         self.number = number
         self.watermark = watermark
         self.processing_time = processing_time
-        self.windowed = windowed
+        self.timer_entries = timer_entries
         self.meta: dict[str, dict[str, Any]] = {}
         self._tables: dict[str, dict[Any, Table | memoryview]] = {}
         self._event: Timers | memoryview = Timers()
@@ -141,7 +149,7 @@ class KeyGroup:
             self.processing_time,
             event.next_time(),
             processing.next_time(),
-            self.windowed,
+            self.timer_entries,
         )
         tables = [
             (name, self.meta.get(name, {}), [(pack(space), _bytes(table)) for space, table in spaces])
@@ -158,7 +166,12 @@ class KeyGroup:
         """
         blob: Blob = read_blob(data)
         head = blob.head
-        group = cls(head.group, watermark=head.watermark, processing_time=head.processing_time, windowed=head.windowed)
+        group = cls(
+            head.group,
+            watermark=head.watermark,
+            processing_time=head.processing_time,
+            timer_entries=head.timer_entries,
+        )
         for name, meta, spaces in blob.tables:
             group.meta[name] = meta
             group._tables[name] = dict(spaces)
@@ -197,15 +210,13 @@ def _bytes(table: Table | memoryview) -> bytes | memoryview:
 
 
 def _timer_bytes(timers: Timers) -> bytes:
-    content = timers.content()
-    entries = [entry for at in content.values() for entry in at]
-    return encode([list(content), [len(at) for at in content.values()], pack_column(entries)])
+    times, counts, entries = timers.content()
+    return encode([times, counts, pack_column(entries)])
 
 
 def _timers(data: memoryview) -> Timers:
     times, counts, column = decode(data)
-    entries = iter(unpack_column(column))
-    return Timers.of({time: [next(entries) for _ in range(count)] for time, count in zip(times, counts, strict=True)})
+    return Timers.of(times, counts, unpack_column(column))
 
 
 def describe(data: bytes) -> dict[str, Any]:
@@ -213,7 +224,8 @@ def describe(data: bytes) -> dict[str, Any]:
 
     Returns:
         `group`, `format`, `watermark`, `processing_time` (ms); `state`: by name `kind`, `ttl_ms` and `entries` of `key`, `window`
-        ((start, end) in ms, None where there is none) and `value`; `event_timers` and `processing_timers`: `time`, `key`, `window`.
+        ((start, end) in ms, None where there is none), `windowed` (whether it belongs to a window) and `value`; `event_timers` and
+        `processing_timers`: `time`, `key`, `window`; a timer of a window of all keys has no key.
 
     Raises:
         TerminalError: it is no blob, or of a newer format.
@@ -225,23 +237,30 @@ def describe(data: bytes) -> dict[str, Any]:
         "watermark": group.watermark,
         "processing_time": group.processing_time,
         "state": {name: _state(group, name) for name, _ in group._filled()},
-        "event_timers": _listed(group.event_timers, group.windowed),
-        "processing_timers": _listed(group.processing_timers, group.windowed),
+        "event_timers": _listed(group.event_timers, group.timer_entries),
+        "processing_timers": _listed(group.processing_timers, group.timer_entries),
     }
 
 
 def _state(group: KeyGroup, name: str) -> dict[str, Any]:
     meta = group.meta.get(name, {})
-    entries = [
-        {**_named(entry, space, meta.get("windowed", False)), "value": value}
-        for space in group.namespaces(name)
-        for entry, value in group.table(name, space).items()
-    ]
-    return {"kind": meta.get("kind", ""), "ttl_ms": meta.get("ttl_ms"), "entries": entries}
+    kind, windowed = meta.get("kind", ""), meta.get("windowed", False)
+    entries: list[dict[str, Any]] = []
+    for space in group.namespaces(name):
+        for entry, value in group.table(name, space).items():
+            if kind == "sessions":  # a key's windows are one entry: (start, end, contents) of each
+                entries += [{"key": entry, "window": (s, e), "value": held} for s, e, held in value]
+            else:
+                entries.append({**_named(entry, space, windowed), "value": value})
+    for found in entries:
+        found["windowed"] = windowed or kind in ("sessions", "panes")
+    return {"kind": kind, "ttl_ms": meta.get("ttl_ms"), "entries": entries}
 
 
-def _listed(timers: Timers, windowed: bool) -> list[dict[str, Any]]:
-    return [{"time": time, **_named(entry, None, windowed)} for time, at in timers.content().items() for entry in at]
+def _listed(timers: Timers, entries: TimerEntries) -> list[dict[str, Any]]:
+    windowed = entries == "keys and windows"
+    pairs = ((time, (None, entry) if entries == "windows" else entry) for time, entry in timers.listed())
+    return [{"time": time, **_named(entry, None, windowed or entries == "windows")} for time, entry in pairs]
 
 
 def _named(entry: Any, space: Any, windowed: bool) -> dict[str, Any]:

@@ -5,8 +5,9 @@ Entries of one time fire in the order they were first registered, so that a rest
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import chain, islice, repeat
 from typing import Any
 
 __all__ = ["Timers"]
@@ -85,11 +86,22 @@ class Timers:
                     yield time, entry
             self._due = None
 
-    def content(self) -> dict[int, list[Any]]:
-        """Return the entries by time, in the order they will fire."""
-        return {time: list(self._at[time]) for time in sorted(self._at)}
+    def content(self) -> tuple[list[int], list[int], list[Any]]:
+        """Return the times in order, how many entries each has, and the entries in the order they will fire."""
+        at = self._at
+        times = sorted(at)
+        return times, [len(at[time]) for time in times], list(chain.from_iterable(map(at.__getitem__, times)))
 
     @classmethod
-    def of(cls, content: dict[int, list[Any]]) -> Timers:
+    def of(cls, times: Sequence[int], counts: Sequence[int], entries: Sequence[Any]) -> Timers:
         """Return timers as `content` gave them."""
-        return cls({t: tuple(e) if len(e) == 1 else dict.fromkeys(e) for t, e in content.items()})
+        if len(times) == len(entries):
+            return cls(dict(zip(times, zip(entries, strict=True), strict=True)))
+        rest = iter(entries)
+        some = {time: tuple(islice(rest, count)) for time, count in zip(times, counts, strict=True)}
+        return cls({time: at if len(at) == 1 else dict.fromkeys(at) for time, at in some.items()})
+
+    def listed(self) -> Iterator[tuple[int, Any]]:
+        """Yield time and entry of each timer in the order they will fire."""
+        times, counts, entries = self.content()
+        return zip(chain.from_iterable(map(repeat, times, counts)), entries, strict=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from math import gcd
-from typing import Any
+from typing import Any, ClassVar
 
-from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
@@ -37,6 +37,8 @@ def slice_of(assigner: AlignedWindows) -> tuple[int, int] | None:
 
 class AlignedWindowOperator(WindowOperatorBase):
     """Tumbling, sliding and cumulative windows with the default trigger."""
+
+    timer_entries: ClassVar[TimerEntries] = "windows"
 
     def __init__(self, spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS) -> None:
         super().__init__(spec, chunk_rows=chunk_rows)
@@ -117,12 +119,12 @@ class AlignedWindowOperator(WindowOperatorBase):
         if not pane:
             last = window.end - 1
             if not self.event_time:
-                self.group.processing_timers.register(last, (None, namespace))
+                self.group.processing_timers.register(last, namespace)
                 return pane
             if last > self.group.watermark:
-                self.group.event_timers.register(last, (None, namespace))
+                self.group.event_timers.register(last, namespace)
             if self.spec.cleanup_time(last) < MAX:
-                self.group.event_timers.register(self.spec.cleanup_time(last), (None, namespace))
+                self.group.event_timers.register(self.spec.cleanup_time(last), namespace)
         return pane
 
     def _add_and_fire(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterator[OutputChunk]:
@@ -135,8 +137,7 @@ class AlignedWindowOperator(WindowOperatorBase):
                 yield from self.out.drain()
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[OutputChunk]:
-        namespace = entry[1]
-        last = namespace[1] - 1
+        namespace, last = entry, entry[1] - 1
         if time == last:
             yield from self._fire(namespace, last)
         if time == self.spec.cleanup_time(last):

@@ -6,9 +6,9 @@ A subclass works on elements and timers; it never sees a watermark or a clock go
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
-from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.keyed.group import KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, Collector, OutputChunk
 from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.firing import Firing
@@ -24,6 +24,8 @@ class WindowOperatorBase:
         spec: of the windows.
         chunk_rows: about how many rows come out at a time.
     """
+
+    timer_entries: ClassVar[TimerEntries] = "keys"
 
     def __init__(self, spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS) -> None:
         self.spec = spec
@@ -44,7 +46,7 @@ class WindowOperatorBase:
         """Move to a group, or to its present watermark and clock."""
         if group is not self.group:
             self.group = group
-            group.windowed = True
+            group.timer_entries = self.timer_entries
             self.bind(group)
         self.firing.use(group)
 

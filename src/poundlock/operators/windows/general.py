@@ -6,9 +6,9 @@ For an element: assign, merge, leave out late windows, add to the contents, ask 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
-from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.windows.base import WindowOperatorBase
@@ -40,6 +40,8 @@ class _AssignerContext:
 
 class WindowOperator(WindowOperatorBase):
     """Any windows at all."""
+
+    timer_entries: ClassVar[TimerEntries] = "keys and windows"
 
     def __init__(self, spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS) -> None:
         super().__init__(spec, chunk_rows=chunk_rows)

@@ -49,7 +49,9 @@ class SessionWindowOperator(WindowOperatorBase):
             require_time(None, self.spec.assigner)
         for at, (key, value, time) in enumerate(zip(batch.keys, batch.values, times, strict=True)):  # type: ignore[arg-type]
             held = table.get(key)
-            if held is not None and time is not None:
+            if held is None:
+                self._begin(batch, at, key, require_time(time, self.spec.assigner), value)
+            elif time is not None:
                 session = held[-1]
                 # Within or at the end of the key's latest session, which has not fired: nearly all elements.
                 if session[0] <= time <= session[1] and session[1] > mark + 1:
@@ -57,32 +59,50 @@ class SessionWindowOperator(WindowOperatorBase):
                         session[1] = time + gap
                     session[2] = add(value, session[2])
                     continue
-            self._element(batch, at, key, value, require_time(time, self.spec.assigner))
+                self._join(batch, at, key, time, value)
+            else:
+                require_time(time, self.spec.assigner)
             if out.full:
                 yield from out.drain()
 
-    def _element(self, batch: Batch, at: int, key: Any, value: Any, time: int) -> None:
-        group, end = self.group, time + self._gap
-        held = self._table.get(key, [])
-        touching = [s for s in held if s[0] <= end and time <= s[1]]
-        if touching:
-            session, fired = self._merge(held, touching)
-            session[0], session[1] = min(session[0], time), max(session[1], end)
-            session[2] = self.fold.add(value, session[2])
-            if self.event_time and fired and session[1] - 1 > group.watermark:
-                group.event_timers.register(session[1] - 1, (key, None))
+    def _begin(self, batch: Batch, at: int, key: Any, time: int, value: Any) -> None:
+        """Begin a session with an element that touches none."""
+        end = time + self._gap
+        if not self.event_time:
+            self.group.processing_timers.register(end - 1, key)
+        elif end - 1 > self.group.watermark:
+            self.group.event_timers.register(end - 1, key)
         else:
             cleanup = self.spec.cleanup_time(end - 1)
-            if self.event_time and cleanup <= group.watermark:
+            if cleanup <= self.group.watermark:
                 self.late(batch, at)
                 return
-            session = [time, end, self.fold.first(value)]
+            if cleanup < MAX:
+                self.group.event_timers.register(cleanup, key)
+        session = [time, end, self.fold.first(value)]
+        held = self._table.get(key)
+        if held is None:
+            self._table[key] = [session]
+        else:
             insort(held, session, key=_start)
-            self._table[key] = held
-            over = self.event_time and end - 1 <= group.watermark
-            if not over or cleanup < MAX:
-                self._timers().register(cleanup if over else end - 1, (key, None))
-        if self.event_time and session[1] - 1 <= group.watermark:
+        self._fire_late(key, session)
+
+    def _join(self, batch: Batch, at: int, key: Any, time: int, value: Any) -> None:
+        """Add an element to the sessions it touches, which become one."""
+        end, held = time + self._gap, self._table[key]
+        touching = [s for s in held if s[0] <= end and time <= s[1]]
+        if not touching:
+            self._begin(batch, at, key, time, value)
+            return
+        session, fired = self._merge(held, touching)
+        session[0], session[1] = min(session[0], time), max(session[1], end)
+        session[2] = self.fold.add(value, session[2])
+        if self.event_time and fired and session[1] - 1 > self.group.watermark:
+            self.group.event_timers.register(session[1] - 1, key)
+        self._fire_late(key, session)
+
+    def _fire_late(self, key: Any, session: _Session) -> None:
+        if self.event_time and session[1] - 1 <= self.group.watermark:
             self._fire(key, session)
 
     def _merge(self, held: list[_Session], touching: list[_Session]) -> tuple[_Session, bool]:
@@ -99,7 +119,7 @@ class SessionWindowOperator(WindowOperatorBase):
         self.firing.fire(key, (session[0], session[1]), session[1] - 1, self.fold.result(session[2]))
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
-        key = entry[0]
+        key = entry
         timers, stays = self._timers(), []
         for session in self._table.get(key, ()):
             last = session[1] - 1

@@ -1,0 +1,275 @@
+"""Drives a keyed operator in a test: elements, watermarks and the clock go in, output, timers and state can be read. No JVM.
+
+The operator is the very object that a task of Spark runs; its state goes through bytes at every snapshot, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.group import MAX, MIN, KeyGroup, describe
+from poundlock.operators.keyed.keys import group_of, groups_of_instance, instance_of
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import LATE, MAIN, Batch, OutputChunk
+from poundlock.operators.windows.firing import as_window
+
+__all__ = ["Element", "Emitted", "KeyedOperatorHarness", "Snapshot", "Timer"]
+
+KeySelector = Callable[[Any], Hashable] | str | Sequence[str] | None
+
+
+class Element(NamedTuple):
+    """What goes in.
+
+    Args:
+        value: the element.
+        timestamp: its event time in ms, None for none.
+        side: which input of an operator with two: 0 or 1.
+    """
+
+    value: Any
+    timestamp: int | None = None
+    side: int = 0
+
+
+class Emitted(NamedTuple):
+    """What came out.
+
+    Args:
+        key: it was made for.
+        value: what the function gave, or the late element.
+        timestamp: its event time in ms, None for none.
+        window: for results of windows the TimeWindow, GlobalWindow or CountWindow, otherwise None.
+    """
+
+    key: Any
+    value: Any
+    timestamp: int | None
+    window: Any = None
+
+
+class Timer(NamedTuple):
+    """A timer that is set.
+
+    Args:
+        domain: "event" or "processing".
+        time: in ms.
+        key: of it.
+        window: (start, end) in ms, or None.
+    """
+
+    domain: Literal["event", "processing"]
+    time: int
+    key: Any
+    window: Any
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that survives: the state of each key group as bytes, the watermark, and the clock, in ms."""
+
+    groups: Mapping[int, bytes]
+    watermark: int
+    processing_time: int
+
+
+class KeyedOperatorHarness:
+    """One keyed operator, on one or several instances that share its key groups.
+
+    Args:
+        make: makes the operator; called once for each instance and again at every restore.
+        key: of an element: a function, the name of a column, several for a tuple, or None for one key for all.
+        key_groups: how many groups keys are spread over.
+        instances: how many instances share them.
+
+    Use it in a `with` statement, or call `close`: the operator's functions are closed then.
+    """
+
+    def __init__(
+        self, make: Callable[[], KeyedOperator], *, key: KeySelector = None, key_groups: int = 8, instances: int = 1
+    ) -> None:
+        self._make = make
+        self._key = _selector(key)
+        self._key_groups = key_groups
+        self._watermark, self._now = MIN, 0
+        self._groups: dict[int, KeyGroup] = {}
+        self._operators: list[KeyedOperator] = []
+        self._emitted: dict[str, list[Emitted]] = {}
+        self._late_before = 0
+        self._start(instances)
+
+    def __enter__(self) -> KeyedOperatorHarness:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _start(self, instances: int) -> None:
+        groups_of_instance(0, self._key_groups, instances)
+        self._operators = [self._make() for _ in range(instances)]
+        for operator in self._operators:
+            operator.open()
+
+    def close(self) -> None:
+        """Close the operator's functions."""
+        for operator in self._operators:
+            operator.close()
+        self._late_before += sum(operator.late_dropped for operator in self._operators)
+        self._operators = []
+
+    # --- what goes in -----------------------------------------------------------------------------------------------
+
+    def process_element(self, value: Any, timestamp: int | None = None, *, side: int = 0) -> list[Emitted]:
+        """Push one element and return what came out of the main output."""
+        return self.process_elements([Element(value, timestamp, side)])
+
+    def process_elements(self, elements: Iterable[Element | tuple[Any, int | None]]) -> list[Emitted]:
+        """Push elements as one batch, in this order; return what came out of the main output."""
+        given = [e if isinstance(e, Element) else Element(*e) for e in elements]
+        by_group: dict[tuple[int, int], list[tuple[Any, Element]]] = {}
+        for element in given:
+            key = self._key(element.value)
+            by_group.setdefault((group_of(key, self._key_groups), element.side), []).append((key, element))
+        return self._run(self._elements(by_group))
+
+    def _elements(self, by_group: Mapping[tuple[int, int], list[tuple[Any, Element]]]) -> Iterator[OutputChunk]:
+        for (number, side), keyed in by_group.items():
+            group = self._groups.get(number)
+            if group is None:
+                group = KeyGroup(number, watermark=self._watermark, processing_time=self._now)
+                self._groups[number] = group
+            keys, elements = zip(*keyed, strict=True)
+            batch = Batch(list(keys), [e.value for e in elements], [e.timestamp for e in elements], side=side)
+            yield from self._operator(number).process(group, batch)
+
+    def process_watermark(self, watermark: int) -> list[Emitted]:
+        """Let the watermark reach a time in ms, and return what came out; one that is not greater than before is ignored."""
+        self._watermark = max(self._watermark, watermark)
+        return self._run(
+            chunk
+            for number, group in list(self._groups.items())
+            for chunk in self._operator(number).advance_watermark(group, self._watermark)
+        )
+
+    def set_processing_time(self, now: int) -> list[Emitted]:
+        """Set the clock to a time in ms, and return what came out. It begins at 0 and never goes back."""
+        self._now = max(self._now, now)
+        return self._run(
+            chunk
+            for number, group in list(self._groups.items())
+            for chunk in self._operator(number).advance_processing_time(group, self._now)
+        )
+
+    def end_of_input(self) -> list[Emitted]:
+        """End the input: the watermark becomes the greatest there is. Timers of the clock do not fire."""
+        return self.process_watermark(MAX)
+
+    def _operator(self, group: int) -> KeyedOperator:
+        if not self._operators:
+            raise DefinitionError("the harness is closed", next="make a new one")
+        return self._operators[instance_of(group, self._key_groups, len(self._operators))]
+
+    def _run(self, chunks: Iterator[OutputChunk]) -> list[Emitted]:
+        out: list[Emitted] = []
+        for chunk in chunks:
+            windows = [None] * len(chunk) if chunk.windows is None else [as_window(w) for w in chunk.windows]
+            rows = list(map(Emitted, chunk.keys, chunk.values, chunk.timestamps, windows))
+            self._emitted.setdefault(chunk.tag, []).extend(rows)
+            if chunk.tag == MAIN:
+                out += rows
+        return out
+
+    # --- snapshots --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Return everything that must survive. What came out so far is not part of it."""
+        return Snapshot({n: g.encode() for n, g in sorted(self._groups.items())}, self._watermark, self._now)
+
+    def restore(self, snapshot: Snapshot, *, instances: int | None = None) -> None:
+        """Throw the operator away and go on with a new one from a snapshot.
+
+        Args:
+            snapshot: of this harness, or of another one with as many key groups.
+            instances: how many share the key groups from now on; None for as many as before.
+        """
+        before = len(self._operators)
+        self.close()
+        self._watermark, self._now = snapshot.watermark, snapshot.processing_time
+        self._groups = {number: KeyGroup.decode(data) for number, data in snapshot.groups.items()}
+        self._start(before if instances is None else instances)
+
+    def rescale(self, instances: int) -> None:
+        """Go on with another number of instances, by a snapshot and a restore."""
+        self.restore(self.snapshot(), instances=instances)
+
+    # --- what came out ----------------------------------------------------------------------------------------------
+
+    @property
+    def output(self) -> list[Emitted]:
+        """All rows of the main output so far."""
+        return list(self._emitted.get(MAIN, ()))
+
+    def side_output(self, tag: str) -> list[Emitted]:
+        """Return all rows of a side output so far."""
+        return list(self._emitted.get(tag, ()))
+
+    @property
+    def late(self) -> list[Emitted]:
+        """All late elements so far, where the operator sends them to the side output "late"."""
+        return self.side_output(LATE)
+
+    @property
+    def late_dropped(self) -> int:
+        """How many late elements went nowhere."""
+        return self._late_before + sum(operator.late_dropped for operator in self._operators)
+
+    @property
+    def watermark(self) -> int:
+        """The watermark in ms."""
+        return self._watermark
+
+    @property
+    def processing_time(self) -> int:
+        """The clock in ms."""
+        return self._now
+
+    def timers(self) -> list[Timer]:
+        """Return the timers that are set, in order of time."""
+        found = [
+            Timer(domain, timer["time"], timer["key"], timer["window"])
+            for said in self._described()
+            for domain in ("event", "processing")
+            for timer in said[f"{domain}_timers"]
+        ]
+        return sorted(found, key=lambda timer: timer.time)
+
+    def state(self) -> dict[str, dict[Any, Any]]:
+        """Return all state: by name, by key or (key, window), the value.
+
+        A function's own state is called "state:name", per-window state "window:name", that of a trigger "trigger:name"; what
+        is in the windows is "contents".
+        """
+        found: dict[str, dict[Any, Any]] = {}
+        for said in self._described():
+            for name, table in said["state"].items():
+                for entry in table["entries"]:
+                    place = (entry["key"], entry["window"]) if entry["windowed"] else entry["key"]
+                    found.setdefault(name, {})[place] = entry["value"]
+        return found
+
+    def _described(self) -> list[dict[str, Any]]:
+        return [describe(group.encode()) for _, group in sorted(self._groups.items())]
+
+
+def _selector(key: KeySelector) -> Callable[[Any], Any]:
+    if key is None:
+        return lambda value: None
+    if isinstance(key, str):
+        return lambda value: value[key]
+    if callable(key):
+        return key
+    names = tuple(key)
+    return lambda value: tuple(value[name] for name in names)
