@@ -21,7 +21,10 @@ class KeyedOperator(Protocol):
     `process` for each of its batches, `advance_watermark`.
     """
 
-    late_dropped: int  # elements that were late and went nowhere, since the operator was made
+    @property
+    def late_dropped(self) -> int:
+        """How many elements were late and went nowhere, since the operator was made."""
+        ...
 
     def open(self) -> None:
         """Open the user's functions. Called once, before anything else."""

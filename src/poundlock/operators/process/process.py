@@ -1,0 +1,172 @@
+"""The operator of process functions: with one input or two, keyed or not, with or without broadcast state.
+
+Every row a function yields is kept as it was when it was yielded, and belongs to the key and time it was yielded for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, Collector, OutputChunk
+from poundlock.operators.keyed.state import StateStore
+from poundlock.operators.keyed.timers import Timers
+from poundlock.operators.process.contexts import (
+    NO_KEY,
+    BroadcastStates,
+    KeyedElement,
+    KeyedTimers,
+    NoState,
+    PlainElement,
+    PlainTimers,
+    Writing,
+)
+from poundlock.operators.process.rows import Rows
+from poundlock.stream.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from poundlock.stream.process import (
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    TimeDomain,
+)
+from poundlock.stream.state import MapStateDescriptor
+
+__all__ = ["ProcessOperator", "is_keyed"]
+
+_KEYED = (KeyedProcessFunction, KeyedCoProcessFunction, KeyedBroadcastProcessFunction)
+_BROADCAST = (BroadcastProcessFunction, KeyedBroadcastProcessFunction)
+_TWO = (CoProcessFunction, KeyedCoProcessFunction)
+_PLAIN = (ProcessFunction, CoProcessFunction, BroadcastProcessFunction)
+
+
+def is_keyed(function: Any) -> bool:
+    """Return whether a process function needs keys.
+
+    Raises:
+        DefinitionError: it is no process function.
+    """
+    if isinstance(function, _KEYED):
+        return True
+    if isinstance(function, _PLAIN):
+        return False
+    raise DefinitionError(
+        f"{function!r} is no process function",
+        next="derive a class from KeyedProcessFunction or one of its kind, and give an object of it",
+    )
+
+
+class _Input(NamedTuple):
+    call: Callable[[Any, Any], Any]
+    context: Any
+    keyed: bool
+
+
+class ProcessOperator:
+    """Runs a process function.
+
+    Args:
+        function: an object of a class derived from one of the six kinds. It is this operator's own.
+        tags: of its side outputs; None = any.
+        broadcast: descriptors of the broadcast state, for the two kinds that have it.
+        chunk_rows: about how many rows come out at a time.
+
+    A group of an operator without keys stands for one instance of it.
+    """
+
+    late_dropped = 0
+
+    def __init__(
+        self,
+        function: Any,
+        *,
+        tags: Sequence[str] | None = None,
+        broadcast: Sequence[MapStateDescriptor] = (),
+        chunk_rows: int = CHUNK_ROWS,
+    ) -> None:
+        self.function = function
+        self.out = Collector(chunk_rows)
+        self.keyed = is_keyed(function)
+        self._rows = Rows(self.out, type(function).__name__, tags)
+        self._store = StateStore("state:")
+        self._timers = KeyedTimers(self._store) if self.keyed else PlainTimers()
+        self._states = BroadcastStates(broadcast) if isinstance(function, _BROADCAST) else None
+        self._context: Any = (
+            KeyedElement(self._store, self._timers, self._states)
+            if self.keyed
+            else PlainElement(self._timers, self._states)
+        )
+        self._inputs = self._make_inputs()
+
+    def _make_inputs(self) -> list[_Input]:
+        function, context, keyed = self.function, self._context, self.keyed
+        if isinstance(function, _TWO):
+            calls = (function.process_element1, function.process_element2)
+            return [_Input(call, context, keyed) for call in calls]
+        first = _Input(function.process_element, context, keyed)
+        if self._states is None:
+            return [first]
+        writing = Writing(self._timers, self._states, self._store if keyed else None)
+        return [first, _Input(function.process_broadcast_element, writing, False)]
+
+    def open(self) -> None:
+        self._store.entry = NO_KEY
+        self.function.open(self._store if self.keyed else NoState())
+
+    def close(self) -> None:
+        self.function.close()
+
+    def _use(self, group: KeyGroup) -> None:
+        self._store.use(group)
+        self._timers.use(group)
+        if self._states is not None:
+            self._states.use(group)
+
+    def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
+        self._use(group)
+        call, context, keyed = self._inputs[batch.side]
+        store, out, collect, most = self._store, self.out, self._rows.collect, self.out.chunk_rows
+        store.entry = NO_KEY
+        times = repeat(None) if batch.timestamps is None else batch.timestamps
+        for key, value, time in zip(batch.keys, batch.values, times, strict=False):
+            if keyed:
+                store.entry = key
+            context.time = time
+            rows = call(value, context)
+            if rows is not None:
+                collect(rows, key, time)
+                if out.size >= most:
+                    yield from out.drain()
+        store.entry = NO_KEY
+        yield from out.drain()
+
+    def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[OutputChunk]:
+        if watermark > group.watermark:
+            group.watermark = watermark
+            yield from self._fire(group, group.event_timers, watermark, TimeDomain.EVENT_TIME)
+
+    def advance_processing_time(self, group: KeyGroup, now: int) -> Iterator[OutputChunk]:
+        group.processing_time = max(group.processing_time, now)
+        yield from self._fire(group, group.processing_timers, group.processing_time, TimeDomain.PROCESSING_TIME)
+
+    def _fire(self, group: KeyGroup, timers: Timers, limit: int, domain: TimeDomain) -> Iterator[OutputChunk]:
+        if not self.keyed or not timers:
+            return
+        self._use(group)
+        store, out, context, call = self._store, self.out, self._context, self.function.on_timer
+        event = domain is TimeDomain.EVENT_TIME
+        context.domain = domain
+        for time, key in timers.due(limit):
+            store.entry = key
+            context.time = time
+            rows = call(time, context)
+            if rows is not None:
+                # As in Flink: what a timer of the clock emits has no event time.
+                self._rows.collect(rows, key, time if event else None)
+                if out.size >= out.chunk_rows:
+                    yield from out.drain()
+        store.entry = NO_KEY
+        yield from out.drain()

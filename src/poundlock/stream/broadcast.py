@@ -1,0 +1,130 @@
+"""Broadcast state: records that every key group sees, such as rules, and the functions that apply them to another stream.
+
+Only the broadcast side writes it, so that every key group, which sees the same records, has the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from poundlock.stream.functions import Function
+from poundlock.stream.process import Context, KeyedContext, OnTimerContext
+from poundlock.stream.state import MapState, MapStateDescriptor, StateDescriptor
+
+__all__ = [
+    "BroadcastContext",
+    "BroadcastProcessFunction",
+    "KeyedBroadcastContext",
+    "KeyedBroadcastProcessFunction",
+    "KeyedReadOnlyContext",
+    "OnTimerReadOnlyContext",
+    "ReadOnlyBroadcastState",
+    "ReadOnlyContext",
+]
+
+
+class ReadOnlyBroadcastState(Protocol):
+    """Broadcast state as the other side sees it."""
+
+    def get(self, key: Any) -> Any:
+        """Return what is under a key of the map, or None."""
+        ...
+
+    def contains(self, key: Any) -> bool:
+        """Return whether a key of the map is there."""
+        ...
+
+    def keys(self) -> Iterator[Any]:
+        """Return the keys of the map."""
+        ...
+
+    def values(self) -> Iterator[Any]:
+        """Return the values of the map."""
+        ...
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Return keys and values of the map."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is there."""
+        ...
+
+
+class _Reads(Protocol):
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
+        """Return broadcast state, which can only be read here."""
+        ...
+
+
+class ReadOnlyContext(Context, _Reads, Protocol):
+    """What `process_element` is told of a record of a stream without key."""
+
+
+class KeyedReadOnlyContext(KeyedContext, _Reads, Protocol):
+    """What `process_element` is told of a record of a keyed stream."""
+
+
+class OnTimerReadOnlyContext(OnTimerContext, _Reads, Protocol):
+    """What `on_timer` is told."""
+
+
+class BroadcastContext(Protocol):
+    """What `process_broadcast_element` is told. There is no key, and there are no timers."""
+
+    def timestamp(self) -> int | None:
+        """Return the event time of the record in ms, None where it has none."""
+        ...
+
+    def current_watermark(self) -> int:
+        """Return the watermark."""
+        ...
+
+    def current_processing_time(self) -> int:
+        """Return the clock."""
+        ...
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> MapState:
+        """Return broadcast state, which may be changed here."""
+        ...
+
+
+class KeyedBroadcastContext(BroadcastContext, Protocol):
+    """The same where the other stream is keyed."""
+
+    def apply_to_keyed_state(self, descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:
+        """Call function(key, state) for every key that has something in a state of the keyed side."""
+        ...
+
+
+class BroadcastProcessFunction(Function):
+    """Called for every record of a stream without key, and on every instance for every broadcast record. Derive from it."""
+
+    def process_element(self, value: Any, ctx: ReadOnlyContext) -> Iterable[Any] | None:
+        """Yield what comes of a record; broadcast state can only be read."""
+        raise NotImplementedError
+
+    def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | None:
+        """Take a broadcast record into broadcast state. What is yielded comes out once for each instance."""
+        raise NotImplementedError
+
+
+class KeyedBroadcastProcessFunction(Function):
+    """Called for every record of a keyed stream, and for every broadcast record in every key group. Derive from it.
+
+    Records of the keyed side have state and timers of their key; broadcast records have none. To a function a key group is
+    what in Flink is a parallel instance, so it does not matter to it how many tasks share the groups.
+    """
+
+    def process_element(self, value: Any, ctx: KeyedReadOnlyContext) -> Iterable[Any] | None:
+        """Yield what comes of a record; broadcast state can only be read."""
+        raise NotImplementedError
+
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastContext) -> Iterable[Any] | None:
+        """Take a broadcast record into broadcast state. What is yielded comes out once for each key group."""
+        raise NotImplementedError
+
+    def on_timer(self, timestamp: int, ctx: OnTimerReadOnlyContext) -> Iterable[Any] | None:
+        """Yield what comes of a timer that fires; broadcast state can only be read."""
+        return None
