@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from poundlock.stream.windows import WatermarkStrategy, WindowAssigner
+    from poundlock.stream.watermarks import WatermarkStrategy
+    from poundlock.stream.windows import WindowAssigner
 
 __all__ = [
     "ApplyNode",
@@ -92,7 +93,7 @@ class SinkNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class WatermarkNode(Node):
-    """Rows get their event time, and Spark learns how late they may be."""
+    """Rows get their event time, and a watermark follows it."""
 
     strategy: WatermarkStrategy
 

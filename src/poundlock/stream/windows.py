@@ -1,4 +1,4 @@
-"""Event-time windows and watermarks as a user names them; plain values that `plan/` lowers to Spark's own operators."""
+"""Event-time windows as a user names them; plain values that `plan/` lowers to Spark's own operators."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from poundlock.errors import DefinitionError
+from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import duration, format_duration
 
 __all__ = [
@@ -94,44 +95,6 @@ class EventTimeSessionWindows:
 
 
 WindowAssigner = TumblingEventTimeWindows | SlidingEventTimeWindows | EventTimeSessionWindows
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatermarkStrategy:
-    """How event time is taken from rows, and how late a row may be. Make one with `bounded_out_of_orderness`.
-
-    Args:
-        timestamp: Spark SQL expression that gives a row's event time as a timestamp, such as "timestamp_seconds(ts)".
-        delay: how much earlier than the latest a row's event time may be.
-        column: the column the event time is put into.
-    """
-
-    timestamp: str
-    delay: timedelta
-    column: str = "event_time"
-
-    @classmethod
-    def bounded_out_of_orderness(
-        cls, delay: str | timedelta, *, timestamp: str, column: str = "event_time"
-    ) -> WatermarkStrategy:
-        """Return the strategy for rows that come at most `delay` after later ones; what comes later still is dropped.
-
-        Args:
-            delay: such as "5 s"; "0 s" for rows in order.
-            timestamp: Spark SQL expression that gives a timestamp.
-            column: the column the event time is put into.
-
-        Raises:
-            DefinitionError: the delay is negative, or an expression or name is empty.
-        """
-        span = duration(delay)
-        if span < timedelta(0):
-            raise DefinitionError(f"a delay of {format_duration(span)}", next='give "0 s" or more')
-        if not timestamp.strip() or not column.strip():
-            raise DefinitionError(
-                "a watermark needs to know the time of a row", next='write timestamp="timestamp_seconds(ts)"'
-            )
-        return cls(timestamp=timestamp, delay=span, column=column)
 
 
 def _offset(value: str | timedelta) -> timedelta:
