@@ -15,7 +15,7 @@ from poundlock.operators.valve import StatusWatermarkValve
 from poundlock.operators.watermarks import PartitionWatermarks, Seen
 from poundlock.stream.watermarks import WatermarkStrategy
 
-__all__ = ["HeldBack", "JobWatermarks", "SourceSeen"]
+__all__ = ["HeldBack", "JobWatermarks", "SourceSeen", "resumed"]
 
 CLOCK = "clock"
 FORMAT = 1
