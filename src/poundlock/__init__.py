@@ -38,17 +38,21 @@ if TYPE_CHECKING:
     from poundlock.runtime.restart import NoRestart as NoRestart
     from poundlock.stream.stream import DataStream as DataStream
     from poundlock.stream.stream import Side as Side
+    from poundlock.stream.watermarks import WatermarkGenerator as WatermarkGenerator
+    from poundlock.stream.watermarks import WatermarkOutput as WatermarkOutput
+    from poundlock.stream.watermarks import WatermarkStrategy as WatermarkStrategy
     from poundlock.stream.windows import EventTimeSessionWindows as EventTimeSessionWindows
     from poundlock.stream.windows import SlidingEventTimeWindows as SlidingEventTimeWindows
     from poundlock.stream.windows import TumblingEventTimeWindows as TumblingEventTimeWindows
-    from poundlock.stream.windows import WatermarkStrategy as WatermarkStrategy
 
     SparkSource = SparkFormatSource
 
 __version__ = "0.1.0"
 
 _NAMES = {
-    "WatermarkStrategy": "stream.windows",
+    "WatermarkGenerator": "stream.watermarks",
+    "WatermarkOutput": "stream.watermarks",
+    "WatermarkStrategy": "stream.watermarks",
     "TumblingEventTimeWindows": "stream.windows",
     "SlidingEventTimeWindows": "stream.windows",
     "EventTimeSessionWindows": "stream.windows",

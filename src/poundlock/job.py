@@ -15,6 +15,7 @@ from typing import Any, Literal
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import SinkNode, SourceNode, WindowNode, walk
 from poundlock.stream.stream import DataStream
+from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import checkpoint_retention, duration, state_backend
 
 __all__ = ["LOADING", "Job"]
@@ -96,11 +97,22 @@ class Job:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise DefinitionError(f"{name}={value!r} is not a number of checkpoints", next=f"give {least} or more")
 
-    def from_source(self, source: Any, *, name: str | None = None) -> DataStream:
-        """Add a source and return its stream. Name it: the name is the key of its position in checkpoints."""
+    def from_source(
+        self, source: Any, watermark_strategy: WatermarkStrategy | None = None, *, name: str | None = None
+    ) -> DataStream:
+        """Add a source and return its stream. Name it: the name is the key of its position in checkpoints.
+
+        Args:
+            source: what is read.
+            watermark_strategy: where event time comes from; the same as `assign_timestamps_and_watermarks` on the stream.
+            name: of the source.
+        """
         node = SourceNode(self.operator_id("source", name), [], source)
         self.sources.append(node)
-        return DataStream(self, node)
+        stream = DataStream(self, node)
+        if watermark_strategy is None:
+            return stream
+        return stream.assign_timestamps_and_watermarks(watermark_strategy, name=f"{node.id}-time")
 
     def operator_id(self, kind: str, name: str | None) -> str:
         """Return the stable id of a new operator: its name, or one made of its kind and how many of the kind came before.

@@ -24,7 +24,7 @@ from poundlock.checkpoint.history import History
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
-from poundlock.checkpoint.participant import Early, Occasion, Orphan, Participant, Prepared, Repeatable, Staged
+from poundlock.checkpoint.participant import JSON, Early, Occasion, Orphan, Participant, Prepared, Repeatable, Staged
 from poundlock.checkpoint.records import resting, state_of
 from poundlock.checkpoint.trouble import explained
 from poundlock.checkpoint.written import written
@@ -98,6 +98,11 @@ class Coordinator:
     def sources(self) -> Mapping[str, SourceRange]:
         """Per source, the newest decided range; the next checkpoint begins where it ends."""
         return self._history.sources
+
+    @property
+    def watermarks(self) -> JSON | None:
+        """The watermarks behind the newest decided checkpoint; None where there are none."""
+        return self._history.watermarks
 
     def recover(self) -> Recovery:
         """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
@@ -276,6 +281,7 @@ class Coordinator:
                 wrote=written(kept),
                 started_ms=directive["started_ms"],
                 redo={name: Redo((), redo.done) for name, redo in self._history.redo.items()},
+                watermarks=decided.watermarks,
             )
         self._history.log.info("produced again", checkpoint=n, sinks=list(staged))
         return self._history.finish(decision, durations)
@@ -314,6 +320,7 @@ class Coordinator:
                 started_ms=directive["started_ms"],
                 event_time=results.event_time,
                 tasks=results.tasks,
+                watermarks=results.watermarks,
             )
         return self._history.finish(decision, durations)
 

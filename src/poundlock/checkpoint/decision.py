@@ -62,7 +62,7 @@ class EventTime:
 
     Args:
         min_ms, max_ms: the earliest and the latest.
-        watermark_ms: the watermark in use: rows of windows that end before it are late.
+        watermark_ms: the watermark in use: a row is late when the last millisecond of its window is not behind it.
     """
 
     min_ms: int | None = None
@@ -103,6 +103,8 @@ class Decision:
             occasions and in records of older versions.
         event_time: what the checkpoint's watermarks saw; None where the job has none.
         tasks: over how many tasks the splits of split-planned sources were spread; None where there are none.
+        watermarks: the watermark behind the checkpoint, who holds it back, and what the next checkpoint goes on from; None
+            where the job has none. A start repeats the newest.
         restored: in the first record of a job that went on from a savepoint: "savepoint", its name, "path", where it was,
             and "job_id".
     """
@@ -120,6 +122,7 @@ class Decision:
     started_ms: int | None = None
     event_time: EventTime | None = None
     tasks: int | None = None
+    watermarks: JSON | None = None
     restored: Mapping[str, str] | None = None
 
     def to_json(self) -> JSON:
@@ -140,6 +143,7 @@ class Decision:
             **({"started_ms": self.started_ms} if self.started_ms is not None else {}),
             **({"event_time": asdict(self.event_time)} if self.event_time is not None else {}),
             **({"tasks": self.tasks} if self.tasks is not None else {}),
+            **({"watermarks": self.watermarks} if self.watermarks is not None else {}),
             **({"restored": dict(self.restored)} if self.restored is not None else {}),
         }
 
@@ -173,6 +177,7 @@ class Decision:
             started_ms=value.get("started_ms"),
             event_time=EventTime(**value["event_time"]) if "event_time" in value else None,
             tasks=value.get("tasks"),
+            watermarks=value.get("watermarks"),
             restored=value.get("restored"),
         )
 

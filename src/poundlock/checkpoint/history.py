@@ -16,7 +16,7 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Log, Outcome, StandardLog
-from poundlock.checkpoint.participant import Occasion, Participant, Repeatable, Staged
+from poundlock.checkpoint.participant import JSON, Occasion, Participant, Repeatable, Staged
 from poundlock.checkpoint.records import find_checkpoint, next_record, start_record, to_redo
 from poundlock.errors import FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
@@ -43,6 +43,8 @@ class History:
     ) -> None:
         self.sources: Mapping[str, SourceRange] = {}
         """Per source, the newest decided range."""
+        self.watermarks: JSON | None = None
+        """The watermarks behind the newest decided checkpoint; None where there are none."""
         self.redo: Mapping[str, Redo] = {}
         """Per sink, what of the newest checkpoint was aborted from outside."""
         self.log = log or StandardLog()
@@ -109,6 +111,7 @@ class History:
                 continue
             self._ledger.mark_carried_out(start.number)
             self._newest, self._settled, self.sources, self.redo = start, True, start.sources, start.redo
+            self.watermarks = start.watermarks
             return before, committed
 
     def ready(self) -> None:
@@ -147,6 +150,7 @@ class History:
         self._newest, self._settled = decision, False
         if decision.occasion == Occasion.CHECKPOINT.value:
             self.sources, self.redo = decision.sources, to_redo(decision)
+            self.watermarks = decision.watermarks
         self._last_ms = {"decide": max(0, self._clock.now_ms() - begun)}
 
     def finish(self, decision: Decision, durations: Mapping[str, int]) -> Outcome:

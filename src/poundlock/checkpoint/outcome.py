@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
-from poundlock.checkpoint.participant import Counts, Orphan, Prepared
+from poundlock.checkpoint.participant import JSON, Counts, Orphan, Prepared
 
 __all__ = ["Directive", "Log", "Outcome", "Recovery", "StandardLog", "TaskResults"]
 
@@ -33,6 +33,7 @@ class TaskResults:
         bytes_read: per source name, how large that was; see SourceRange.
         event_time: what watermarks saw; None where there are none.
         tasks: over how many tasks splits were spread; None where there are none.
+        watermarks: the watermark behind the checkpoint and what goes with it; None where the job has none.
     """
 
     prepared: Sequence[Prepared]
@@ -41,6 +42,7 @@ class TaskResults:
     bytes_read: Mapping[str, int] = field(default_factory=dict)
     event_time: EventTime | None = None
     tasks: int | None = None
+    watermarks: JSON | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,12 +43,13 @@ def start_record(
     """
     states: dict[str, JSON] = {name: {} for name in sinks}
     sources: Mapping[str, SourceRange] = {}
+    watermarks: JSON | None = None
     if before is not None:
         states.update({name: dict(sink.state) for name, sink in before.sinks.items()})
         # Rolls and ends name no sources; few of them stand between two records that do.
-        sources = next(
-            (record.sources for record in ledger.back(before) if record.occasion in ("checkpoint", START)), {}
-        )
+        found = next((record for record in ledger.back(before) if record.occasion in ("checkpoint", START)), None)
+        if found is not None:
+            sources, watermarks = found.sources, found.watermarks
     return Decision(
         number=before.number + 1 if before else 0,
         occasion=START,
@@ -59,6 +60,7 @@ def start_record(
         sources=sources,
         sinks={name: SinkDecision([], state) for name, state in states.items()},
         redo=redo or to_redo(before),
+        watermarks=watermarks,
     )
 
 
@@ -76,6 +78,7 @@ def next_record(
     started_ms: int | None = None,
     event_time: EventTime | None = None,
     tasks: int | None = None,
+    watermarks: JSON | None = None,
     durations_ms: Mapping[str, int] | None = None,
     redo: Mapping[str, Redo] | None = None,
 ) -> Decision:
@@ -98,6 +101,7 @@ def next_record(
         started_ms=started_ms,
         event_time=event_time,
         tasks=tasks,
+        watermarks=watermarks,
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BindableSource",
     "Enumerator",
+    "PartitionedSource",
     "RangeSource",
     "Reader",
     "ReaderContext",
@@ -189,6 +190,15 @@ class SourceReading(SparkSource, Protocol):
 
     def close(self) -> None:
         """Let go of connections. Called once, at the end of the start, whatever the outcome."""
+        ...
+
+
+@runtime_checkable
+class PartitionedSource(Protocol):
+    """A Spark source whose positions are of Kafka's form, so that event time is tracked for each partition."""
+
+    def partitions(self) -> Sequence[tuple[str, int]]:
+        """Return (topic, partition) of all that it reads; called after `spark_read`."""
         ...
 
 

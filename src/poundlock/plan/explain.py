@@ -128,8 +128,7 @@ def _what(node: Node) -> str:
     if isinstance(node, UnionNode):
         return "union"
     if isinstance(node, WatermarkNode):
-        delay = format_duration(node.strategy.delay)
-        return f"event time {node.strategy.timestamp} as {node.strategy.column}, at most {delay} late"
+        return node.strategy.describe()
     if isinstance(node, WindowNode):
         keys = f"by {', '.join(node.keys)}, " if node.keys else ""
         return f"{keys}{node.describe()}: {', '.join(node.aggregates)}"

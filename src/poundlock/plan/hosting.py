@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.codec import read_head
-from poundlock.operators.keyed.group import MIN, KeyGroup
+from poundlock.operators.keyed.group import MIN, KeyGroup, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import Batch, OutputChunk
 from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, _bytes, key_values, unpack_rows
@@ -109,7 +109,7 @@ class Host(StatefulProcessor):
         operator: the operator.
         inputs: by side.
         outputs: by tag; what is emitted under another tag goes nowhere.
-        windowed: whether the timers are of windows.
+        timer_entries: what the operator registers timers for.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Host(StatefulProcessor):
         self._operator = operator
         self._inputs = inputs
         self._outputs = outputs
-        self._windowed = windowed
+        self._timer_entries = timer_entries
         self._state: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -157,7 +157,7 @@ class Host(StatefulProcessor):
 
     def _group(self, number: int, stored: Any, times: Times) -> KeyGroup:
         if stored is None:
-            return KeyGroup(number, watermark=times.before, processing_time=times.now, windowed=self._windowed)
+            return KeyGroup(number, watermark=times.before, processing_time=times.now, timer_entries=self._timer_entries)
         group = KeyGroup.decode(bytes(stored[0]))
         group.watermark = max(group.watermark, times.before)  # in between it was not needed, so no timer lies there
         return group

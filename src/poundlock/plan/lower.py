@@ -19,16 +19,25 @@ from poundlock.connectors.base import SparkRead, SparkSource, SplitSource
 from poundlock.formats import ddl
 from poundlock.operators.chain import Decode, Edge, Pass, Step
 from poundlock.plan.arrow import map_in_arrow
+from poundlock.plan.event_time import (
+    SPLIT_SLOTS,
+    TimeChannel,
+    measured,
+    refuse_other_watermarks,
+    with_event_time,
+    without_watermark,
+)
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, may_reject
-from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, TOPIC
+from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, SPLIT, TOPIC
 from poundlock.plan.shipping import ship_user_modules
 from poundlock.plan.splits import TICKER, ticker_options
 from poundlock.plan.sql import KEEP, apply_sql, apply_sql_kept, quoted, visible
 from poundlock.plan.stage import Stage
 from poundlock.plan.steps import edge, only_value, operator_of, schema_after, wanted_form
 from poundlock.plan.tasks import RECORD, decode_task, fused_task, python_task, shared_task, sink_task, source_task
+from poundlock.plan.timestamps import timestamps
 from poundlock.plan.uses import nth_use, source_of, spark_name
-from poundlock.plan.windows import windowed, with_event_time, with_watermark
+from poundlock.plan.windows import windowed
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
@@ -46,6 +55,7 @@ from poundlock.stream.nodes import (
 __all__ = ["BYTES", "Lowered", "Lowering"]
 
 ROW = "__row"
+PULSE = "#pulse"  # no name of a source
 BYTES = "bytes/"  # before the name of a use: what Spark counts is how large its values are
 
 
@@ -58,12 +68,14 @@ class Lowered:
         observed: per branch head, the names of what Spark counts for it; none where the stage counts itself.
         row_wise: per branch head, whether rows that vanish before the stage were filtered.
         uses: the uses of sources; one that is read twice in the query is two sources to Spark.
+        times: where event time is measured.
     """
 
     frame: DataFrame
     observed: Mapping[str, Sequence[str]]
     row_wise: Mapping[str, bool]
     uses: Sequence[str]
+    times: Sequence[TimeChannel] = ()
 
 
 @dataclass
@@ -78,6 +90,8 @@ class Lowering:
         reads: per Spark source, or per use of one, how Spark reads it.
         sinks: participants by name, as this job owns them.
         parallelism: greatest number of tasks of a split-planned source.
+        partitions: per source of Kafka, the (topic, partition) whose event time is told apart.
+        pulse: whether Spark is to begin a batch at each trigger, data or not.
     """
 
     plan: Plan
@@ -87,9 +101,19 @@ class Lowering:
     reads: Mapping[str, SparkRead]
     sinks: Mapping[str, Participant]
     parallelism: int
+    partitions: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
+    pulse: bool = False
+    _times: list[TimeChannel] = field(default_factory=list)
     _bad_frames: list[DataFrame] = field(default_factory=list)
     _observed: dict[str, list[str]] = field(default_factory=dict)
     _uses: list[str] = field(default_factory=list)
+    _slots: dict[str, range] = field(default_factory=dict)
+    _timed: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        every = list(walk([branch.head for branch in self.plan.branches]))
+        marks = [node for node in every if isinstance(node, WatermarkNode)]
+        self._timed = {node.id for node in walk(marks) if isinstance(node, SourceNode)}
 
     def lower(self) -> Lowered:
         """Return the query."""
@@ -112,8 +136,11 @@ class Lowering:
                 frames.append(self._direct(branch))
             else:
                 frames.extend(self._spread(branch))
-        frame = reduce(DataFrame.union, frames)
-        return Lowered(frame, self._observed, {b.head.id: b.row_wise for b in self.plan.branches}, self._uses)
+        if self.pulse:
+            ticker = self.spark.readStream.name(spark_name(PULSE)).format(TICKER).options(**ticker_options(1)).load()
+            frames.append(ticker.selectExpr(f"CAST(NULL AS STRING) AS {RECORD.split()[0]}").where("false"))
+        row_wise = {b.head.id: b.row_wise for b in self.plan.branches}
+        return Lowered(reduce(DataFrame.union, frames), self._observed, row_wise, self._uses, self._times)
 
     def _use(self, name: str) -> str:
         """Note one more use of a source and return its name; a second use is a source of its own to Spark."""
@@ -239,22 +266,50 @@ class Lowering:
                 self._observed.setdefault(head, []).append(name)
                 frame = frame.observe(name, F.count(F.lit(1)).alias("rows"))
             return frame
+        before = len(self._uses)
         inputs = [self._spark_side(parent, head) for parent in node.inputs]
         if isinstance(node, SqlNode):
             return apply_sql(inputs[0], node)
         if isinstance(node, UnionNode):
             return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), inputs)
         if isinstance(node, WatermarkNode):
-            # Records that do not decode have no time: a watermark on them alone would hold back that of the job.
-            return with_watermark(inputs[0], node) if head is not None else with_event_time(inputs[0], node)
+            frame = with_event_time(inputs[0], node, lambda frame: _python_stage(frame, timestamps(frame, node)))
+            if head is None:
+                return frame  # records that do not decode: they have no time
+            for channel in self._channels(node, frame, self._uses[before:]):
+                frame = measured(frame, channel)
+                self._times.append(channel)
+            return without_watermark(frame, node.strategy.column)
         if isinstance(node, (ApplyNode, WindowNode)):
             if head is not None:
                 self._set_bad_apart(node)
             frames = [_without_bad(frame) for frame in inputs]
-            return windowed(frames[0], node) if isinstance(node, WindowNode) else node.function(*frames)
+            if isinstance(node, WindowNode):
+                return windowed(frames[0], node)
+            made: DataFrame = node.function(*frames)
+            if self._timed:
+                refuse_other_watermarks(made, node.id)
+            return made
         if isinstance(node, (PythonNode, SideOutputNode)):
             return _python_stage(inputs[0], node)
         raise TypeError(f"{type(node).__name__} has no Spark side")
+
+    def _channels(self, node: WatermarkNode, frame: DataFrame, uses: Sequence[str]) -> Iterator[TimeChannel]:
+        """Yield where the event time of a step is measured: rows of Kafka by partition, others by split, or all as one."""
+        split = [use for use in uses if isinstance(self.sources[source_of(use)], SplitSource)]
+        kafka = [use for use in uses if source_of(use) in self.partitions]
+        places = sorted({p for use in kafka for p in self.partitions[source_of(use)]})
+        by_partition, by_split = PARTITION in frame.columns and bool(kafka), SPLIT in frame.columns and bool(split)
+        name = nth_use(node.id, 1 + sum(1 for c in self._times if source_of(c.name) == node.id))
+        if by_partition:
+            others = SPLIT if by_split else None
+            yield TimeChannel(name, node.strategy, kafka, places, None, others=others)
+        if by_split:
+            named = f"{name}/splits" if by_partition else name
+            others = PARTITION if by_partition else None
+            yield TimeChannel(named, node.strategy, split, None, split, self._slots[split[0]].start, others)
+        if not by_partition and not by_split:
+            yield TimeChannel(name, node.strategy, uses, None, None)
 
     def _set_bad_apart(self, node: Node) -> None:
         """Lead undecodable records to the stage by a second way: what a function does with them is not ours to say."""
@@ -268,8 +323,13 @@ class Lowering:
         source = self.sources[node.id]
         if isinstance(source, SplitSource):
             ticker = self._ticker(node.id)
-            task = source_task(source, node.id, self._uses[-1])
-            return map_in_arrow(ticker, task, _columns(ddl.render(source.schema()), [BAD]))
+            use, slots = self._uses[-1], None
+            if node.id in self._timed:
+                first = SPLIT_SLOTS * len(self._slots)
+                slots = self._slots[use] = range(first, first + SPLIT_SLOTS)
+            task = source_task(source, node.id, use, slots)
+            hidden = [BAD] if slots is None else [BAD, SPLIT]
+            return map_in_arrow(ticker, task, _columns(ddl.render(source.schema()), hidden))
         frame = self._connector(node.id)
         decoder = source.decoder()
         kafka = {"topic", "partition", "offset"} <= set(frame.columns)
@@ -318,7 +378,7 @@ def _single_topic(source: Any) -> str | None:
 
 
 def _columns(columns: str, hidden: Sequence[str]) -> str:
-    kinds = {BAD: "string", TOPIC: "string", PARTITION: "int", OFFSET: "bigint"}
+    kinds = {BAD: "string", TOPIC: "string", PARTITION: "int", OFFSET: "bigint", SPLIT: "int"}
     return ", ".join([columns, *(f"`{name}` {kinds[name]}" for name in hidden)])
 
 

@@ -93,6 +93,11 @@ class Plan:
         )
 
     @property
+    def windowed(self) -> bool:
+        """Whether Spark keeps windows."""
+        return any(isinstance(node, WindowNode) for branch in self.branches for node in walk([branch.head]))
+
+    @property
     def timed(self) -> bool:
         """Return whether Spark keeps a watermark, or may: what a DataFrame function does is not known."""
         return not self.stateless or any(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "HIDDEN",
     "OFFSET",
     "PARTITION",
+    "SPLIT",
     "TOPIC",
     "arrow_rows",
     "bad_batch",
@@ -34,7 +36,9 @@ __all__ = [
 
 BAD = "__bad"
 TOPIC, PARTITION, OFFSET = "__topic", "__partition", "__offset"
-HIDDEN = (BAD, TOPIC, PARTITION, OFFSET)
+SPLIT = "__split"  # the slot of the split a row was read in, see `plan/event_time.py`
+HIDDEN = (BAD, TOPIC, PARTITION, OFFSET, SPLIT)
+_KINDS = {PARTITION: pa.int32(), OFFSET: pa.int64(), SPLIT: pa.int32()}
 
 
 def record_batch(texts: Sequence[str]) -> pa.RecordBatch:
@@ -81,7 +85,7 @@ def value_bytes(chunk: Chunk) -> int | None:
 def _origin(batch: pa.RecordBatch, topic: str | None, source: str = "") -> Origin:
     names = batch.schema.names
     if PARTITION not in names or OFFSET not in names:
-        return NoOrigin(source)
+        return SplitOrigin(source, _numbers(batch.column(SPLIT))) if SPLIT in names else NoOrigin(source)
     place: str | Sequence[str] = topic or ""
     if topic is None and TOPIC in names:
         place = _LazyTopics(batch.column(TOPIC))
@@ -92,6 +96,22 @@ def _origin(batch: pa.RecordBatch, topic: str | None, source: str = "") -> Origi
 def _numbers(column: pa.Array) -> Any:
     """Return a column as an array, -1 for null: in a union some rows are from Kafka and others are not."""
     return (column.fill_null(-1) if column.null_count else column).to_numpy(zero_copy_only=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOrigin:
+    """Rows of a split-planned source behind one of Spark's operators: the slot of each row's split is known, no more.
+
+    Args:
+        source: the source.
+        slots: a number a row, -1 where it is not known.
+    """
+
+    source: str
+    slots: Any
+
+    def at(self, row: int) -> Mapping[str, Any]:
+        return {"source": self.source} if self.source else {}
 
 
 class _LazyTopics(Sequence[str]):
@@ -154,8 +174,10 @@ def with_hidden(chunk: Batch, hidden: Sequence[str]) -> pa.RecordBatch:
     arrays, names, rows = list(chunk.batch.columns), list(chunk.batch.schema.names), len(chunk)
     origin, index = _kafka_place(chunk.origin)
     for name in hidden:
-        if name == BAD or origin is None:
-            array = pa.nulls(rows, pa.int32() if name == PARTITION else pa.int64() if name == OFFSET else pa.string())
+        if name == SPLIT:
+            array = _slots(chunk.origin, rows)
+        elif name == BAD or origin is None:
+            array = pa.nulls(rows, _KINDS.get(name, pa.string()))
         elif name == PARTITION:
             array = pa.array(origin.partition[index], pa.int32())
         elif name == OFFSET:
@@ -176,6 +198,15 @@ def _kafka_place(origin: Origin) -> tuple[KafkaOrigin | None, Any]:
     if isinstance(origin, SubsetOrigin) and isinstance(origin.of, KafkaOrigin):
         return origin.of, np.asarray(origin.index, np.int64)
     return None, slice(None)
+
+
+def _slots(origin: Origin, rows: int) -> pa.Array:
+    """Return the slots of an origin's rows, null where none is known."""
+    of, index = (origin.of, origin.index) if isinstance(origin, SubsetOrigin) else (origin, None)
+    if not isinstance(of, SplitOrigin):
+        return pa.nulls(rows, pa.int32())
+    slots = of.slots if index is None else of.slots[np.asarray(index, np.int64)]
+    return pa.array(slots, pa.int32())
 
 
 def bad_batch(bad: Sequence[Reject], schema: pa.Schema, source: str) -> pa.RecordBatch:
@@ -203,8 +234,7 @@ def arrow_rows(
 
     full = schema
     for name in hidden:
-        kind = pa.int32() if name == PARTITION else pa.int64() if name == OFFSET else pa.string()
-        full = full.append(pa.field(name, kind))
+        full = full.append(pa.field(name, _KINDS.get(name, pa.string())))
     for chunk in chunks:
         if len(chunk):
             yield with_hidden(convert.to_batch(chunk, schema), hidden).cast(full)

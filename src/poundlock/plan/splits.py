@@ -19,7 +19,7 @@ from poundlock.connectors.base import ReaderContext, Split, SplitSource
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
 
-__all__ = ["TICKER", "pack", "read_splits", "spread", "task_splits", "ticker_options"]
+__all__ = ["TICKER", "pack", "places", "read_splits", "spread", "task_splits", "ticker_options"]
 
 TICKER = "rate-micro-batch"
 
@@ -64,10 +64,21 @@ def task_splits(batches: Iterator[pa.RecordBatch], use: str, directive: Mapping[
     """
     rows = [int(row) for batch in batches for row in batch.column(0).to_pylist()]
     plan = directive["splits"][use]
-    text = zlib.decompress(base64.b64decode(plan["groups"])).decode("utf-8", "surrogateescape")
-    groups = json.loads(text)
+    groups = _groups(plan)
     numbers = [row - plan["first"] for row in rows]
     return [Split(*fields) for number in numbers if number < len(groups) for fields in groups[number]]
+
+
+def places(use: str, directive: Mapping[str, Any]) -> dict[str, int]:
+    """Return the place of every split of a use among all of the checkpoint's, by its id; whoever reads it, it is the same."""
+    ids = sorted(fields[0] for group in _groups(directive["splits"][use]) for fields in group)
+    return {id: place for place, id in enumerate(ids)}
+
+
+def _groups(plan: Mapping[str, Any]) -> list[list[list[Any]]]:
+    text = zlib.decompress(base64.b64decode(plan["groups"])).decode("utf-8", "surrogateescape")
+    groups: list[list[list[Any]]] = json.loads(text)
+    return groups
 
 
 def read_splits(

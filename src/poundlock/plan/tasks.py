@@ -12,12 +12,12 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark import TaskContext
 
-from poundlock.connectors.base import SplitSource
+from poundlock.connectors.base import ReaderContext, SplitSource
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Operator
-from poundlock.plan.rows import BAD, arrow_rows, chunk_of, lines_of, record_batch, shared_chunks, value_bytes
-from poundlock.plan.splits import read_splits, task_splits
+from poundlock.plan.rows import BAD, SPLIT, arrow_rows, chunk_of, lines_of, record_batch, shared_chunks, value_bytes
+from poundlock.plan.splits import places, read_splits, task_splits
 from poundlock.plan.stage import PROPERTY, SPLITS_READ, Stage, TaskIdentity, run_together
 
 __all__ = ["RECORD", "Task", "decode_task", "fused_task", "python_task", "shared_task", "sink_task", "source_task"]
@@ -56,14 +56,26 @@ def fused_task(stage: Stage, source: SplitSource, use: str, want: Literal["batch
     return task
 
 
-def source_task(source: SplitSource, name: str, use: str) -> Task:
-    """Return a source's reader as a task of its own over the ticker's rows, for Spark operators that follow."""
+def source_task(source: SplitSource, name: str, use: str, slots: range | None = None) -> Task:
+    """Return a source's reader as a task of its own over the ticker's rows, for Spark operators that follow.
+
+    `slots`: rows say in the hidden column SPLIT in which split they were read, by one of these numbers.
+    """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        splits = task_splits(batches, use, directive_of_task())
+        directive = directive_of_task()
+        splits = task_splits(batches, use, directive)
         bad: list[Reject] = []
-        chunks = read_splits(source, splits, "batch")(bad.append)
-        yield from arrow_rows(chunks, source.schema(), [BAD], bad, name)
+        if slots is None:
+            chunks = read_splits(source, splits, "batch")(bad.append)
+            yield from arrow_rows(chunks, source.schema(), [BAD], bad, name)
+            return
+        place = places(use, directive) if splits else {}
+        reader = source.reader(ReaderContext(reject=bad.append, want="batch"))
+        for split in splits:
+            slot = pa.scalar(slots[place[split.id] % len(slots)], pa.int32())
+            for batch in arrow_rows(reader.read(split), source.schema(), [BAD], bad, name):
+                yield batch.append_column(SPLIT, pa.repeat(slot, batch.num_rows))
 
     return task
 

@@ -1,4 +1,7 @@
-"""Watermarks and windows in Spark's own operators: `withWatermark`, `window`, `session_window` and `groupBy`."""
+"""Event-time windows in Spark's own operators: `window`, `session_window` and `groupBy`.
+
+The watermark that closes them is the driver's, see `plan/event_time.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,13 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from poundlock.stream.nodes import WatermarkNode, WindowNode
+from poundlock.stream.nodes import WindowNode
 from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from poundlock.values import duration
 
-__all__ = ["windowed", "with_event_time", "with_watermark"]
+__all__ = ["windowed"]
 
 _WINDOW, _ALL = "__window", "__all"
-
-
-def with_watermark(frame: DataFrame, node: WatermarkNode) -> DataFrame:
-    """Put the event time into its column, and tell Spark how late rows may be."""
-    return with_event_time(frame, node).withWatermark(node.strategy.column, _interval(node.strategy.delay))
-
-
-def with_event_time(frame: DataFrame, node: WatermarkNode) -> DataFrame:
-    """Put the event time into its column, and nothing else."""
-    return frame.withColumn(node.strategy.column, F.expr(node.strategy.timestamp))
 
 
 def windowed(frame: DataFrame, node: WindowNode) -> DataFrame:

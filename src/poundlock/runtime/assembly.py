@@ -18,7 +18,7 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Recovery
 from poundlock.checkpoint.participant import bound
 from poundlock.config import Settings
-from poundlock.connectors.base import BindableSource, SourceReading, SplitSource
+from poundlock.connectors.base import BindableSource, PartitionedSource, SourceReading, SplitSource
 from poundlock.job import Job
 from poundlock.plan.plan import Plan
 from poundlock.plan.uses import source_of
@@ -27,7 +27,7 @@ from poundlock.runtime.attempts import Attempts
 from poundlock.runtime.backends import forget_undecided, state_backend_of
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
-from poundlock.runtime.query import Query
+from poundlock.runtime.query import Partitions, Query
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.saving import cut
@@ -128,17 +128,23 @@ class Assembly:
         positions = {name: found.end for name, found in recovery.sources.items()}
         reads = {n: s.spark_read(positions.get(n)) for n, s in sources.items() if not isinstance(s, SplitSource)}
         spark = self._session(storage, {jars for read in reads.values() for jars in read.jars})
-        from poundlock.plan.lower import Lowering
+        from poundlock.plan.lower import Lowered, Lowering
 
-        lowered = Lowering(
-            plan=self.plan,
-            spark=spark,
-            job_id=identity.job_id,
-            sources=sources,
-            reads=reads,
-            sinks=self.sinks(identity),
-            parallelism=self.job.parallelism or spark.sparkContext.defaultParallelism,
-        ).lower()
+        def lower(added: Partitions, pulse: bool) -> Lowered:
+            known = {n: s.partitions() for n, s in sources.items() if isinstance(s, PartitionedSource)}
+            return Lowering(
+                plan=self.plan,
+                spark=spark,
+                job_id=identity.job_id,
+                sources=sources,
+                reads=reads,
+                sinks=self.sinks(identity),
+                parallelism=self.job.parallelism or spark.sparkContext.defaultParallelism,
+                partitions={n: sorted({*found, *added.get(n, ())}) for n, found in known.items()},
+                pulse=pulse,
+            ).lower()
+
+        lowered = lower({}, False)
         spark_storage = open_storage(f"{storage.root}/spark")
         forget_undecided(spark_storage, recovery.checkpoint, spark)
 
@@ -151,6 +157,7 @@ class Assembly:
         return Query(
             plan=self.plan,
             lowered=lowered,
+            lower=lower,
             sources={use: sources[source_of(use)] for use in lowered.uses},
             spark_log=SparkLog(spark_storage),
             checkpoint_path=spark_storage.root,

@@ -147,7 +147,7 @@ def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> M
         job_id=identity.job_id,
         created_ms=clock.now_ms(),
         versions={package: version_of(package) for package in ("poundlock", "pyspark")},
-        decision=replace(newest, sources=record.sources),
+        decision=replace(newest, sources=record.sources, watermarks=record.watermarks),
         operators=_operators(given, newest, record, plan, stateful),
         sinks=described_sinks(given),
         spark={**_of_spark(given, newest.checkpoint), "state_backend": kept_with(open_storage(f"{given.root}/spark"))},

@@ -12,6 +12,7 @@ from typing import Any
 
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.connectors.base import SplitSource
+from poundlock.plan.event_time import merged
 from poundlock.plan.splits import pack
 from poundlock.plan.uses import source_of
 from poundlock.runtime.offsets import SparkLog
@@ -40,6 +41,7 @@ class Delivery:
     split: Mapping[str, SourceRange]
     given: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
+    split_names: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, batch: int, log: SparkLog, sources: Mapping[str, Any], split: Mapping[str, SourceRange]) -> Delivery:
@@ -92,6 +94,7 @@ class Delivery:
             work = planner.splits(name, self.split[name]) if name in self.split else []
             said[use] = pack(work, first, last - first)
             self.given[use] = len(work)
+            self.split_names[use] = merged(sorted(split.id for split in work))
             sizes = [split.bytes for split in work if split.bytes is not None]
             if len(sizes) == len(work):
                 self.bytes[use] = sum(sizes)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.decision import EventTime
+from poundlock.plan.event_time import TIME
 
-__all__ = ["event_times", "observed_rows", "state_bytes"]
+__all__ = ["event_times", "has_run", "observed_rows", "set_watermark", "state_bytes", "state_rows"]
 
 _LATE = "numRowsDroppedByWatermark"
 # Without state, and often in a plan: each question to the JVM saved counts, for this is asked at every checkpoint.
@@ -28,18 +29,22 @@ _STATELESS = (
 )
 
 
-def observed_rows(execution: Any) -> dict[str, int]:
-    """Return what was counted, by the name of each count.
+def observed_rows(execution: Any) -> tuple[dict[str, int], dict[str, str]]:
+    """Return what was counted, by the name of each count; event times, of which a count has several, as JSON beside it.
 
     Args:
         execution: Spark's QueryExecution of the batch.
     """
-    found = {}
+    found, times = {}, {}
     iterator = execution.observedMetrics().iterator()
     while iterator.hasNext():
         pair = iterator.next()
-        found[str(pair._1())] = int(pair._2().get(0))
-    return found
+        name = str(pair._1())
+        if name.startswith(TIME):
+            times[name] = str(pair._2().json())
+        else:
+            found[name] = int(pair._2().get(0))
+    return found, times
 
 
 def event_times(execution: Any, observed: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, int], EventTime]:
@@ -86,6 +91,30 @@ class _Walk:
                 for head in below:
                     self.late[head] = self.late.get(head, 0) + int(dropped.get().value())
         return below
+
+
+def set_watermark(query: Any, spark_ms: int) -> None:
+    """Have Spark plan its next batch with a watermark; it runs one without data for it if an operator's state goes by it.
+
+    Args:
+        query: Spark's StreamingQuery.
+        spark_ms: the watermark, ms since the epoch.
+    """
+    tracker = query.streamingQuery().watermarkTracker()
+    if tracker is not None:  # the query was started a moment ago: it is set once more then
+        tracker.setWatermark(spark_ms)
+
+
+def has_run(query: Any) -> bool:
+    """Return whether the query has run a batch since it was started; only then does Spark run one without data."""
+    return query.streamingQuery().lastExecution() is not None
+
+
+def state_rows(query: Any) -> int | None:
+    """Return how many rows the state operators keep since the newest micro-batch; None if Spark has not told yet."""
+    newest = query.lastProgress()
+    told = json.loads(newest.json()).get("stateOperators") if newest is not None else None
+    return None if told is None else sum(int(each["numRowsTotal"]) for each in told)
 
 
 def state_bytes(query: Any) -> int | None:

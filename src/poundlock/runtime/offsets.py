@@ -1,6 +1,6 @@
 """Reads Spark's offset and commit logs of a job's checkpoint: what a micro-batch was planned to read, and which were finished.
 
-Only read, never written: Spark's logs are Spark's.
+Only read, but for one thing: Spark's logs are Spark's. See `SparkLog.wind_back`.
 """
 
 from __future__ import annotations
@@ -55,6 +55,35 @@ class SparkLog:
             return self.planned(batch - 1)
         earlier = [number for number in self._numbers("offsets") if number < batch]
         return self.planned(max(earlier)) if earlier else {}
+
+    def watermark(self, batch: int) -> int:
+        """Return Spark's watermark in a planned micro-batch, ms since the epoch; 0 = there was none yet."""
+        lines = self._storage.read(f"offsets/{batch}").decode().splitlines()
+        return int(json.loads(lines[1]).get("batchWatermarkMs", 0))
+
+    def watermark_before(self, batch: int) -> int:
+        """Return Spark's watermark in the newest micro-batch before this one; 0 = there was none yet."""
+        if batch > 0 and self._storage.stat(f"offsets/{batch - 1}") is not None:
+            return self.watermark(batch - 1)
+        earlier = [number for number in self._numbers("offsets") if number < batch]
+        return self.watermark(max(earlier)) if earlier else 0
+
+    def wind_back(self, batch: int, watermark_ms: int) -> None:
+        """Give every micro-batch from this one on another watermark; none of them may be one that Spark has yet to run again.
+
+        The one exception to what this module promises: behind the end of an input Spark's watermark is the last one, and a job
+        that goes on all the same would find every row late.
+        """
+        for number in [n for n in self._numbers("offsets") if n >= batch]:
+            self._change(f"offsets/{number}", "batchWatermarkMs", watermark_ms)
+        self._change(f"commits/{batch}", "nextBatchWatermarkMs", watermark_ms)
+
+    def _change(self, path: str, name: str, value: int) -> None:
+        lines = self._storage.read(path).decode().split("\n")
+        lines[1] = json.dumps({**json.loads(lines[1]), name: value}, separators=(",", ":"))
+        folder, _, file = path.rpartition("/")
+        self._storage.delete(f"{folder}/.{file}.crc")  # Hadoop's checksum of what was there
+        self._storage.replace(path, "\n".join(lines).encode())
 
     def check_gap(self, batch: int) -> None:
         """Raise TerminalError if the batch before a planned one is missing: where this one begins is not known then."""

@@ -62,6 +62,10 @@ class SplitPlanner:
         """Return whether a source was read to its end."""
         return bool(self._enumerators[name].finished(self._position(name)))
 
+    def ends_at(self, name: str, position: Any) -> bool:
+        """Return whether nothing can come from a source after a position."""
+        return bool(self._enumerators[name].finished(position))
+
     def _position(self, name: str) -> Any:
         found = self._decided().get(name)
         return self._initial[name] if found is None else found.end

@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import Literal
 
+from poundlock.operators.job_watermarks import HeldBack
+
 __all__ = ["Progress", "State", "StopRequest"]
 
 State = Literal["INITIALIZING", "RUNNING", "RESTARTING", "FINISHED", "CANCELED", "FAILED"]
@@ -27,6 +29,8 @@ class Progress:
         files_finished: files made visible since this process started.
         restarts: how often the job was restarted.
         state_bytes: memory that keyed state takes, as Spark tells it; None where there is no state.
+        watermark: event time behind the newest checkpoint, ms since the epoch; None where there is none.
+        held_by: the source, and of that the partition, that holds the watermark back; None where nobody does.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """
 
@@ -43,6 +47,8 @@ class Progress:
     files_finished: int = 0
     restarts: int = 0
     state_bytes: int | None = None
+    watermark: int | None = None
+    held_by: HeldBack | None = None
     message: str = ""
 
 

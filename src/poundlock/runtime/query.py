@@ -9,24 +9,34 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.base import SourceReading, SplitSource
 from poundlock.errors import PoundlockError
+from poundlock.operators.watermarks import MIN
 from poundlock.plan.lower import Lowered
 from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
 from poundlock.plan.uses import source_of
 from poundlock.runtime.attempts import Attempts, known_undecided
 from poundlock.runtime.delivery import Delivery, idle
-from poundlock.runtime.execution import event_times, observed_rows, state_bytes
+from poundlock.runtime.execution import (
+    event_times,
+    has_run,
+    observed_rows,
+    set_watermark,
+    state_bytes,
+    state_rows,
+)
+from poundlock.runtime.job_time import JobTime, partitions_of
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import StopRequest
@@ -39,12 +49,16 @@ from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.take import Cut
 from poundlock.values import Clock
 
-__all__ = ["Query", "QueryStopped", "Saved", "files_made"]
+__all__ = ["Partitions", "Query", "QueryStopped", "Saved", "files_made"]
 
 _POLL_S = 0.05
 _TELL_S = 1.0
 _QUIET_POLLS = 10
 _COMMIT_LOG_S = 10.0
+_TICK_S = 0.2  # how often Flink's generators are asked
+_LOOKED_S = 1.0  # what Spark may take from its trigger to the begin of a batch
+
+Partitions = Mapping[str, Collection[tuple[str, int]]]
 
 
 class QueryStopped(Exception):
@@ -75,6 +89,8 @@ class Query:
         min_pause: time between the end of a checkpoint and the beginning of the next, at least.
         attempts: told of every checkpoint that begins; says when one takes too long.
         retained: keeps copies of the newest checkpoints; None = there are none.
+        lower: makes the query anew: with these partitions of sources besides those known at the start, and with or without a
+            pulse, which has Spark begin a batch at each trigger.
     """
 
     plan: Plan
@@ -93,6 +109,7 @@ class Query:
     min_pause: timedelta = timedelta(0)
     attempts: Attempts = field(default_factory=Attempts)
     retained: Retained | None = None
+    lower: Callable[[Partitions, bool], Lowered] | None = None
     error: BaseException | None = None
     _query: Any = None
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -102,6 +119,13 @@ class Query:
     _told: float = 0.0
     _quiet: int = 0
     _was_idle: bool = False
+    _ticked: float = 0.0
+    _added: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    _lowered_with: tuple[int, bool] = (0, False)
+    _pulsing: bool = False
+    _looked: float = field(default_factory=time.monotonic)  # when Spark, or the driver, last had a chance to find data
+    _draining: list[Trigger] = field(default_factory=list)
+    _time: JobTime = field(init=False)
     _serving: Serving = field(init=False)
     _border: Border = field(init=False)
     _savepoints: Savepoints = field(init=False)
@@ -109,6 +133,8 @@ class Query:
     def __post_init__(self) -> None:
         self._serving = Serving(self.requests, self._stopping)
         self._border = Border(self.coordinator, self.spark_log)
+        channels = () if self.lowered is None else self.lowered.times
+        self._time = JobTime(channels, self.sources, self.spark_log, self._publish, self.clock)
         self._savepoints = Savepoints(
             self._border,
             cut=self._cut,
@@ -119,6 +145,8 @@ class Query:
 
     def start(self) -> None:
         """Start the query; returns at once."""
+        self._looked = time.monotonic()
+        self._time.begin(self.coordinator.watermarks, self.coordinator.newest.checkpoint)
         writer = self.lowered.frame.writeStream.foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", self.checkpoint_path).queryName(self.plan.job.name)
         seconds = 0.0 if self.plan.bounded or self.plan.only_split else self.interval.total_seconds()
@@ -155,15 +183,18 @@ class Query:
             # Once the savepoint with which the job ends is cut, it has all of the job: nothing is decided behind it, and
             # a query whose next checkpoint was turned away has ended as it should.
             ending = self._savepoints.ending
-            if stop.stopping or (not ending and self._input_ended()):
+            if stop.stopping or (not ending and self._input_ended() and self._time_is_up()):
                 return Occasion.END if self._stop(stop) else None
             if not ending:
-                if not self._query.isActive:
+                self._mind_the_time()
+                if not self._query.isActive and not self._wants_another:
                     self._raise()
                 self.attempts.check()
                 self._roll_if_due()
             self._retain(finish=True)
             self._serve()
+            if self._draining and self._time_is_up():
+                self._savepoints.want(self._draining.pop(0))
             if (saved := self._savepoints.step()) is not None:
                 return saved if self._stop(stop) else None
             self._tell()
@@ -194,6 +225,9 @@ class Query:
         """End the query without waiting for anything; what it was doing is done again by the next one."""
         self._end_turns()
         self._serving.give_back()
+        for trigger in reversed(self._draining):
+            self.requests.give_back(trigger)
+        self._draining.clear()
         self._savepoints.give_back(self.requests)
         with suppress(Exception):  # it failed or its JVM is gone: both are an end
             self._query.stop()
@@ -240,16 +274,27 @@ class Query:
             self._retain()
             served = self._serving.begin()
             decided = self.coordinator.decided(batch)
-            split = self.planner.ranges() if decided is None else decided
-            quiet = self.plan.only_split and idle(split) and (self.plan.stateless or self._was_idle)
-            if decided is None and quiet and not served:
+            split = self._time.held(self.planner.ranges()) if decided is None else decided
+            if decided is None and not self._has_reason(batch, split, bool(served)):
                 return False
             delivery = Delivery.read(batch, self.spark_log, self.sources, split)
+            if decided is None and self._time.lacks(delivery.spark):
+                self._note_partitions(delivery)
+                raise QueryStopped
             self._note_quiet(delivery)
             self._checkpoint(frame, batch, delivery)
             if decided is None:
                 self._serving.done(served, batch)
             return True
+
+    def _has_reason(self, batch: int, split: Mapping[str, SourceRange], served: bool) -> bool:
+        """Return whether a batch that is not decided is to be run: there is something to read, somebody waits, or time moves on."""
+        if self._time.at_end and self._time.fired:
+            return False  # behind the end of all input nothing begins
+        if not self.plan.only_split or not idle(split) or not (self.plan.stateless or self._was_idle):
+            return True
+        self._tick()
+        return served or (not self.plan.stateless and self._time.wanted(batch))
 
     def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
         began = time.monotonic()
@@ -264,22 +309,29 @@ class Query:
                 self._collect(frame, directive, delivery, found)
             delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
             attempt.ran = True
+            if self._newest_decided() < batch:
+                found.watermarks = self._time.measure(
+                    batch, found.times, delivery.spark, delivery.split_names, lambda use: self._ends_with(use, delivery)
+                )
             return found.results(self.plan.shared)
 
         with self.attempts.attempt(batch, lambda: known_undecided(self._newest_decided, batch)) as attempt:
             outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
+        self._time.carried(batch, outcome.decision.watermarks if self._time.active else None)
+        self._looked = time.monotonic()
         self._began, self._done = (None, None) if outcome.replayed else (began, time.monotonic())
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
         self.tracker.checkpoint(batch, sum(gathered[0].read.values()), counts, files_made(outcome), took)
+        self._show_time()
         for name, span in delivery.spark.items():
             self.sources[name].committed(span.end)
         self.planner.committed()
         self.on_checkpoint()
 
     def _collect(self, frame: Any, directive: Directive, delivery: Delivery, found: Gathered) -> None:
-        directive = {**directive, "splits": delivery.splits(self.planner)}
+        directive = {**directive, "splits": delivery.splits(self.planner), **self._time.told(directive["checkpoint"])}
         frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
         found.add(row[0] for row in frame.collect())
         found.tasks = delivery.tasks
@@ -291,14 +343,21 @@ class Query:
             late: Mapping[str, int] = {}
             if self.plan.timed and not directive["decided"]:
                 late, found.event_time = event_times(execution, self.lowered.observed)
-            found.count_before_stage(self.lowered, observed_rows(execution), late)
+                if self._time.active:
+                    in_use = directive["watermark"]
+                    shown = None if in_use == MIN else in_use
+                    found.event_time = replace(found.event_time, watermark_ms=shown)
+            observed, found.times = observed_rows(execution)
+            found.count_before_stage(self.lowered, observed, late)
 
     # --- what is asked for -------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Take what was asked for, and see to it that a checkpoint somebody waits for begins."""
         while (trigger := self._serving.take()) is not None:
-            if trigger.kind == "savepoint":
+            if trigger.kind == "savepoint" and trigger.drain and self._fires:
+                self._draining.append(trigger)
+            elif trigger.kind == "savepoint":
                 self._savepoints.want(trigger)
             else:
                 self._serving.checkpoint_wanted(trigger)
@@ -341,6 +400,123 @@ class Query:
 
     def _newest_decided(self) -> int:
         return self.coordinator.newest.checkpoint
+
+    # --- event time --------------------------------------------------------------------------------------------------
+
+    @property
+    def _fires(self) -> bool:
+        """Whether windows may be open that the end of event time closes."""
+        return self._time.active and not self.plan.stateless
+
+    def _publish(self, spark_ms: int) -> None:
+        set_watermark(self._query._jsq, spark_ms)
+
+    def _ends_with(self, use: str, delivery: Delivery) -> bool:
+        """Return whether nothing comes from a use of a source after a batch; of a source nobody can ask it is found out later."""
+        name, source = source_of(use), self.sources[use]
+        if isinstance(source, SplitSource):
+            return name in delivery.split and self.planner.ends_at(name, delivery.split[name].end)
+        if isinstance(source, SourceReading) and use in delivery.spark:
+            return source.finished(delivery.spark[use].end)
+        return False
+
+    def _note_partitions(self, delivery: Delivery) -> None:
+        """Note partitions that were added while the query ran: it is made anew with a place for the event time of each."""
+        for use, span in delivery.spark.items():
+            self._added.setdefault(source_of(use), set()).update(partitions_of(span.end))
+        self._stopping.set()
+
+    def _mind_the_time(self) -> None:
+        """Make the query anew where that is needed, and move event time on where Spark finds nothing to read."""
+        if self._wants_another:
+            assert self.lower is not None
+            self._end_turns()
+            self._query.stop()
+            self._lowered_with = self._lowered_as
+            self.lowered = self.lower(self._added, self._pulsing)
+            self._time.channels = self.lowered.times
+            self._stopping.clear()
+            self.start()
+        elif self._fires and self.coordinator.lock.acquire(blocking=False):
+            try:
+                again = self._move_on()
+            finally:
+                self.coordinator.lock.release()
+            if again:
+                self._end_turns()
+                self._start_again()
+
+    @property
+    def _lowered_as(self) -> tuple[int, bool]:
+        """What the query has to be made with."""
+        return sum(len(found) for found in self._added.values()), self._pulsing
+
+    @property
+    def _wants_another(self) -> bool:
+        return self._lowered_as != self._lowered_with
+
+    def _move_on(self) -> bool:
+        """See to it that event time is followed by a batch; return whether the query is to be started again for it.
+
+        The caller holds the lock.
+        """
+        if self._time.at_end and self._time.fired:
+            # The job goes on behind its end after all, as when the savepoint it was to end with was not written.
+            return not self._draining and not self._savepoints.busy and self._more_comes()
+        if self._pulsing:
+            self._pulsing = self._time.pending
+        elif not self.planner.names and time.monotonic() - self._looked > self.interval.total_seconds() + _LOOKED_S:
+            self._tick()
+            self._have_it_run()
+        return False
+
+    def _have_it_run(self) -> None:
+        """Have Spark run a batch with the newest watermark; it does by itself, but not before the first with data since its start."""
+        if self._time.pending:
+            self._publish(self._time.spark_ms)
+            self._pulsing = not self.planner.names and self.plan.windowed and not has_run(self._query._jsq)
+
+    def _more_comes(self) -> bool:
+        """Return whether there is a source that has not come to its end, as far as one can be asked."""
+        for name, source in self.sources.items():
+            if isinstance(source, SplitSource):
+                if not self.planner.finished(source_of(name)):
+                    return True
+            elif isinstance(source, SourceReading):
+                if not self._ended(name, source):
+                    return True
+            elif not self.plan.bounded:
+                return True
+        return False
+
+    def _tick(self) -> None:
+        if time.monotonic() - self._ticked < _TICK_S:
+            return
+        self._ticked = time.monotonic()
+        if self._time.clocked and not state_rows(self._query._jsq):
+            return  # a clock would have batches run for ever, and there is nothing to close
+        self._time.tick()
+        self._show_time()
+
+    def _time_is_up(self) -> bool:
+        """Have event time end, and return whether all windows are fired."""
+        if not self._fires:
+            return True
+        if not self.coordinator.lock.acquire(blocking=False):
+            return False
+        try:
+            self._time.end()
+            if not self._time.pending:
+                return True
+            self._have_it_run()
+            # A function of DataFrames need not keep any state: then Spark has nothing to run a batch for.
+            return not self.plan.windowed and not self.planner.names and self._idle()
+        finally:
+            self.coordinator.lock.release()
+
+    def _show_time(self) -> None:
+        if self._time.active:
+            self.tracker.event_time(self._time.watermark, self._time.held_by)
 
     # --- between checkpoints -----------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from poundlock.checkpoint.decision import EventTime
 from poundlock.checkpoint.outcome import TaskResults
-from poundlock.checkpoint.participant import Counts, Prepared
+from poundlock.checkpoint.participant import JSON, Counts, Prepared
 from poundlock.errors import TransientError
 from poundlock.plan.lower import BYTES, Lowered
 from poundlock.plan.plan import DEAD_LETTER
@@ -28,6 +28,10 @@ class Gathered:
         """Rows read, per branch head."""
         self.event_time: EventTime | None = None
         """What Spark's watermarks saw."""
+        self.watermarks: JSON | None = None
+        """The watermarks behind the micro-batch."""
+        self.times: Mapping[str, str] = {}
+        """Event times that Spark counted, as JSON, by the name of the count."""
         self.tasks: int | None = None
         """Over how many tasks splits were spread."""
         self.bytes: dict[str, int] = {}
@@ -112,4 +116,5 @@ class Gathered:
             bytes_read=self.bytes,
             event_time=self.event_time,
             tasks=self.tasks,
+            watermarks=self.watermarks,
         )

@@ -146,6 +146,11 @@ class Savepoints:
         """Whether one is cut with which the job is to end: from then on nothing may be decided any more."""
         return any(making.ends for making in self._making)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any is wanted or being made."""
+        return bool(self._waiting or self._making)
+
     def finish(self, canceling: Callable[[], bool]) -> None:
         """Wait for those that the job does not end with, since it ends; not once it is cancelled."""
         for making in [m for m in self._making if not m.ends]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from poundlock.checkpoint.participant import Counts
+from poundlock.operators.job_watermarks import HeldBack
+from poundlock.operators.watermarks import MIN
 from poundlock.plan.plan import DEAD_LETTER
 from poundlock.runtime.progress import Progress, State
 
@@ -41,6 +43,12 @@ class Tracker:
     def lag(self, lag: int | None, state_bytes: int | None = None) -> None:
         """Note how many records wait, and how much memory state takes."""
         self._set(replace(self.progress, lag=lag, state_bytes=state_bytes, message=""))
+
+    def event_time(self, watermark: int, held_by: HeldBack | None) -> None:
+        """Note the watermark, ms, and who holds it back."""
+        shown = None if watermark == MIN else watermark
+        if (shown, held_by) != (self.progress.watermark, self.progress.held_by):
+            self._set(replace(self.progress, watermark=shown, held_by=held_by, message=""))
 
     def rolled(self, files: int) -> None:
         """Note files that became visible between checkpoints."""

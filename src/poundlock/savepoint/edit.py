@@ -238,7 +238,7 @@ class _Edit:
         sinks = {name: self._without_checkpoints(name, sink) for name, sink in decision.sinks.items()}
         self.metadata = replace(
             self.metadata,
-            decision=replace(decision, checkpoint=-1, sinks=sinks, event_time=None),
+            decision=replace(decision, checkpoint=-1, sinks=sinks, event_time=None, watermarks=None),
             spark={**self.metadata.spark, "shuffle_partitions": None},
         )
         self.done.append(f"state of {', '.join(ids)} dropped; checkpoints are counted from 0 again")

@@ -220,6 +220,7 @@ def restore(
         time_ms=now_ms,
         sources={i: span for i, span in metadata.decision.sources.items() if i not in restoring.dropped},
         sinks=states,
+        watermarks=metadata.decision.watermarks,
         restored={"savepoint": metadata.name, "path": savepoint.root, "job_id": metadata.job_id},
     )
     ledger = Ledger(checkpoint)

@@ -42,6 +42,13 @@ class Storage(Protocol):
         """
         ...
 
+    def replace(self, path: str, data: bytes) -> None:
+        """Give a file another content, durably: a crash leaves the one or the other, whole. Raises FileNotFoundError.
+
+        A leftover temporary name is as in `create_exclusive`.
+        """
+        ...
+
     def write(self, path: str) -> BinaryIO:
         """Open a new file for writing, making its folders. Raises FileExistsError if the name is taken.
 

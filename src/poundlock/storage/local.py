@@ -66,6 +66,22 @@ class LocalStorage:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
 
+    def replace(self, path: str, data: bytes) -> None:
+        """Give a file another content, durably and whole. Raises FileNotFoundError."""
+        target = self._at(path)
+        if not os.path.lexists(target):
+            raise FileNotFoundError(target)
+        temporary = _temporary(target)
+        try:
+            with _create(temporary) as handle:
+                handle.write(data)
+                os.fsync(handle.fileno())
+            os.replace(temporary, target)
+            _sync_folder(os.path.dirname(target))
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+
     def write(self, path: str) -> BinaryIO:
         """Open a new file, unbuffered: hand it large pieces. Raises FileExistsError if the name is taken."""
         return cast(BinaryIO, _create(self._at(path)))

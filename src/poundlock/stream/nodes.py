@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from poundlock.stream.assigners import WindowAssigner
     from poundlock.stream.evictors import Evictor
     from poundlock.stream.triggers import Trigger
+    from poundlock.stream.watermarks import WatermarkStrategy
     from poundlock.stream.window_functions import WindowFunction
-    from poundlock.stream.windows import WatermarkStrategy
 
 __all__ = [
     "ApplyNode",
@@ -99,7 +99,7 @@ class SinkNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class WatermarkNode(Node):
-    """Rows get their event time, and Spark learns how late they may be."""
+    """Rows get their event time, and a watermark follows it."""
 
     strategy: WatermarkStrategy
 

@@ -23,7 +23,7 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     WindowNode,
 )
-from poundlock.stream.windows import WatermarkStrategy
+from poundlock.stream.watermarks import Timestamp, WatermarkStrategy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,14 +151,33 @@ class DataStream:
         self._check_same_job("union", others)
         return self._next(UnionNode(self._id("union", name), [self._node, *(o._node for o in others)]))
 
-    def assign_timestamps_and_watermarks(self, strategy: WatermarkStrategy, *, name: str | None = None) -> DataStream:
-        """Give rows their event time; windows behind it go by that."""
-        if not isinstance(strategy, WatermarkStrategy):
+    def assign_timestamps_and_watermarks(
+        self,
+        timestamp: Timestamp | WatermarkStrategy,
+        strategy: WatermarkStrategy | None = None,
+        *,
+        name: str | None = None,
+    ) -> DataStream:
+        """Give rows their event time, and say how late they may be; windows behind it go by that.
+
+        Args:
+            timestamp: where a row's event time comes from, see `WatermarkStrategy`; left out where the strategy says it.
+            strategy: how the watermark follows it.
+            name: of the operator.
+        """
+        if strategy is None and isinstance(timestamp, WatermarkStrategy):
+            given: Any = timestamp
+        elif isinstance(strategy, WatermarkStrategy) and not isinstance(timestamp, WatermarkStrategy):
+            given = strategy.with_timestamp_assigner(timestamp)
+        else:
+            given = timestamp if strategy is None else strategy
+        if not isinstance(given, WatermarkStrategy):
             raise DefinitionError(
-                f"{strategy!r} is no watermark strategy",
+                f"{given!r} is no watermark strategy",
                 next='write WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_seconds(ts)")',
             )
-        return self.then(WatermarkNode(self.operator_id("watermark", name), [self._node], strategy))
+        given.check()
+        return self.then(WatermarkNode(self.operator_id("watermark", name), [self._node], given))
 
     def key_by(self, *keys: str) -> KeyedStream:
         """Group rows by Spark SQL expressions, such as "user"; what follows happens for each key by itself."""

@@ -11,7 +11,6 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from poundlock.errors import DefinitionError
 from poundlock.stream.assigners import (
     AssignerContext,
     MergingWindowAssigner,
@@ -23,6 +22,7 @@ from poundlock.stream.assigners import (
 )
 from poundlock.stream.builtin_triggers import EventTimeTrigger
 from poundlock.stream.triggers import Trigger
+from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.stream.window import TimeWindow
 from poundlock.values import duration, format_duration, positive, signed_duration, span_ms
 
@@ -116,41 +116,3 @@ class EventTimeSessionWindows(MergingWindowAssigner):
     def describe(self) -> str:
         """Return one line for `explain`."""
         return f"session windows with a gap of {format_duration(duration(self.gap))}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatermarkStrategy:
-    """How event time is taken from rows, and how late a row may be. Make one with `bounded_out_of_orderness`.
-
-    Args:
-        timestamp: Spark SQL expression that gives a row's event time as a timestamp, such as "timestamp_seconds(ts)".
-        delay: how much earlier than the latest a row's event time may be.
-        column: the column the event time is put into.
-    """
-
-    timestamp: str
-    delay: timedelta
-    column: str = "event_time"
-
-    @classmethod
-    def bounded_out_of_orderness(
-        cls, delay: str | timedelta, *, timestamp: str, column: str = "event_time"
-    ) -> WatermarkStrategy:
-        """Return the strategy for rows that come at most `delay` after later ones; what comes later still is dropped.
-
-        Args:
-            delay: such as "5 s"; "0 s" for rows in order.
-            timestamp: Spark SQL expression that gives a timestamp.
-            column: the column the event time is put into.
-
-        Raises:
-            DefinitionError: the delay is negative, or an expression or name is empty.
-        """
-        span = duration(delay)
-        if span < timedelta(0):
-            raise DefinitionError(f"a delay of {format_duration(span)}", next='give "0 s" or more')
-        if not timestamp.strip() or not column.strip():
-            raise DefinitionError(
-                "a watermark needs to know the time of a row", next='write timestamp="timestamp_seconds(ts)"'
-            )
-        return cls(timestamp=timestamp, delay=span, column=column)

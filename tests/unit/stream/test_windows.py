@@ -18,6 +18,7 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.plan.plan import make_plan
+from poundlock.stream.nodes import WatermarkNode
 
 BY_TS = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_seconds(ts)")
 
@@ -87,3 +88,19 @@ def test_a_job_with_row_wise_steps_only_keeps_nothing() -> None:
     plan = make_plan(job)
     assert plan.stateless
     assert plan.branches[0].row_wise
+
+
+def test_the_time_of_a_row_is_said_with_the_strategy_or_beside_it() -> None:
+    job = Job("a", on_error="skip")
+    source = job.from_source(FileSource("/in"), name="in")
+    beside = source.assign_timestamps_and_watermarks("ts", WatermarkStrategy.monotonous().with_idleness("1 min"))
+    of_source = job.from_source(FileSource("/in"), BY_TS, name="other")
+    for stream, said in (
+        (beside, "event time ts as event_time, in order, idle after 1 min"),
+        (of_source, "event time timestamp_seconds(ts) as event_time, at most 5 s late"),
+    ):
+        assert isinstance(stream.node, WatermarkNode)
+        assert stream.node.strategy.describe() == said
+    assert of_source.node.id == "other-time"
+    with pytest.raises(DefinitionError, match="needs to know the time of a row"):
+        source.assign_timestamps_and_watermarks(WatermarkStrategy.monotonous())

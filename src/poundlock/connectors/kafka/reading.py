@@ -51,6 +51,7 @@ class KafkaReading:
         self._group = source.group_id if source.group_id is not None else (f"poundlock-{job}" if job else None)
         self._cluster_made: Cluster | None = None
         self._start: Offsets | None = None
+        self._added: list[Partition] = []
         self._until: Offsets | None = from_json(self._previous["until"]) if "until" in self._previous else None
         self._baseline: dict[str, str] = dict(self._previous.get("topics", {}))
         self._renewed: tuple[float, Offsets] | None = None
@@ -169,6 +170,7 @@ class KafkaReading:
         self._still_there(restored)
         added = sorted(set(self._partitions()) - set(restored))
         self._begin_at_zero(added, {t for t, _ in restored})
+        self._added = added
         if s.end is not None and self._until is None:
             # The decision that gave `restored` was made before the source had an end.
             self._until = s.end.resolve([*restored, *added], cluster, group=self._group, end=True)
@@ -200,6 +202,10 @@ class KafkaReading:
         for topic, old in sorted(before.items()):
             if topic in now and now[topic] != old:
                 raise recreated(topic, f"its id was {old} and is {now[topic]}")
+
+    def partitions(self) -> list[Partition]:
+        """Return the partitions that are read, as of the start."""
+        return sorted({*(self._start or ()), *self._added})
 
     def range_read(self, start: dict[str, Any] | None, end: dict[str, Any], identity: Mapping[str, Any]) -> SparkRead:
         """Return how Spark reads a decided range once more, as a batch; see `RangeSource`."""

@@ -1,0 +1,239 @@
+"""Watermark strategies as a user names them: where a row's event time comes from, and how late a row may be.
+
+Plain values; `operators/` says what they mean, and the driver of a job applies them once a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Literal, Protocol
+
+from poundlock.errors import DefinitionError
+from poundlock.values import duration, format_duration
+
+__all__ = ["Alignment", "WatermarkGenerator", "WatermarkOutput", "WatermarkStrategy"]
+
+Kind = Literal["bounded", "monotonous", "none", "generator", "ingestion", "processing"]
+Timestamp = str | Callable[[dict[str, Any]], Any]
+
+_CLOCKED = ("ingestion", "processing")
+_CALLED = 'write timestamp="timestamp_seconds(ts)", the name of a column, or a function of a record'
+
+
+class WatermarkOutput(Protocol):
+    """Where a generator sends what it finds; it is that of one source partition."""
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Say that no row with an event time up to this (ms since 1970) is expected any more. Never moves back."""
+        ...
+
+    def mark_idle(self) -> None:
+        """Say that the partition is to be waited for no longer, until it emits a watermark or is marked active."""
+        ...
+
+    def mark_active(self) -> None:
+        """Say that the partition is to be waited for again."""
+        ...
+
+
+class WatermarkGenerator(Protocol):
+    """A user's own watermarks. The driver has one object for each source partition, and calls it once a checkpoint.
+
+    Rows are not handed over one by one: of a checkpoint a generator sees the greatest event time and how many rows had one.
+    After a restart a new object goes on from what `snapshot` of the old one gave, where it has that method.
+    """
+
+    def on_event(self, timestamp: int, count: int, output: WatermarkOutput) -> None:
+        """Take what a checkpoint read of the partition; called only if it read something.
+
+        Args:
+            timestamp: greatest event time among those rows, ms since 1970.
+            count: how many rows of the checkpoint had an event time.
+            output: where watermarks go.
+        """
+        ...
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Called after every checkpoint, and while nothing comes."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment:
+    """Sources that are not to run ahead of each other.
+
+    Args:
+        group: the name of the group.
+        max_drift: how far ahead of the slowest of the group a source may be.
+        update: how often Flink tells them; here it is once a checkpoint, whatever this says.
+    """
+
+    group: str
+    max_drift: timedelta
+    update: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatermarkStrategy:
+    """How event time is taken from rows, and how the watermark follows it. Make one with a method such as `bounded_out_of_orderness`.
+
+    Args:
+        timestamp: a row's event time: the name of a column, a Spark SQL expression such as "timestamp_seconds(ts)", or a
+            Python function of a record. A whole number is ms since 1970; a function may also give a datetime.
+        delay: how much earlier than the latest of its partition a row's event time may be.
+        column: the column the event time is put into.
+        kind: which of the strategies it is.
+        generator: makes a user's generator.
+        idleness: a partition without rows for longer is not waited for; None = it always is.
+        alignment: the group of sources this one may not run ahead of; None = none.
+    """
+
+    timestamp: Timestamp | None = None
+    delay: timedelta = timedelta(0)
+    column: str = "event_time"
+    kind: Kind = "bounded"
+    generator: Callable[[], WatermarkGenerator] | None = None
+    idleness: timedelta | None = None
+    alignment: Alignment | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.timestamp, str) and not self.timestamp.strip():
+            raise DefinitionError("a watermark needs to know the time of a row", next=_CALLED)
+        if self.timestamp is not None and not isinstance(self.timestamp, str) and not callable(self.timestamp):
+            raise DefinitionError(f"{self.timestamp!r} is no timestamp assigner", next=_CALLED)
+        if not isinstance(self.column, str) or not self.column.strip():
+            raise DefinitionError("the event time needs a column", next='write column="event_time"')
+        if self.delay < timedelta(0):
+            raise DefinitionError(f"a delay of {format_duration(self.delay)}", next='give "0 s" or more')
+
+    @classmethod
+    def bounded_out_of_orderness(
+        cls, delay: str | timedelta, *, timestamp: Timestamp | None = None, column: str = "event_time"
+    ) -> WatermarkStrategy:
+        """Return the strategy for rows that come at most `delay` after later ones of their partition.
+
+        The watermark of a partition is its greatest event time less the delay and one millisecond, as in Flink.
+
+        Args:
+            delay: such as "5 s"; "0 s" for rows in order.
+            timestamp: see the class; `with_timestamp_assigner` can give it too.
+            column: the column the event time is put into.
+
+        Raises:
+            DefinitionError: the delay is negative, or an expression or name is empty.
+        """
+        return cls(timestamp=timestamp, delay=duration(delay), column=column)
+
+    @classmethod
+    def for_monotonous_timestamps(
+        cls, *, timestamp: Timestamp | None = None, column: str = "event_time"
+    ) -> WatermarkStrategy:
+        """Return the strategy for partitions in which event time never goes back: no delay."""
+        return cls(timestamp=timestamp, column=column, kind="monotonous")
+
+    @classmethod
+    def monotonous(cls, *, timestamp: Timestamp | None = None, column: str = "event_time") -> WatermarkStrategy:
+        """Return `for_monotonous_timestamps(…)`."""
+        return cls.for_monotonous_timestamps(timestamp=timestamp, column=column)
+
+    @classmethod
+    def no_watermarks(cls, *, timestamp: Timestamp | None = None, column: str = "event_time") -> WatermarkStrategy:
+        """Return the strategy without watermarks: event time stands still until the input ends."""
+        return cls(timestamp=timestamp, column=column, kind="none")
+
+    @classmethod
+    def for_generator(
+        cls,
+        generator: Callable[[], WatermarkGenerator],
+        *,
+        timestamp: Timestamp | None = None,
+        column: str = "event_time",
+    ) -> WatermarkStrategy:
+        """Return the strategy of a user's own generator.
+
+        Args:
+            generator: makes one for a partition, such as the class itself; see `WatermarkGenerator` for what one sees.
+            timestamp, column: see the class.
+        """
+        if not callable(generator):
+            raise DefinitionError(
+                f"{generator!r} makes no generators", next="give the class of your WatermarkGenerator, or a function"
+            )
+        return cls(timestamp=timestamp, column=column, kind="generator", generator=generator)
+
+    @classmethod
+    def ingestion_time(cls, *, column: str = "event_time") -> WatermarkStrategy:
+        """Return the strategy that gives rows the time at which their checkpoint began; nothing is ever late.
+
+        The time is in Spark's log of the checkpoint, so a checkpoint that is taken again gives rows the same.
+        """
+        return cls(column=column, kind="ingestion")
+
+    @classmethod
+    def processing_time(cls, *, column: str = "event_time") -> WatermarkStrategy:
+        """Return `ingestion_time`, but for the end of a bounded input: windows that are open then are not fired, as in Flink."""
+        return cls(column=column, kind="processing")
+
+    def with_timestamp_assigner(self, timestamp: Timestamp) -> WatermarkStrategy:
+        """Return the strategy with another way to an event time: a column, a Spark SQL expression, or a function of a record."""
+        if self.clocked:
+            raise DefinitionError(f"{self.kind} time takes no event time from rows", next="leave the assigner out")
+        return replace(self, timestamp=timestamp)
+
+    def with_idleness(self, timeout: str | timedelta) -> WatermarkStrategy:
+        """Return the strategy that waits no longer for a partition without rows for more than `timeout`."""
+        span = duration(timeout)
+        if span <= timedelta(0):
+            raise DefinitionError(
+                f"an idle timeout of {format_duration(span)}", next='give one above zero, such as "1 min"'
+            )
+        return replace(self, idleness=span)
+
+    def with_watermark_alignment(
+        self, group: str, max_drift: str | timedelta, update: str | timedelta = "1 s"
+    ) -> WatermarkStrategy:
+        """Return the strategy of a source that waits when it is more than `max_drift` ahead of the slowest of a group.
+
+        Args:
+            group: a name that several sources of the job share.
+            max_drift: such as "1 min".
+            update: taken for the sake of Flink's signature; here it is once a checkpoint.
+        """
+        if not isinstance(group, str) or not group.strip():
+            raise DefinitionError("watermark alignment needs the name of a group", next='write ("group", "1 min")')
+        return replace(self, alignment=Alignment(group=group, max_drift=duration(max_drift), update=duration(update)))
+
+    @property
+    def clocked(self) -> bool:
+        """Whether rows get their time from a clock and not from themselves."""
+        return self.kind in _CLOCKED
+
+    def check(self) -> None:
+        """Raise DefinitionError if there is no saying what a row's event time is."""
+        if self.timestamp is None and not self.clocked:
+            raise DefinitionError("a watermark needs to know the time of a row", next=_CALLED)
+
+    def describe(self) -> str:
+        """Return one line for `explain`."""
+        said = [self._time(), *self._late()]
+        if self.idleness is not None:
+            said.append(f"idle after {format_duration(self.idleness)}")
+        if self.alignment is not None:
+            drift = format_duration(self.alignment.max_drift)
+            said.append(f"at most {drift} ahead of group {self.alignment.group}")
+        return ", ".join(said)
+
+    def _time(self) -> str:
+        if self.clocked:
+            return f"{self.kind} time as {self.column}"
+        name = self.timestamp if isinstance(self.timestamp, str) else getattr(self.timestamp, "__name__", "a function")
+        return f"event time {name} as {self.column}"
+
+    def _late(self) -> list[str]:
+        if self.kind == "bounded":
+            return [f"at most {format_duration(self.delay)} late"]
+        if self.kind == "generator":
+            return [f"watermarks of {getattr(self.generator, '__name__', type(self.generator).__name__)}"]
+        return {"monotonous": ["in order"], "none": ["no watermarks"]}.get(self.kind, [])

@@ -1,0 +1,256 @@
+"""Watermarks of a job: properties that hold for whatever comes, and the cases that decide what a user sees."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poundlock import DefinitionError, WatermarkStrategy
+from poundlock.operators.job_watermarks import HeldBack, resumed
+from poundlock.testing.watermarks import MAX, MIN, WatermarkHarness
+from poundlock.values import ManualClock
+
+DELAY, IDLE = 5, 20
+STRATEGY = WatermarkStrategy.bounded_out_of_orderness(timedelta(milliseconds=DELAY))
+PARTITIONS = ("p0", "p1", "p2")
+
+STEPS = st.lists(
+    st.one_of(
+        st.dictionaries(
+            st.sampled_from(PARTITIONS), st.lists(st.integers(-100, 1000), min_size=1, max_size=3), max_size=3
+        ),
+        st.integers(0, 30),
+    ),
+    max_size=20,
+)
+
+
+def through_json(harness: WatermarkHarness) -> None:
+    harness.restore(json.loads(json.dumps(harness.snapshot())))
+
+
+def play(harness: WatermarkHarness, steps: list[Any], restart_at: int | None = None) -> list[int]:
+    found = []
+    for number, step in enumerate(steps):
+        if number == restart_at:
+            through_json(harness)
+        found.append(harness.checkpoint(step) if isinstance(step, dict) else harness.advance(step))
+    return found
+
+
+@given(STEPS)
+def test_without_idleness_it_is_the_least_of_all_partitions(steps: list[Any]) -> None:
+    harness = WatermarkHarness(STRATEGY, PARTITIONS)
+    greatest = dict.fromkeys(PARTITIONS, MIN)
+    for step in steps:
+        for name, times in step.items() if isinstance(step, dict) else ():
+            greatest[name] = max(greatest[name], *times)
+        play(harness, [step])
+        least = min(greatest.values())
+        assert harness.watermark == (MIN if least == MIN else least - DELAY - 1)
+        held = harness.job.held_by
+        assert held is not None
+        assert held.partition is None or greatest[held.partition] == least
+
+
+@given(STEPS)
+def test_it_never_moves_back_and_never_passes_an_active_partition(steps: list[Any]) -> None:
+    harness = WatermarkHarness(STRATEGY.with_idleness(timedelta(milliseconds=IDLE)), PARTITIONS)
+    before = MIN
+    for step in steps:
+        (now,) = play(harness, [step])
+        assert now >= before
+        source = harness.job.sources["source"]
+        active = [w for name, w in source.partitions.items() if name not in source.idle_partitions]
+        assert now <= max(min(active, default=now), before), "it moves no further than the least of the active ones"
+        before = now
+
+
+@given(STEPS, st.integers(0, 19), st.booleans())
+def test_a_restart_at_any_step_changes_nothing(steps: list[Any], at: int, sessions: bool) -> None:
+    """How long a partition was silent is counted anew by a restart; all else goes on as it was."""
+    with_splits = WatermarkHarness(STRATEGY) if sessions else WatermarkHarness(STRATEGY, PARTITIONS)
+    again = WatermarkHarness(STRATEGY) if sessions else WatermarkHarness(STRATEGY, PARTITIONS)
+    assert play(with_splits, steps) == play(again, steps, restart_at=at)
+    assert with_splits.snapshot() == again.snapshot()
+
+
+@settings(max_examples=50)
+@given(STEPS, STEPS, st.integers(0, 19))
+def test_two_sources_are_combined_alike_after_a_restart(left: list[Any], right: list[Any], at: int) -> None:
+    def run(restart: bool) -> list[int]:
+        harness = WatermarkHarness({"a": STRATEGY, "b": STRATEGY}, {"a": PARTITIONS, "b": PARTITIONS})
+        found = []
+        for number, (one, two) in enumerate(zip(left, right, strict=False)):
+            if restart and number == at:
+                through_json(harness)
+            rows: dict[Any, Any] = {}
+            for name, step in (("a", one), ("b", two)):
+                rows |= {(name, p): times for p, times in step.items()} if isinstance(step, dict) else {}
+            found.append(harness.checkpoint(rows))
+        return found
+
+    assert run(restart=True) == run(restart=False)
+
+
+def test_an_idle_partition_does_not_hold_it_back_and_counts_again_when_it_wakes() -> None:
+    harness = WatermarkHarness(STRATEGY.with_idleness("20 ms"), ["fast", "slow"])
+    harness.checkpoint({"fast": [100], "slow": [10]})
+    assert harness.watermark == 10 - DELAY - 1
+    assert harness.job.held_by == HeldBack("source", "slow")
+    harness.checkpoint({"fast": [200]})  # slow is found silent here for the first time
+    harness.clock.set(20)
+    assert harness.checkpoint({"fast": [300]}) == 4, "not for longer than the timeout yet"
+    harness.clock.set(21)
+    assert harness.checkpoint({"fast": [300]}) == 300 - DELAY - 1
+    assert harness.job.sources["source"].idle_partitions == ["slow"]
+    harness.checkpoint({"fast": [400], "slow": [50]})
+    assert harness.watermark == 300 - DELAY - 1, "not back, and not on either: slow is behind"
+    assert harness.checkpoint({"slow": [500]}) == 400 - DELAY - 1
+
+
+def test_where_all_fall_silent_it_ends_at_the_greatest() -> None:
+    harness = WatermarkHarness(STRATEGY.with_idleness("20 ms"), ["a", "b"])
+    harness.checkpoint({"a": [100], "b": [10]})
+    harness.advance(1)
+    assert harness.advance(20) == 4
+    assert harness.advance(1) == 94
+    assert harness.job.sources["source"].idle
+
+
+def test_partitions_that_come_and_go() -> None:
+    harness = WatermarkHarness(STRATEGY, ["a"])
+    assert harness.checkpoint({"a": [100]}) == 94
+    harness.partitions["source"] = ["a", "b"]
+    assert harness.checkpoint({"a": [200]}) == 94, "nothing is known of b"
+    assert harness.job.held_by == HeldBack("source", "b")
+    harness.partitions["source"] = ["a"]
+    assert harness.checkpoint({}) == 194
+
+
+def test_files_count_against_each_other_in_the_checkpoint_that_reads_them() -> None:
+    harness = WatermarkHarness(STRATEGY)
+    assert harness.checkpoint({"one": [100], "two": [60]}) == 54
+    assert harness.job.held_by == HeldBack("source", "two")
+    assert harness.checkpoint({}) == 54
+    assert harness.checkpoint({"three": [300]}) == 294, "those before are read to their end"
+    assert harness.snapshot()["sources"]["source"]["partitions"] == {}, "thousands of files are not kept"
+
+
+def test_the_least_of_several_sources_and_the_end_of_one() -> None:
+    harness = WatermarkHarness({"a": STRATEGY, "b": STRATEGY}, {"b": ["p"]})
+    assert harness.checkpoint({("a", "f"): [100]}) == MIN
+    assert harness.job.held_by == HeldBack("b", "p")
+    assert harness.checkpoint({("b", "p"): [50]}) == 44
+    assert harness.checkpoint({("b", "p"): [500]}) == 94
+    assert harness.checkpoint({}, ended=["a"]) == 494, "what has ended holds nobody back"
+    assert harness.checkpoint({}, ended=["a", "b"]) == MAX
+    assert harness.job.held_by is None
+
+
+def test_behind_the_end_a_restart_goes_on_with_the_watermark_before_it() -> None:
+    harness = WatermarkHarness(STRATEGY)
+    harness.checkpoint({"one": [100]})
+    harness.job.end()
+    assert harness.watermark == MAX
+    assert resumed(harness.snapshot()) == 94
+    through_json(harness)
+    assert harness.watermark == 94
+    assert harness.checkpoint({"two": [200]}) == 194
+
+
+def test_a_users_generator_sees_a_partition_and_a_checkpoint_at_a_time() -> None:
+    class Punctuated:
+        """Emits with every second checkpoint of its partition; goes idle after three empty calls in a row."""
+
+        def __init__(self) -> None:
+            self.seen: list[tuple[int, int]] = []
+            self.empty = 0
+
+        def on_event(self, timestamp: int, count: int, output: Any) -> None:
+            self.seen.append((timestamp, count))
+            self.empty = -1
+            if len(self.seen) % 2 == 0:
+                output.emit_watermark(timestamp)
+
+        def on_periodic_emit(self, output: Any) -> None:
+            self.empty += 1
+            if self.empty == 3:
+                output.mark_idle()
+
+        def snapshot(self) -> Any:
+            return self.seen
+
+        def restore(self, state: Any) -> None:
+            self.seen = [(t, n) for t, n in state]
+
+    harness = WatermarkHarness(WatermarkStrategy.for_generator(Punctuated), ["a", "b"])
+    assert harness.checkpoint({"a": [1, 7, 3], "b": [5]}) == MIN
+    through_json(harness)
+    assert harness.checkpoint({"a": [9], "b": [8]}) == 8
+    for _ in range(3):
+        harness.checkpoint({"a": [20]})
+    assert harness.watermark == 20, "b said that it is idle"
+
+
+def test_the_clock_gives_time_to_rows_and_to_the_watermark() -> None:
+    clock = ManualClock(1000)
+    harness = WatermarkHarness(WatermarkStrategy.ingestion_time(), ["p"], clock=clock)
+    assert harness.checkpoint({"p": [1000]}) == 999
+    assert harness.advance(500) == 1499
+    assert harness.job.end() == MAX
+    at_work = WatermarkHarness(WatermarkStrategy.processing_time(), ["p"], clock=clock)
+    at_work.checkpoint({})
+    assert at_work.job.end() == 1499, "open windows of processing time are not fired at the end"
+
+
+def test_alignment_names_who_waits_and_by_how_much() -> None:
+    aligned = STRATEGY.with_watermark_alignment("g", "100 ms")
+    harness = WatermarkHarness(
+        {"a": aligned, "b": aligned, "c": STRATEGY}, {"a": ["a0", "a1"], "b": ["b0"], "c": ["c0"]}
+    )
+    harness.checkpoint({("a", "a0"): [1000], ("a", "a1"): [500], ("b", "b0"): [200], ("c", "c0"): [9000]})
+    assert [(p.source, p.partition, p.ahead_ms) for p in harness.job.paused] == [
+        ("a", None, 200),  # 494 against 194 + 100
+        ("a", "a0", 700),
+        ("a", "a1", 200),
+    ]
+    harness.checkpoint({("b", "b0"): [2000]})
+    assert [(p.source, p.partition) for p in harness.job.paused] == [("a", "a0"), ("b", None), ("b", "b0")]
+
+
+def test_no_watermarks_hold_everything_until_the_end() -> None:
+    harness = WatermarkHarness({"a": STRATEGY, "b": WatermarkStrategy.no_watermarks()}, {"a": ["p"], "b": ["p"]})
+    assert harness.checkpoint({("a", "p"): [100], ("b", "p"): [100]}) == MIN
+    assert harness.job.held_by == HeldBack("b", "p")
+    assert harness.job.end() == MAX
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: STRATEGY.with_idleness("0 s"), "an idle timeout of 0 ms"),
+        (lambda: STRATEGY.with_watermark_alignment(" ", "1 s"), "needs the name of a group"),
+        (lambda: WatermarkStrategy.for_generator(3), "3 makes no generators"),  # type: ignore[arg-type]
+        (lambda: WatermarkStrategy.ingestion_time().with_timestamp_assigner("ts"), "takes no event time from rows"),
+        (lambda: WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp=3), "3 is no timestamp assigner"),  # type: ignore[arg-type]
+        (lambda: STRATEGY.check(), "needs to know the time of a row"),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Any, says: str) -> None:
+    with pytest.raises(DefinitionError, match=says):
+        make()
+
+
+def test_strategies_say_what_they_are() -> None:
+    timed = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="ts")
+    assert timed.describe() == "event time ts as event_time, at most 5 s late"
+    said = timed.with_idleness("1 min").with_watermark_alignment("g", "2 s").describe()
+    assert said == "event time ts as event_time, at most 5 s late, idle after 1 min, at most 2 s ahead of group g"
+    assert WatermarkStrategy.ingestion_time().describe() == "ingestion time as event_time"
+    assert WatermarkStrategy.no_watermarks().with_timestamp_assigner(len).describe().endswith("no watermarks")
