@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import SinkNode, SourceNode, WindowNode, walk
+from poundlock.stream.process_nodes import KeyedNode
 from poundlock.stream.stream import DataStream
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import checkpoint_retention, duration, state_backend
@@ -49,6 +50,8 @@ class Job:
             "DELETE_ON_CANCELLATION".
         checkpoints_retained: how many of the newest checkpoints can be restored; 1 = the newest, which is the folder itself.
         state_backend: what Spark keeps state with: "memory", "rocksdb" or "rocksdb_changelog"; default: rocksdb_changelog.
+        max_parallelism: number of key groups, into which the keys of our own operators are divided: no more tasks than that can
+            share them. It stays the same for the life of the state.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Job:
     checkpoint_retention: str = "RETAIN_ON_CANCELLATION"
     checkpoints_retained: int = 1
     state_backend: str | None = None
+    max_parallelism: int = 32
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
     unnamed: set[str] = field(default_factory=set, init=False, repr=False)
@@ -92,6 +96,9 @@ class Job:
         self.checkpoint_retention = checkpoint_retention(self.checkpoint_retention)
         if self.state_backend is not None:
             self.state_backend = state_backend(self.state_backend)
+        groups = self.max_parallelism
+        if isinstance(groups, bool) or not isinstance(groups, int) or not 1 <= groups <= 32_768:
+            raise DefinitionError(f"max_parallelism={groups!r} is not a number of key groups", next="give 1 to 32,768")
         for name, least in (("tolerable_failed_checkpoints", 0), ("checkpoints_retained", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -140,7 +147,7 @@ class Job:
 
     def unnamed_operators(self) -> list[str]:
         """Return the ids of sources, sinks and operators with state that were made up: they may change with the job."""
-        kept = (SourceNode, SinkNode, WindowNode)
+        kept = (SourceNode, SinkNode, WindowNode, KeyedNode)
         return [node.id for node in walk(self.sinks) if node.id in self.unnamed and isinstance(node, kept)]
 
     def add_sink(self, node: SinkNode) -> None:

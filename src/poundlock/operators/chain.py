@@ -17,7 +17,20 @@ from poundlock.formats.chunk import Batch, Chunk, Records
 from poundlock.formats.origin import within
 from poundlock.stream.stream import Side
 
-__all__ = ["Chain", "Decode", "Edge", "Filter", "FlatMap", "Map", "MapBatches", "Operator", "Pass", "Step", "Tally"]
+__all__ = [
+    "MAIN",
+    "Chain",
+    "Decode",
+    "Edge",
+    "Filter",
+    "FlatMap",
+    "Map",
+    "MapBatches",
+    "Operator",
+    "Pass",
+    "Step",
+    "Tally",
+]
 
 Emit = Callable[[str, Chunk], None]  # (tag, chunk); the main output is the tag ""
 MAIN = ""

@@ -5,7 +5,7 @@ A pack holds rows of one tag; its rows keep their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,12 +16,12 @@ from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
 from poundlock.operators.chain import Emit
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.plan.packing import PAYLOAD, unpack_rows
+from poundlock.plan.rows import EVENT_TIME
 from poundlock.plan.tasks import Task
 
-__all__ = ["TIME", "RecordRows", "Unpack", "WindowRows", "unpack_task"]
+__all__ = ["RecordRows", "Unpack", "WindowRows", "unpack_task"]
 
 TAG = "tag"
-TIME = "__time"  # hidden: the event time of what an operator emitted, for operators behind it
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RecordRows:
                     next=f"add it to schema=, or yield only {', '.join(self.schema.names)}",
                 )
         rows = convert.to_batch(Records(chunk.values, NoOrigin(self.operator)), self.schema).batch
-        return _with_time(rows, chunk.timestamps)
+        return with_time(rows, chunk.timestamps)
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,16 @@ class WindowRows:
         results = list(zip(*chunk.values, strict=True))
         columns = [*keys, starts, ends, *results]
         arrays = [pa.array(list(values), field.type) for values, field in zip(columns, self.schema, strict=True)]
-        return _with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
+        return with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
 
 
-def _with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
+def with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
+    """Return rows with their event times, in ms, in the hidden column."""
     highest = (
         1 << 63
     ) // 1000 - 1  # the last ms of which Spark can hold the microseconds; windows without bounds end later
     micros = [None if time is None or abs(time) > highest else time * 1000 for time in times]
-    return rows.append_column(TIME, pa.array(micros, pa.timestamp("us", "UTC")))
+    return rows.append_column(EVENT_TIME, pa.array(micros, pa.timestamp("us", "UTC")))
 
 
 @dataclass(slots=True)
@@ -106,15 +107,14 @@ class Unpack:
         tags, payloads = (chunk.batch.column(name).to_pylist() for name in (TAG, PAYLOAD))
         for tag, payload in zip(tags, payloads, strict=True):
             rows = unpack_rows(payload)
-            rows = rows if self.times else rows.drop_columns([TIME])
+            rows = rows if self.times else rows.drop_columns([EVENT_TIME])
             emit(tag, Batch(rows, NoOrigin(tag)))
 
 
-def unpack_task(tag: str, columns: Callable[[], pa.Schema]) -> Task:
+def unpack_task(tag: str, schema: pa.Schema) -> Task:
     """Return the unpacking of one tag's rows as a task of its own, for Spark operators that follow."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = columns()
         for batch in batches:
             for found, payload in zip(batch.column(TAG).to_pylist(), batch.column(PAYLOAD).to_pylist(), strict=True):
                 if found == tag:

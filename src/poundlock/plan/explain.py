@@ -21,6 +21,7 @@ from poundlock.stream.nodes import (
     WindowNode,
     walk,
 )
+from poundlock.stream.process_nodes import KeyedNode
 from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:
@@ -131,7 +132,11 @@ def _what(node: Node) -> str:
         return node.strategy.describe()
     if isinstance(node, WindowNode):
         keys = f"by {', '.join(node.keys)}, " if node.keys else ""
-        return f"{keys}{node.describe()}: {', '.join(node.aggregates)}"
+        what = ", ".join(node.aggregates) or type(node.function).__name__
+        return f"{keys}{node.describe()}: {what}"
+    if isinstance(node, KeyedNode):
+        keys = ", ".join(dict.fromkeys(key for of_input in node.keys for key in of_input))
+        return f"by {keys}, {node.describe()}" if keys else node.describe()
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
     return f"DataFrame function {getattr(getattr(node, 'function', None), '__name__', '')}".strip()

@@ -6,10 +6,9 @@ and times give the same blob and the same output, whenever the batch is delivere
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pandas as pd
 import pyarrow as pa
@@ -18,14 +17,15 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.codec import read_head
-from poundlock.operators.keyed.group import MIN, KeyGroup, TimerEntries
+from poundlock.operators.keyed.group import MIN, KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import Batch, OutputChunk
-from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, _bytes, key_values, unpack_rows
+from poundlock.plan.emitted import TAG, with_time
+from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, key_values, pack_bytes, unpack_rows
+from poundlock.plan.tasks import directive_of_task
 
 __all__ = ["EMITTED", "LATE_DROPPED", "Host", "Input", "Output", "Times", "hosted"]
 
-TAG = "tag"
 EMITTED = f"{TAG} string, {PAYLOAD} binary"
 LATE_DROPPED = "\0late"  # the tag of the row that tells how many elements were late and went nowhere
 _STATE = "group"
@@ -33,7 +33,7 @@ _STATE = "group"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What the control row of a batch says, all in ms.
+    """The times of a batch, all in ms.
 
     Args:
         before: the watermark that the batch's elements are judged by.
@@ -41,18 +41,14 @@ class Times:
         now: the clock.
     """
 
-    before: int = MIN
-    after: int = MIN
-    now: int = 0
-
-    def to_bytes(self) -> bytes:
-        """Return it as a control row's payload."""
-        return json.dumps([self.before, self.after, self.now]).encode()
+    before: int
+    after: int
+    now: int
 
     @classmethod
-    def of(cls, payload: bytes) -> Times:
-        """Return what `to_bytes` made."""
-        return cls(*json.loads(payload))
+    def of(cls, directive: Mapping[str, Any], payload: bytes) -> Times:
+        """Return the times of a batch, from what the driver says of it and from a group's control row."""
+        return cls(directive.get("watermark_before", MIN), directive.get("watermark", MIN), int(payload))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,27 +59,31 @@ class Input:
         keys: columns of the key.
         time: the column of event time, None where there is none.
         columns: columns of an element.
-        single: whether an element is the value of its one column instead of a record (column -> value).
+        how: what an element is: a record (column -> value) or a tuple of values.
+        whole: columns of a row as the user knows it, where rows may be sent on as they came.
     """
 
     keys: Sequence[str]
     time: str | None
     columns: Sequence[str]
-    single: bool = False
+    how: Literal["record", "tuple"] = "record"
+    whole: Sequence[str] = ()
 
     def batch(self, rows: pa.RecordBatch, side: int) -> Batch:
         """Return rows as a batch."""
-        keys = key_values([rows.column(name) for name in self.keys]) if self.keys else [None] * rows.num_rows
+        count = rows.num_rows
+        keys = key_values([rows.column(name) for name in self.keys]) if self.keys else [None] * count
         values = [column_values(rows.column(name)) for name in self.columns]
         elements: list[Any]
-        if self.single:
-            elements = values[0]
-        elif not values:
-            elements = [{} for _ in range(rows.num_rows)]
+        if not values:
+            elements = [() for _ in range(count)] if self.how == "tuple" else [{} for _ in range(count)]
+        elif self.how == "tuple":
+            elements = list(zip(*values, strict=True))
         else:
             names = list(self.columns)
             elements = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
-        return Batch(keys, elements, None if self.time is None else _ms(rows.column(self.time)), None, side)
+        times = None if self.time is None else _ms(rows.column(self.time))
+        return Batch(keys, elements, times, range(count), side)
 
 
 def _ms(column: pa.Array) -> list[int | None]:
@@ -97,6 +97,11 @@ def _ms(column: pa.Array) -> list[int | None]:
 class Output(Protocol):
     """Makes Arrow rows of what an operator emitted under a tag. Picklable."""
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, without the hidden one of event time."""
+        ...
+
     def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
         """Return the rows of a chunk."""
         ...
@@ -109,7 +114,7 @@ class Host(StatefulProcessor):
         operator: the operator.
         inputs: by side.
         outputs: by tag; what is emitted under another tag goes nowhere.
-        timer_entries: what the operator registers timers for.
+        first: the side whose rows of a batch are worked on first.
     """
 
     def __init__(
@@ -118,12 +123,12 @@ class Host(StatefulProcessor):
         inputs: Sequence[Input],
         outputs: Mapping[str, Output],
         *,
-        windowed: bool = False,
+        first: int = 0,
     ) -> None:
         self._operator = operator
         self._inputs = inputs
         self._outputs = outputs
-        self._timer_entries = timer_entries
+        self._first = first
         self._state: Any = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -137,16 +142,16 @@ class Host(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Called for each key group that has rows; it always has the control row."""
-        times, packs = _sorted(rows)
+        times, packs = self._sorted(rows)
         stored = self._state.get() if self._state.exists() else None
         if not packs and not _due(stored, times):
             return  # nothing changes; the group learns the time when it is needed
         dropped = self._operator.late_dropped
         group = self._group(int(key[0]), stored, times)
-        for chunk in self._work(group, times, packs):
+        for chunk, rows_in in self._work(group, times, packs):
             output = self._outputs.get(chunk.tag)
             if output is not None and len(chunk):
-                yield _emitted(chunk.tag, _bytes(output.rows(chunk)))
+                yield _emitted(chunk.tag, pack_bytes(_rows(output, chunk, rows_in)))
         if self._operator.late_dropped != dropped:
             yield _emitted(LATE_DROPPED, str(self._operator.late_dropped - dropped).encode())
         if group.is_empty():
@@ -157,31 +162,43 @@ class Host(StatefulProcessor):
 
     def _group(self, number: int, stored: Any, times: Times) -> KeyGroup:
         if stored is None:
-            return KeyGroup(number, watermark=times.before, processing_time=times.now, timer_entries=self._timer_entries)
+            return KeyGroup(number, watermark=times.before, processing_time=times.now)
         group = KeyGroup.decode(bytes(stored[0]))
         group.watermark = max(group.watermark, times.before)  # in between it was not needed, so no timer lies there
         return group
 
-    def _work(self, group: KeyGroup, times: Times, packs: Iterable[tuple[int, bytes]]) -> Iterator[OutputChunk]:
-        yield from self._operator.advance_processing_time(group, times.now)
+    def _work(self, group: KeyGroup, times: Times, packs: Iterable[tuple[int, bytes]]) -> Iterator[_Found]:
+        operator = self._operator
+        yield from ((chunk, None) for chunk in operator.advance_processing_time(group, times.now))
         for side, payload in packs:
-            yield from self._operator.process(group, self._inputs[side].batch(unpack_rows(payload), side))
-        yield from self._operator.advance_watermark(group, times.after)
+            rows, taken = unpack_rows(payload), self._inputs[side]
+            whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
+            yield from ((chunk, whole) for chunk in operator.process(group, taken.batch(rows, side)))
+        yield from ((chunk, None) for chunk in operator.advance_watermark(group, times.after))
+
+    def _sorted(self, frames: Iterator[pd.DataFrame]) -> tuple[Times, list[tuple[int, bytes]]]:
+        """Return the times, and the packs in order of side and place."""
+        times = None
+        packs: list[tuple[bool, int, str, bytes]] = []
+        for frame in frames:
+            for side, place, payload in zip(frame[SIDE], frame[PLACE], frame[PAYLOAD], strict=True):
+                if side == CONTROL:
+                    times = Times.of(directive_of_task(), bytes(payload))
+                else:
+                    packs.append((side != self._first, int(side), str(place), bytes(payload)))
+        assert times is not None, "every group has a control row in every batch"
+        packs.sort(key=lambda pack: pack[:3])
+        return times, [(side, payload) for _, side, _, payload in packs]
 
 
-def _sorted(frames: Iterator[pd.DataFrame]) -> tuple[Times, list[tuple[int, bytes]]]:
-    """Return what the control row says, and the packs in order of side and place."""
-    times = None
-    packs: list[tuple[int, str, bytes]] = []
-    for frame in frames:
-        for side, place, payload in zip(frame[SIDE], frame[PLACE], frame[PAYLOAD], strict=True):
-            if side == CONTROL:
-                times = Times.of(bytes(payload))
-            else:
-                packs.append((int(side), str(place), bytes(payload)))
-    assert times is not None, "every group has a control row in every batch"
-    packs.sort(key=lambda pack: pack[:2])
-    return times, [(side, payload) for side, _, payload in packs]
+_Found = tuple[OutputChunk, pa.RecordBatch | None]
+
+
+def _rows(output: Output, chunk: OutputChunk, came_as: pa.RecordBatch | None) -> pa.RecordBatch:
+    """Return the rows of a chunk; elements that are sent on are taken from what came in."""
+    if chunk.rows is None or came_as is None:
+        return output.rows(chunk)
+    return with_time(came_as.take(pa.array(chunk.rows)).cast(output.schema), chunk.timestamps)
 
 
 def _due(stored: Any, times: Times) -> bool:

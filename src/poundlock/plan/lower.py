@@ -17,8 +17,9 @@ from pyspark.sql import functions as F
 from poundlock.checkpoint.participant import Participant
 from poundlock.connectors.base import SparkRead, SparkSource, SplitSource
 from poundlock.formats import ddl
-from poundlock.operators.chain import Decode, Edge, Pass, Step
+from poundlock.operators.chain import MAIN, Decode, Edge, Pass, Step
 from poundlock.plan.arrow import map_in_arrow
+from poundlock.plan.emitted import Unpack
 from poundlock.plan.event_time import (
     SPLIT_SLOTS,
     TimeChannel,
@@ -27,8 +28,9 @@ from poundlock.plan.event_time import (
     with_event_time,
     without_watermark,
 )
-from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, may_reject
-from poundlock.plan.rows import BAD, HIDDEN, OFFSET, PARTITION, SPLIT, TOPIC
+from poundlock.plan.keyed import LATE_ROWS, Emitted, emitted, unpacked
+from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, is_ours, may_reject
+from poundlock.plan.rows import BAD, EVENT_TIME, HIDDEN, OFFSET, PARTITION, SPLIT, TOPIC
 from poundlock.plan.shipping import ship_user_modules
 from poundlock.plan.splits import TICKER, ticker_options
 from poundlock.plan.sql import KEEP, apply_sql, apply_sql_kept, quoted, visible
@@ -55,7 +57,7 @@ from poundlock.stream.nodes import (
 __all__ = ["BYTES", "Lowered", "Lowering"]
 
 ROW = "__row"
-PULSE = "#pulse"  # no name of a source
+PULSE, GROUPS = "#pulse", "#groups"  # no names of sources
 BYTES = "bytes/"  # before the name of a use: what Spark counts is how large its values are
 
 
@@ -108,6 +110,7 @@ class Lowering:
     _observed: dict[str, list[str]] = field(default_factory=dict)
     _uses: list[str] = field(default_factory=list)
     _slots: dict[str, range] = field(default_factory=dict)
+    _hosted: int = 0
     _timed: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -154,9 +157,16 @@ class Lowering:
 
     # --- the stage ---------------------------------------------------------------------------------------------------
 
-    def _stage(self, branch: Branch, decoder: Any | None, columns: pa.Schema | Sequence[str]) -> Stage:
+    def _stage(
+        self,
+        branch: Branch,
+        decoder: Any | None,
+        columns: pa.Schema | Sequence[str],
+        emitted: Mapping[str, pa.Schema] | None = None,
+    ) -> Stage:
+        """Return the stage of a branch; `emitted` are the columns by tag where its head is a step of ours with state."""
         head = branch.head.id
-        steps = [Step(head, Pass(), [])]
+        steps = [Step(head, Pass() if emitted is None else Unpack(), [])]
         entry = head
         if decoder is not None:
             entry = f"{head}.decode"
@@ -168,6 +178,8 @@ class Lowering:
         for node in branch.nodes:
             inside = [p for p in node.inputs if p.id in ids]
             given[node.id] = schema_after(node, given[inside[0].id])
+            if emitted is not None and isinstance(node, SideOutputNode) and inside[0] is branch.head:
+                given[node.id] = emitted[node.tag]
             known = given[node.id]
             names[node.id] = names[inside[0].id] if known is None else list(known.names)
             if isinstance(node, SinkNode):
@@ -239,8 +251,12 @@ class Lowering:
 
     def _spread(self, branch: Branch) -> list[DataFrame]:
         self._bad_frames = []
-        frame = self._spark_side(branch.head, branch.head.id)
-        stage = self._stage(branch, None, visible(frame))
+        if is_ours(branch.head):
+            found = self._emitted(branch.head, branch.head.id)
+            frame, stage = found.frame, self._stage(branch, None, found.schemas[MAIN], found.schemas)
+        else:
+            frame = self._spark_side(branch.head, branch.head.id)
+            stage = self._stage(branch, None, visible(frame))
         task = sink_task(stage, as_lines=False, topic=None)
         return [map_in_arrow(each, task, RECORD) for each in (frame, *self._bad_frames)]
 
@@ -266,6 +282,10 @@ class Lowering:
                 self._observed.setdefault(head, []).append(name)
                 frame = frame.observe(name, F.count(F.lit(1)).alias("rows"))
             return frame
+        if is_ours(node):
+            return unpacked(self._emitted(node, head), MAIN)
+        if isinstance(node, SideOutputNode) and is_ours(node.inputs[0]):
+            return unpacked(self._emitted(node.inputs[0], head), node.tag)
         before = len(self._uses)
         inputs = [self._spark_side(parent, head) for parent in node.inputs]
         if isinstance(node, SqlNode):
@@ -293,6 +313,28 @@ class Lowering:
         if isinstance(node, (PythonNode, SideOutputNode)):
             return _python_stage(inputs[0], node)
         raise TypeError(f"{type(node).__name__} has no Spark side")
+
+    def _emitted(self, node: Any, head: str | None) -> Emitted:
+        """Return what a step of ours emits; its undecodable records go to the stage by a way of their own."""
+        if head is not None:
+            self._set_bad_apart(node)
+        inputs = [self._spark_side(parent, head) for parent in node.inputs]
+        self._hosted += 1
+        counted = f"{LATE_ROWS}{head}/{self._hosted}"
+
+        def ticker(rows: int) -> DataFrame:
+            reader = self.spark.readStream.name(spark_name(nth_use(GROUPS, self._hosted)))
+            made: DataFrame = reader.format(TICKER).options(**ticker_options(rows)).load()
+            return made
+
+        return emitted(
+            node,
+            inputs,
+            ticker=ticker,
+            groups=self.plan.job.max_parallelism,
+            bounded=self.plan.bounded,
+            counted_as=counted,
+        )
 
     def _channels(self, node: WatermarkNode, frame: DataFrame, uses: Sequence[str]) -> Iterator[TimeChannel]:
         """Yield where the event time of a step is measured: rows of Kafka by partition, others by split, or all as one."""
@@ -384,6 +426,7 @@ def _columns(columns: str, hidden: Sequence[str]) -> str:
 
 def _python_stage(frame: DataFrame, node: PythonNode | SideOutputNode) -> DataFrame:
     """Run a user's Python function in a stage of its own, because Spark operators follow."""
+    frame = frame.drop(EVENT_TIME)
     python = node.inputs[0] if isinstance(node, SideOutputNode) else node
     assert isinstance(python, PythonNode)
     fields = [f for f in frame.schema.fields if f.name not in HIDDEN]

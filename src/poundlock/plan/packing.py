@@ -20,7 +20,7 @@ from poundlock.operators.keyed.keys import group_of, normal
 from poundlock.plan.rows import HIDDEN, OFFSET, PARTITION, TOPIC
 from poundlock.plan.tasks import Task
 
-__all__ = ["CONTROL", "PACKED", "Packing", "pack_task", "unpack_rows"]
+__all__ = ["CONTROL", "PACKED", "Packing", "groups_of", "key_values", "pack_bytes", "pack_task", "unpack_rows"]
 
 GROUP, SIDE, PLACE, PAYLOAD = "group", "side", "place", "payload"
 PACKED = f"{GROUP} int, {SIDE} int, {PLACE} string, {PAYLOAD} binary"
@@ -38,6 +38,7 @@ class Packing:
         groups: number of key groups.
         side: which input of the operator: 0, 1.
         everywhere: whether each row goes to every group, as broadcast rows do.
+        spread: whether rows without a key may be in any group.
     """
 
     keys: Sequence[str]
@@ -45,6 +46,7 @@ class Packing:
     groups: int
     side: int = 0
     everywhere: bool = False
+    spread: bool = False
 
 
 def pack_task(packing: Packing) -> Task:
@@ -72,15 +74,18 @@ def _place(batch: pa.RecordBatch, subtask: int, number: int) -> str:
 def _packed(batch: pa.RecordBatch, packing: Packing, place: str) -> pa.RecordBatch:
     rows = batch.select([name for name in batch.schema.names if name not in HIDDEN])
     if packing.everywhere:
-        payload = _bytes(rows)
+        payload = pack_bytes(rows)
         return _rows([(group, payload) for group in range(packing.groups)], packing.side, place)
-    groups = groups_of([rows.column(name) for name in packing.keys], rows.num_rows, packing.groups)
+    if packing.spread:
+        groups = np.arange(rows.num_rows, dtype=np.int32) % packing.groups
+    else:
+        groups = groups_of([rows.column(name) for name in packing.keys], rows.num_rows, packing.groups)
     order = np.argsort(groups, kind="stable")
     found, starts = np.unique(groups[order], return_index=True)
     ordered = rows.take(pa.array(order))
     ends = [*starts[1:].tolist(), rows.num_rows]
     packs = [
-        (int(group), _bytes(ordered.slice(start, end - start)))
+        (int(group), pack_bytes(ordered.slice(start, end - start)))
         for group, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True)
     ]
     return _rows(packs, packing.side, place)
@@ -92,7 +97,8 @@ def _rows(packs: Sequence[tuple[int, bytes]], side: int, place: str) -> pa.Recor
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
-def _bytes(batch: pa.RecordBatch) -> bytes:
+def pack_bytes(batch: pa.RecordBatch) -> bytes:
+    """Return rows as a pack."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)

@@ -25,11 +25,12 @@ from poundlock.stream.nodes import (
     WindowNode,
     walk,
 )
+from poundlock.stream.process_nodes import KeyedNode
 
 if TYPE_CHECKING:
     from poundlock.job import Job
 
-__all__ = ["DEAD_LETTER", "Branch", "Placement", "Plan", "make_plan", "may_reject"]
+__all__ = ["DEAD_LETTER", "Branch", "Placement", "Plan", "is_ours", "make_plan", "may_reject"]
 
 DEAD_LETTER = "dead-letter"
 Placement = Literal["fused", "direct", "spread"]
@@ -89,13 +90,22 @@ class Plan:
     def stateless(self) -> bool:
         """Return whether Spark can keep nothing between two checkpoints; what a DataFrame function does is not known."""
         return not any(
-            isinstance(node, (ApplyNode, WindowNode)) for branch in self.branches for node in walk([branch.head])
+            isinstance(node, (ApplyNode, WindowNode, KeyedNode))
+            for branch in self.branches
+            for node in walk([branch.head])
         )
 
     @property
     def windowed(self) -> bool:
-        """Whether Spark keeps windows."""
-        return any(isinstance(node, WindowNode) for branch in self.branches for node in walk([branch.head]))
+        """Whether event time closes something: windows, or what waits for timers."""
+        return any(
+            isinstance(node, (WindowNode, KeyedNode)) for branch in self.branches for node in walk([branch.head])
+        )
+
+    @property
+    def hosted(self) -> bool:
+        """Whether a step of ours keeps state in Spark: its key groups are told the time in every batch."""
+        return any(is_ours(node) for branch in self.branches for node in walk([branch.head]))
 
     @property
     def timed(self) -> bool:
@@ -128,13 +138,6 @@ def make_plan(job: Job) -> Plan:
     """
     sinks = [_with_computed_columns(sink) for sink in job.graph()]
     order = list(walk(sinks))
-    for node in order:
-        if isinstance(node, WindowNode) and not node.native:
-            raise DefinitionError(
-                f"{node.id}: {node.describe()} cannot run in Spark yet",
-                next="use tumbling, sliding or session windows of event time with SQL aggregates and nothing else",
-                job=job.name,
-            )
     readers: dict[int, list[Node]] = {}
     for node in order:
         for parent in node.inputs:
@@ -207,6 +210,11 @@ def _is_line(branch: Branch) -> bool:
     return len(branch.sources) == 1 and all(isinstance(node, (SourceNode, SqlNode)) for node in walk([branch.head]))
 
 
+def is_ours(node: Node) -> bool:
+    """Return whether a step keeps its state in our own operators: Spark has none that do the same."""
+    return isinstance(node, KeyedNode) or (isinstance(node, WindowNode) and not node.native)
+
+
 def may_reject(source: Any) -> bool:
     """Return whether reading a source can meet records that do not decode."""
     return getattr(source, "format", "raw") not in ("raw", "text", "parquet")
@@ -257,7 +265,9 @@ def _kind(node: Node) -> str:
     if isinstance(node, WatermarkNode):
         return "event time"
     if isinstance(node, WindowNode):
-        return node.assigner.describe()
+        return node.assigner.describe() if node.native else f"{node.describe()}: our own operator, by key group"
+    if isinstance(node, KeyedNode):
+        return f"{node.describe()}: our own operator, by key group"
     if isinstance(node, PythonNode):
         return f"Python {node.kind} before a Spark operator"
     return "union before a Spark operator" if isinstance(node, UnionNode) else "side output before a Spark operator"

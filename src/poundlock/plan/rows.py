@@ -21,6 +21,7 @@ from poundlock.formats.reject import Reject
 
 __all__ = [
     "BAD",
+    "EVENT_TIME",
     "HIDDEN",
     "OFFSET",
     "PARTITION",
@@ -37,7 +38,8 @@ __all__ = [
 BAD = "__bad"
 TOPIC, PARTITION, OFFSET = "__topic", "__partition", "__offset"
 SPLIT = "__split"  # the slot of the split a row was read in, see `plan/event_time.py`
-HIDDEN = (BAD, TOPIC, PARTITION, OFFSET, SPLIT)
+EVENT_TIME = "__time"  # of what a step of ours emitted, for steps behind it
+HIDDEN = (BAD, TOPIC, PARTITION, OFFSET, SPLIT, EVENT_TIME)
 _KINDS = {PARTITION: pa.int32(), OFFSET: pa.int64(), SPLIT: pa.int32()}
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from poundlock.plan.plan import Plan
+from poundlock.plan.plan import Plan, is_ours
 from poundlock.savepoint.metadata import Operator
 from poundlock.stream.nodes import ApplyNode, WindowNode, walk
+from poundlock.stream.process_nodes import KeyedNode
 
 __all__ = ["operators"]
 
@@ -25,8 +26,11 @@ def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
     found = {n: Operator("source", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sources.items()}
     found |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
     for node in walk(list(plan.job.graph())):
-        if isinstance(node, WindowNode):
-            found[node.id] = Operator("stateful", node.id not in unnamed, _window(node))
+        if isinstance(node, (WindowNode, KeyedNode)):
+            made_of = _window(node) if isinstance(node, WindowNode) else _keyed(node)
+            if is_ours(node):
+                made_of["key groups"] = plan.job.max_parallelism
+            found[node.id] = Operator("stateful", node.id not in unnamed, made_of)
         elif stateful and isinstance(node, ApplyNode):
             found[node.id] = Operator("stateful", node.id not in unnamed)
     return found
@@ -43,3 +47,7 @@ def _window(node: WindowNode) -> dict[str, Any]:
         "time": node.column,
         "aggregates": list(node.aggregates),
     }
+
+
+def _keyed(node: KeyedNode) -> dict[str, Any]:
+    return {"kind": type(node).__name__.removesuffix("Node"), "keys": [list(keys) for keys in node.keys]}
