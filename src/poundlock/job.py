@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import SinkNode, SourceNode, WindowNode, walk
+from poundlock.stream.process_nodes import KeyedNode
 from poundlock.stream.stream import DataStream
 from poundlock.values import checkpoint_retention, duration, state_backend
 
@@ -128,7 +129,7 @@ class Job:
 
     def unnamed_operators(self) -> list[str]:
         """Return the ids of sources, sinks and operators with state that were made up: they may change with the job."""
-        kept = (SourceNode, SinkNode, WindowNode)
+        kept = (SourceNode, SinkNode, WindowNode, KeyedNode)
         return [node.id for node in walk(self.sinks) if node.id in self.unnamed and isinstance(node, kept)]
 
     def add_sink(self, node: SinkNode) -> None:

@@ -25,6 +25,7 @@ from poundlock.stream.nodes import (
     WindowNode,
     walk,
 )
+from poundlock.stream.process_nodes import KeyedNode
 
 if TYPE_CHECKING:
     from poundlock.job import Job
@@ -124,6 +125,12 @@ def make_plan(job: Job) -> Plan:
     sinks = [_with_computed_columns(sink) for sink in job.graph()]
     order = list(walk(sinks))
     for node in order:
+        if isinstance(node, KeyedNode):
+            raise DefinitionError(
+                f"{node.id}: {node.describe()} cannot run in Spark yet",
+                next="test it with poundlock.testing.ProcessHarness until it can",
+                job=job.name,
+            )
         if isinstance(node, WindowNode) and not node.native:
             raise DefinitionError(
                 f"{node.id}: {node.describe()} cannot run in Spark yet",

@@ -24,7 +24,9 @@ def check_rows(rows: Any, who: str) -> Iterable[Any]:
         DefinitionError: it is one record, or nothing that can be gone through.
     """
     if isinstance(rows, (dict, str, bytes, Side)) or not hasattr(rows, "__iter__"):
-        raise DefinitionError(f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead")
+        raise DefinitionError(
+            f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"
+        )
     found: Iterable[Any] = rows
     return found
 
