@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import (
@@ -129,6 +129,12 @@ class KeyedMethods:
                 first=first,
             )
         )
+
+    @overload
+    def connect(self, other: KeyedStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(self, other: KeyedStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Put another keyed stream, or a broadcast one, beside this; `process` on the result gives both to one function.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, overload
 
 from poundlock.stream.connected import (
     BroadcastConnectedStream,
@@ -57,6 +57,12 @@ class StreamMethods:
             side_outputs=side_outputs,
             name=name,
         )
+
+    @overload
+    def connect(self, other: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(self, other: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Put another stream, or a broadcast one, beside this; `process` on the result gives both to one function.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup, describe
@@ -101,7 +101,7 @@ class KeyedOperatorHarness:
         self._late_before = 0
         self._start(instances)
 
-    def __enter__(self) -> KeyedOperatorHarness:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
