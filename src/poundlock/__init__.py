@@ -36,6 +36,23 @@ if TYPE_CHECKING:
     from poundlock.runtime.restart import FailureRateRestart as FailureRateRestart
     from poundlock.runtime.restart import FixedDelayRestart as FixedDelayRestart
     from poundlock.runtime.restart import NoRestart as NoRestart
+    from poundlock.stream.broadcast import BroadcastProcessFunction as BroadcastProcessFunction
+    from poundlock.stream.broadcast import KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction
+    from poundlock.stream.functions import AggregateFunction as AggregateFunction
+    from poundlock.stream.join_functions import CoGroupFunction as CoGroupFunction
+    from poundlock.stream.join_functions import JoinFunction as JoinFunction
+    from poundlock.stream.join_functions import ProcessJoinFunction as ProcessJoinFunction
+    from poundlock.stream.process import CoProcessFunction as CoProcessFunction
+    from poundlock.stream.process import KeyedCoProcessFunction as KeyedCoProcessFunction
+    from poundlock.stream.process import KeyedProcessFunction as KeyedProcessFunction
+    from poundlock.stream.process import ProcessFunction as ProcessFunction
+    from poundlock.stream.process import TimeDomain as TimeDomain
+    from poundlock.stream.state import AggregatingStateDescriptor as AggregatingStateDescriptor
+    from poundlock.stream.state import ListStateDescriptor as ListStateDescriptor
+    from poundlock.stream.state import MapStateDescriptor as MapStateDescriptor
+    from poundlock.stream.state import ReducingStateDescriptor as ReducingStateDescriptor
+    from poundlock.stream.state import StateTtlConfig as StateTtlConfig
+    from poundlock.stream.state import ValueStateDescriptor as ValueStateDescriptor
     from poundlock.stream.stream import DataStream as DataStream
     from poundlock.stream.stream import Side as Side
     from poundlock.stream.watermarks import WatermarkGenerator as WatermarkGenerator
@@ -53,6 +70,23 @@ _NAMES = {
     "WatermarkGenerator": "stream.watermarks",
     "WatermarkOutput": "stream.watermarks",
     "WatermarkStrategy": "stream.watermarks",
+    "AggregateFunction": "stream.functions",
+    "AggregatingStateDescriptor": "stream.state",
+    "BroadcastProcessFunction": "stream.broadcast",
+    "CoGroupFunction": "stream.join_functions",
+    "CoProcessFunction": "stream.process",
+    "JoinFunction": "stream.join_functions",
+    "KeyedBroadcastProcessFunction": "stream.broadcast",
+    "KeyedCoProcessFunction": "stream.process",
+    "KeyedProcessFunction": "stream.process",
+    "ListStateDescriptor": "stream.state",
+    "MapStateDescriptor": "stream.state",
+    "ProcessFunction": "stream.process",
+    "ProcessJoinFunction": "stream.join_functions",
+    "ReducingStateDescriptor": "stream.state",
+    "StateTtlConfig": "stream.state",
+    "TimeDomain": "stream.process",
+    "ValueStateDescriptor": "stream.state",
     "TumblingEventTimeWindows": "stream.windows",
     "SlidingEventTimeWindows": "stream.windows",
     "EventTimeSessionWindows": "stream.windows",

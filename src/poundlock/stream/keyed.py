@@ -15,6 +15,7 @@ from poundlock.stream.assigners import MergingWindowAssigner, WindowAssigner
 from poundlock.stream.count_windows import CountSlidingWindows, CountTumblingWindows
 from poundlock.stream.evictors import Evictor
 from poundlock.stream.functions import AggregateFunction
+from poundlock.stream.keyed_methods import KeyedMethods
 from poundlock.stream.nodes import WatermarkNode, WindowNode, walk
 from poundlock.stream.triggers import Trigger
 from poundlock.stream.window_functions import (
@@ -33,7 +34,7 @@ __all__ = ["KeyedStream", "WindowedStream"]
 
 
 @dataclass(frozen=True, eq=False)
-class KeyedStream:
+class KeyedStream(KeyedMethods):
     """A stream whose rows belong to keys; made by `DataStream.key_by`.
 
     Args:

@@ -79,7 +79,7 @@ class PythonNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class SideOutputNode(Node):
-    """The rows a PythonNode or a WindowNode emitted under a tag; `schema` None = the columns of that node's input."""
+    """The rows a node with side outputs emitted under a tag; `schema` None = the columns of the input the rows came from."""
 
     tag: str
     schema: str | None

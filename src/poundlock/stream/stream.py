@@ -23,6 +23,8 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     WindowNode,
 )
+from poundlock.stream.process_nodes import KeyedNode
+from poundlock.stream.stream_methods import StreamMethods
 from poundlock.stream.watermarks import Timestamp, WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Side(NamedTuple):
     record: Record
 
 
-class DataStream:
+class DataStream(StreamMethods):
     """Rows between a source and its sinks. Made by `Job.from_source` and the methods here, never by the user."""
 
     def __init__(self, job: Job, node: Node) -> None:
@@ -138,7 +140,7 @@ class DataStream:
         node = self._node
         if isinstance(node, WindowNode) and tag == node.late_tag:
             return self._next(SideOutputNode(f"{node.id}.{tag}", [node], tag, None))
-        if not isinstance(node, (PythonNode, WindowNode)) or tag not in node.side_outputs:
+        if not isinstance(node, (PythonNode, WindowNode, KeyedNode)) or tag not in node.side_outputs:
             raise DefinitionError(
                 f"{node.id} has no side output {tag!r}", next=f'declare it: flat_map(…, side_outputs={{"{tag}": "…"}})'
             )
@@ -188,6 +190,11 @@ class DataStream:
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Put all rows, whatever their key, into windows."""
         return KeyedStream(self, []).window(assigner)
+
+    @property
+    def job(self) -> Job:
+        """The job this stream is part of."""
+        return self._job
 
     @property
     def node(self) -> Node:

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from poundlock.testing.harness import KeyedOperatorHarness as KeyedOperatorHarness
     from poundlock.testing.harness import Snapshot as Snapshot
     from poundlock.testing.harness import Timer as Timer
+    from poundlock.testing.process_harness import ProcessHarness as ProcessHarness
     from poundlock.testing.window_harness import WindowHarness as WindowHarness
 
 _NAMES = {
     "Element": "harness",
     "Emitted": "harness",
     "KeyedOperatorHarness": "harness",
+    "ProcessHarness": "process_harness",
     "Snapshot": "harness",
     "Timer": "harness",
     "WindowHarness": "window_harness",

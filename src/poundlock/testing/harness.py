@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup, describe
@@ -16,7 +16,7 @@ from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import LATE, MAIN, Batch, OutputChunk
 from poundlock.operators.windows.firing import as_window
 
-__all__ = ["Element", "Emitted", "KeyedOperatorHarness", "Snapshot", "Timer"]
+__all__ = ["Element", "Emitted", "KeyedOperatorHarness", "Snapshot", "Timer", "selector"]
 
 KeySelector = Callable[[Any], Hashable] | str | Sequence[str] | None
 
@@ -92,7 +92,7 @@ class KeyedOperatorHarness:
         self, make: Callable[[], KeyedOperator], *, key: KeySelector = None, key_groups: int = 8, instances: int = 1
     ) -> None:
         self._make = make
-        self._key = _selector(key)
+        self._key = selector(key)
         self._key_groups = key_groups
         self._watermark, self._now = MIN, 0
         self._groups: dict[int, KeyGroup] = {}
@@ -101,7 +101,7 @@ class KeyedOperatorHarness:
         self._late_before = 0
         self._start(instances)
 
-    def __enter__(self) -> KeyedOperatorHarness:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -131,9 +131,18 @@ class KeyedOperatorHarness:
         given = [e if isinstance(e, Element) else Element(*e) for e in elements]
         by_group: dict[tuple[int, int], list[tuple[Any, Element]]] = {}
         for element in given:
-            key = self._key(element.value)
-            by_group.setdefault((group_of(key, self._key_groups), element.side), []).append((key, element))
+            for number, key, sent in self._route(element):
+                by_group.setdefault((number, element.side), []).append((key, sent))
         return self._run(self._elements(by_group))
+
+    def _route(self, element: Element) -> Iterable[tuple[int, Any, Element]]:
+        """Return the groups an element goes to, with its key and itself as it comes there."""
+        key = self._key(element.value)
+        return [(self.group_of(key), key, element)]
+
+    def group_of(self, key: Any) -> int:
+        """Return the key group of a key."""
+        return group_of(key, self._key_groups)
 
     def _elements(self, by_group: Mapping[tuple[int, int], list[tuple[Any, Element]]]) -> Iterator[OutputChunk]:
         for (number, side), keyed in by_group.items():
@@ -264,7 +273,8 @@ class KeyedOperatorHarness:
         return [describe(group.encode()) for _, group in sorted(self._groups.items())]
 
 
-def _selector(key: KeySelector) -> Callable[[Any], Any]:
+def selector(key: KeySelector) -> Callable[[Any], Any]:
+    """Return a function of an element to its key."""
     if key is None:
         return lambda value: None
     if isinstance(key, str):

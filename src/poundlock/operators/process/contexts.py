@@ -14,7 +14,17 @@ from poundlock.operators.keyed.state import StateStore
 from poundlock.stream.process import TimeDomain
 from poundlock.stream.state import MapStateDescriptor, StateDescriptor
 
-__all__ = ["NO_KEY", "BroadcastStates", "KeyedElement", "KeyedTimers", "NoState", "PlainElement", "Writing"]
+__all__ = [
+    "NO_KEY",
+    "BroadcastStates",
+    "FiredTimer",
+    "KeyedElement",
+    "KeyedTimers",
+    "NoState",
+    "PlainElement",
+    "PlainTimers",
+    "Writing",
+]
 
 
 class _NoKey:
@@ -22,8 +32,8 @@ class _NoKey:
 
     def __hash__(self) -> int:
         raise DefinitionError(
-            "keyed state was used for a record without a key",
-            next="use it in process_element or on_timer; ctx.apply_to_keyed_state(descriptor, function) reaches all keys",
+            "state or timers of a key were used where there is no key",
+            next="use them in process_element or on_timer; ctx.apply_to_keyed_state(descriptor, function) reaches all keys",
         )
 
 
@@ -80,18 +90,22 @@ class KeyedTimers(PlainTimers):
         self._event, self._processing = group.event_timers, group.processing_timers
 
     def register_event_time_timer(self, time: int) -> None:
-        self._event.register(time if type(time) is int and MIN <= time <= MAX else _checked(time), self._store.entry)
+        self._event.register(time if type(time) is int and MIN <= time <= MAX else _checked(time), self._entry())
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._processing.register(
-            time if type(time) is int and MIN <= time <= MAX else _checked(time), self._store.entry
-        )
+        self._processing.register(time if type(time) is int and MIN <= time <= MAX else _checked(time), self._entry())
 
     def delete_event_time_timer(self, time: int) -> None:
-        self._event.delete(_checked(time), self._store.entry)
+        self._event.delete(_checked(time), self._entry())
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self._processing.delete(_checked(time), self._store.entry)
+        self._processing.delete(_checked(time), self._entry())
+
+    def _entry(self) -> Any:
+        entry = self._store.entry
+        if entry is NO_KEY:
+            hash(entry)  # says what is wrong
+        return entry
 
 
 def _checked(time: Any) -> int:
@@ -133,15 +147,20 @@ class PlainElement:
 
 
 class KeyedElement(PlainElement):
-    """Context of a record with a key, and of its timers."""
+    """Context of a record with a key."""
 
     def __init__(self, store: StateStore, timers: PlainTimers, states: BroadcastStates | None = None) -> None:
         super().__init__(timers, states)
         self._store = store
-        self.domain = TimeDomain.EVENT_TIME
 
     def get_current_key(self) -> Any:
         return self._store.entry
+
+
+class FiredTimer(KeyedElement):
+    """Context of a timer that fires."""
+
+    domain = TimeDomain.EVENT_TIME
 
     def time_domain(self) -> TimeDomain:
         return self.domain

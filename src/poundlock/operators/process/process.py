@@ -17,6 +17,7 @@ from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.process.contexts import (
     NO_KEY,
     BroadcastStates,
+    FiredTimer,
     KeyedElement,
     KeyedTimers,
     NoState,
@@ -99,6 +100,7 @@ class ProcessOperator:
             if self.keyed
             else PlainElement(self._timers, self._states)
         )
+        self._fired = FiredTimer(self._store, self._timers, self._states)
         self._inputs = self._make_inputs()
 
     def _make_inputs(self) -> list[_Input]:
@@ -156,7 +158,7 @@ class ProcessOperator:
         if not self.keyed or not timers:
             return
         self._use(group)
-        store, out, context, call = self._store, self.out, self._context, self.function.on_timer
+        store, out, context, call = self._store, self.out, self._fired, self.function.on_timer
         event = domain is TimeDomain.EVENT_TIME
         context.domain = domain
         for time, key in timers.due(limit):

@@ -1,0 +1,120 @@
+"""What is checked of every process function and join where it is written: schema, side outputs, keys, event time.
+
+What is wrong is told with the user's own line, before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.nodes import Node, WatermarkNode, walk
+
+if TYPE_CHECKING:
+    from poundlock.stream.stream import DataStream
+
+__all__ = [
+    "checked_keys",
+    "checked_schema",
+    "checked_sides",
+    "checked_stream",
+    "event_time_column",
+    "same_number",
+    "tag_name",
+]
+
+
+def checked_schema(schema: Any, what: str) -> str:
+    """Return the DDL of what comes out.
+
+    Raises:
+        DefinitionError: there is none, or it is no DDL.
+    """
+    from poundlock.formats import ddl  # Arrow is loaded where a schema is given, not by importing this package
+
+    if not isinstance(schema, str) or not schema.strip():
+        raise DefinitionError(
+            f"{what} does not say which columns come out", next='write schema="user string, n bigint"'
+        )
+    ddl.parse(schema)
+    return schema
+
+
+def tag_name(tag: Any, what: str) -> str:
+    """Return the tag of a side output.
+
+    Raises:
+        DefinitionError: it is no name.
+    """
+    if not isinstance(tag, str) or not tag.strip():
+        raise DefinitionError(f"{tag!r} is no name of a side output", next=f"{what}, such as late")
+    return tag
+
+
+def checked_sides(sides: Mapping[str, str] | None) -> dict[str, str]:
+    """Return tags with their DDL."""
+    return {
+        tag_name(tag, "give tags names"): checked_schema(schema, f"the side output {tag!r}")
+        for tag, schema in (sides or {}).items()
+    }
+
+
+def checked_keys(keys: Any, what: str) -> list[str]:
+    """Return Spark SQL expressions of a key, given as one text or several.
+
+    Raises:
+        DefinitionError: there is none, or one is no text.
+    """
+    found = [keys] if isinstance(keys, str) else list(keys) if isinstance(keys, Sequence) else []
+    if not found or not all(isinstance(key, str) and key.strip() for key in found):
+        raise DefinitionError(f"{what} needs Spark SQL text, got {keys!r}", next=f'write {what}("user")')
+    return found
+
+
+def checked_stream(other: Any, own: DataStream, what: str) -> DataStream:
+    """Return the other stream.
+
+    Raises:
+        DefinitionError: it is none, or of another job.
+    """
+    from poundlock.stream.stream import DataStream
+
+    if not isinstance(other, DataStream):
+        raise DefinitionError(f"{what} with {other!r}, which is no stream", next=f"write a.{what}(b) with two streams")
+    if other.job is not own.job:
+        raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
+    return other
+
+
+def same_number(left: Sequence[str], right: Sequence[str], what: str) -> None:
+    """Raise unless both sides have as many keys.
+
+    Raises:
+        DefinitionError: they have not.
+    """
+    if len(left) != len(right):
+        raise DefinitionError(
+            f"{what} by {len(left)} keys on one side and {len(right)} on the other: {', '.join(left)} and {', '.join(right)}",
+            next="give both sides as many expressions, in the same order",
+        )
+
+
+def event_time_column(node: Node, what: str, *, needed: bool = False) -> str | None:
+    """Return the column of a stream's event time, None if no watermark is assigned before.
+
+    Raises:
+        DefinitionError: it is needed and there is none, or there are several.
+    """
+    columns = {mark.strategy.column for mark in walk([node]) if isinstance(mark, WatermarkNode)}
+    if len(columns) > 1:
+        raise DefinitionError(
+            f"the streams before {what} keep their event time in different columns: {', '.join(sorted(columns))}",
+            next="give their watermark strategies the same column=",
+        )
+    if needed and not columns:
+        raise DefinitionError(
+            f"{what} needs event time, and no watermark is assigned before it",
+            next="call assign_timestamps_and_watermarks(WatermarkStrategy…) on each of its streams first",
+        )
+    return columns.pop() if columns else None

@@ -1,0 +1,180 @@
+"""Interval joins as a user says them: `a.key_by("user").interval_join(b.key_by("id")).between("-5 min", "5 min")`.
+
+Every method returns a new value; only `process` and `select` add a step to the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.definitions import (
+    checked_keys,
+    checked_schema,
+    checked_sides,
+    checked_stream,
+    event_time_column,
+    same_number,
+    tag_name,
+)
+from poundlock.stream.join_functions import ProcessJoinFunction
+from poundlock.stream.process_nodes import IntervalJoinNode
+from poundlock.values import signed_duration
+
+if TYPE_CHECKING:
+    from poundlock.stream.keyed_methods import KeyedMethods
+    from poundlock.stream.stream import DataStream
+
+__all__ = ["IntervalJoin", "IntervalJoined"]
+
+_MS = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalJoin:
+    """Two keyed streams to be joined by time; made by `KeyedStream.interval_join`."""
+
+    left: KeyedMethods
+    right: KeyedMethods
+
+    @classmethod
+    def of(cls, left: KeyedMethods, right: Any) -> IntervalJoin:
+        """Return two keyed streams of one job that have event time.
+
+        Raises:
+            DefinitionError: they are not.
+        """
+        from poundlock.stream.keyed import KeyedStream
+
+        if not isinstance(right, KeyedStream):
+            raise DefinitionError(
+                f"interval_join with {type(right).__name__}, which has no key",
+                next="write a.key_by(…).interval_join(b.key_by(…))",
+            )
+        checked_stream(right.stream, left.stream, "interval_join")
+        same_number(left.keys, right.keys, "interval_join")
+        for side in (left, right):
+            event_time_column(side.stream.node, "an interval join", needed=True)
+        return cls(left, right)
+
+    def between(self, lower: str | timedelta, upper: str | timedelta) -> IntervalJoined:
+        """Join a left record with the right ones from `lower` to `upper` after it, both included.
+
+        Args:
+            lower: such as "-5 min"; negative for right records that are earlier.
+            upper: such as "5 min".
+
+        Raises:
+            DefinitionError: the lower bound is above the upper one.
+        """
+        return IntervalJoined(
+            self.left, self.right, signed_duration(lower) // _MS, signed_duration(upper) // _MS
+        ).checked()
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalJoined:
+    """An interval join; ends with `process` or `select`. Bounds are in ms and part of the interval."""
+
+    left: KeyedMethods
+    right: KeyedMethods
+    lower_ms: int
+    upper_ms: int
+    late_tags: tuple[str | None, str | None] = (None, None)
+    exclusive: tuple[bool, bool] = (False, False)
+
+    def checked(self) -> IntervalJoined:
+        """Return this.
+
+        Raises:
+            DefinitionError: no time is between the bounds.
+        """
+        if self.lower_ms > self.upper_ms:
+            raise DefinitionError(
+                f"an interval from {self.lower_ms} ms to {self.upper_ms} ms holds no time",
+                next='give the lower bound first, such as between("-5 min", "5 min")',
+            )
+        return self
+
+    def lower_bound_exclusive(self) -> IntervalJoined:
+        """Leave out records exactly at the lower bound."""
+        if self.exclusive[0]:
+            return self
+        return replace(self, lower_ms=self.lower_ms + 1, exclusive=(True, self.exclusive[1])).checked()
+
+    def upper_bound_exclusive(self) -> IntervalJoined:
+        """Leave out records exactly at the upper bound."""
+        if self.exclusive[1]:
+            return self
+        return replace(self, upper_ms=self.upper_ms - 1, exclusive=(self.exclusive[0], True)).checked()
+
+    def side_output_left_late_data(self, tag: str) -> IntervalJoined:
+        """Send left rows behind the watermark to a side output; otherwise they are counted and dropped."""
+        return replace(self, late_tags=(tag_name(tag, "give late rows a name"), self.late_tags[1]))
+
+    def side_output_right_late_data(self, tag: str) -> IntervalJoined:
+        """Send right rows behind the watermark to a side output; otherwise they are counted and dropped."""
+        return replace(self, late_tags=(self.late_tags[0], tag_name(tag, "give late rows a name")))
+
+    def process(
+        self,
+        function: ProcessJoinFunction,
+        *,
+        schema: str,
+        side_outputs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Return what a function makes of each pair.
+
+        Args:
+            function: an object of a class derived from ProcessJoinFunction.
+            schema: DDL of the records it yields.
+            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
+            name: of the operator. Name it: its state is found again by that.
+        """
+        if not isinstance(function, ProcessJoinFunction):
+            raise DefinitionError(
+                f"{function!r} is no ProcessJoinFunction",
+                next='derive a class from it and give an object of it, or write .select("left.user", "right.price")',
+            )
+        return self._add(checked_schema(schema, "process"), checked_sides(side_outputs), name, function=function)
+
+    def select(self, *expressions: str, name: str | None = None) -> DataStream:
+        """Return columns of each pair: Spark SQL expressions such as "left.user", "right.price * 2 as twice"."""
+        chosen = checked_keys(list(expressions), "select")
+        return self._add(None, {}, name, select=chosen)
+
+    def _add(
+        self,
+        schema: str | None,
+        sides: Mapping[str, str],
+        name: str | None,
+        *,
+        function: ProcessJoinFunction | None = None,
+        select: Sequence[str] = (),
+    ) -> DataStream:
+        late = [tag for tag in self.late_tags if tag is not None]
+        if len({*late, *sides}) < len(late) + len(sides):
+            raise DefinitionError(
+                f"two side outputs have one name: {', '.join([*late, *sides])}", next="name them apart"
+            )
+        stream = self.left.stream
+        nodes = [stream.node, self.right.stream.node]
+        return stream.then(
+            IntervalJoinNode(
+                stream.operator_id("interval-join", name),
+                nodes,
+                [list(self.left.keys), list(self.right.keys)],
+                [event_time_column(node, "an interval join", needed=True) for node in nodes],
+                schema,
+                {**sides, **dict.fromkeys(late)},
+                lower_ms=self.lower_ms,
+                upper_ms=self.upper_ms,
+                function=function,
+                select=list(select),
+                late_tags=self.late_tags,
+            )
+        )

@@ -1,0 +1,153 @@
+"""What can be done with a keyed stream beside windows: process functions, rolling aggregates, connecting, interval joins.
+
+`KeyedStream` has these methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.connected import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+    add_process,
+    connect,
+)
+from poundlock.stream.definitions import event_time_column
+from poundlock.stream.interval_joins import IntervalJoin
+from poundlock.stream.process import KeyedProcessFunction
+from poundlock.stream.process_nodes import RollingNode
+
+if TYPE_CHECKING:
+    from poundlock.stream.keyed import KeyedStream
+    from poundlock.stream.stream import DataStream
+
+__all__ = ["KeyedMethods"]
+
+
+class KeyedMethods:
+    """Methods of a keyed stream."""
+
+    stream: DataStream
+    keys: Sequence[str]
+
+    def process(
+        self,
+        function: KeyedProcessFunction,
+        *,
+        schema: str,
+        side_outputs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Return what a function makes of the records, with state and timers of their keys.
+
+        Args:
+            function: an object of a class derived from KeyedProcessFunction.
+            schema: DDL of the records it yields, such as "user string, n bigint".
+            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
+            name: of the operator. Name it: its state is found again by that.
+
+        Raises:
+            DefinitionError: it is no such function, or the schema cannot be read.
+        """
+        return add_process(
+            function,
+            KeyedProcessFunction,
+            [self.stream],
+            [self.keys],
+            schema=schema,
+            side_outputs=side_outputs,
+            name=name,
+        )
+
+    def sum(self, column: str, *, name: str | None = None) -> DataStream:
+        """Return for each record the first one of its key, with the sum of a column so far. Nulls are passed over.
+
+        A bounded job gives one record for each key, at the end. All rolling aggregates keep the columns of the input.
+        """
+        return self._rolling("sum", name, column=column)
+
+    def min(self, column: str, *, name: str | None = None) -> DataStream:
+        """Return for each record the first one of its key, with the least of a column so far. NaN is greater than all."""
+        return self._rolling("min", name, column=column)
+
+    def max(self, column: str, *, name: str | None = None) -> DataStream:
+        """Return for each record the first one of its key, with the greatest of a column so far."""
+        return self._rolling("max", name, column=column)
+
+    def min_by(self, column: str, *, first: bool = True, name: str | None = None) -> DataStream:
+        """Return for each record the one of its key that has the least of a column so far.
+
+        Args:
+            column: to compare.
+            first: of equal ones, whether the first or the last is taken.
+            name: of the operator.
+        """
+        return self._rolling("min_by", name, column=column, first=first)
+
+    def max_by(self, column: str, *, first: bool = True, name: str | None = None) -> DataStream:
+        """Return for each record the one of its key that has the greatest of a column so far; see `min_by`."""
+        return self._rolling("max_by", name, column=column, first=first)
+
+    def reduce(self, function: Callable[[Any, Any], Any], *, name: str | None = None) -> DataStream:
+        """Return for each record all of its key so far, reduced to one.
+
+        Args:
+            function: of two records to one with the same columns; it must not change them.
+            name: of the operator.
+        """
+        if not callable(function):
+            raise DefinitionError(f"reduce needs a function, got {function!r}", next="write reduce(lambda a, b: …)")
+        return self._rolling("reduce", name, function=function)
+
+    def _rolling(
+        self,
+        kind: Literal["sum", "min", "max", "min_by", "max_by", "reduce"],
+        name: str | None,
+        *,
+        column: str | None = None,
+        function: Callable[[Any, Any], Any] | None = None,
+        first: bool = True,
+    ) -> DataStream:
+        if function is None and (not isinstance(column, str) or not column.strip()):
+            raise DefinitionError(f"{kind} needs the name of a column, got {column!r}", next=f'write {kind}("n")')
+        stream = self.stream
+        return stream.then(
+            RollingNode(
+                stream.operator_id(kind, name),
+                [stream.node],
+                [list(self.keys)],
+                [event_time_column(stream.node, f"this {kind}")],
+                None,
+                {},
+                kind=kind,
+                column=column,
+                function=function,
+                first=first,
+            )
+        )
+
+    @overload
+    def connect(self, other: KeyedStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, other: KeyedStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Put another keyed stream, or a broadcast one, beside this; `process` on the result gives both to one function.
+
+        Raises:
+            DefinitionError: the other has no key, another number of keys, or is of another job.
+        """
+        return connect(self.stream, self.keys, other)
+
+    def interval_join(self, other: KeyedStream) -> IntervalJoin:
+        """Join with records of another keyed stream whose event time is near; `between` says how near.
+
+        Raises:
+            DefinitionError: the other is not keyed alike, or one of them has no event time.
+        """
+        return IntervalJoin.of(self, other)

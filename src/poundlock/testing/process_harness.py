@@ -1,0 +1,168 @@
+"""Drives process functions, rolling aggregates and joins in a test: given as a function, or as the stream that has it.
+
+Each instance has a copy of the function of its own, as each task has; a new copy goes on after a restore.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import CHUNK_ROWS
+from poundlock.operators.process.make import process_operator
+from poundlock.operators.process.process import ProcessOperator, is_keyed
+from poundlock.stream.functions import Function
+from poundlock.stream.process_nodes import KeyedNode, ProcessNode
+from poundlock.stream.state import MapStateDescriptor
+from poundlock.stream.stream import DataStream
+from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, KeySelector, Snapshot, selector
+
+__all__ = ["ProcessHarness"]
+
+_COLUMN = re.compile(r"\w+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Driven:
+    """What a harness drives.
+
+    Args:
+        make: makes the operator.
+        keyed: whether it has keys.
+        keys: of both inputs.
+        broadcasts: whether the second input goes everywhere.
+    """
+
+    make: Callable[[], KeyedOperator]
+    keyed: bool
+    keys: Sequence[KeySelector]
+    broadcasts: bool
+
+
+class ProcessHarness(KeyedOperatorHarness):
+    """A process function, a rolling aggregate or a join.
+
+    Args:
+        what: an object of one of the six kinds of process functions, or the stream that `process`, `sum`, `reduce`, `select` of
+            an interval join or `apply` of a window join gave.
+        key: of an element: a function, the name of a column, or several for a tuple. A stream that is keyed by columns knows them.
+        key2: of an element of the second input, where that is another one.
+        broadcast: descriptors of the broadcast state of a function; a stream knows its own.
+        bounded: whether the input is to end and only final results are wanted, which matters to rolling aggregates of a stream.
+        key_groups: how many groups keys are spread over; without keys there are as many as instances.
+        instances: how many share them. Without keys elements go to them in turn.
+        chunk_rows: about how many rows come out of the operator at a time.
+
+    Raises:
+        DefinitionError: it is nothing of that kind, or keys are missing.
+    """
+
+    def __init__(
+        self,
+        what: Function | DataStream,
+        *,
+        key: KeySelector = None,
+        key2: KeySelector = None,
+        broadcast: Sequence[MapStateDescriptor] = (),
+        bounded: bool = False,
+        key_groups: int = 8,
+        instances: int = 1,
+        chunk_rows: int = CHUNK_ROWS,
+    ) -> None:
+        if isinstance(what, DataStream):
+            driven = _of_stream(what, bounded, chunk_rows)
+        else:
+            driven = _of_function(what, broadcast, chunk_rows)
+        self._keyed, self._broadcasts = driven.keyed, driven.broadcasts
+        selectors = [key or driven.keys[0], key2 or key or driven.keys[1]]
+        if driven.keyed and None in selectors:
+            raise DefinitionError("the harness does not know the key of an element", next='give it, such as key="user"')
+        self._turn = 0
+        groups = key_groups if driven.keyed else instances
+        super().__init__(driven.make, key=selectors[0], key_groups=groups, instances=instances)
+        self._keys = [self._key, selector(selectors[1])]
+
+    def process_element1(self, value: Any, timestamp: int | None = None) -> list[Emitted]:
+        """Push one element into the first input and return what came out of the main output."""
+        return self.process_element(value, timestamp)
+
+    def process_element2(self, value: Any, timestamp: int | None = None) -> list[Emitted]:
+        """Push one element into the second input and return what came out of the main output."""
+        return self.process_element(value, timestamp, side=1)
+
+    def process_broadcast_element(self, value: Any, timestamp: int | None = None) -> list[Emitted]:
+        """Push one element into every key group, or every instance where there are no keys; return what came out.
+
+        Raises:
+            DefinitionError: nothing is broadcast.
+        """
+        if not self._broadcasts:
+            raise DefinitionError(
+                "a broadcast element for something without a broadcast input",
+                next='give the descriptors of its state: broadcast=[MapStateDescriptor("rules")]',
+            )
+        return self.process_element(value, timestamp, side=1)
+
+    def _route(self, element: Element) -> Iterable[tuple[int, Any, Element]]:
+        if self._broadcasts and element.side == 1:
+            return [
+                (number, None, element._replace(value=deepcopy(element.value))) for number in range(self._key_groups)
+            ]
+        if self._keyed:
+            key = self._keys[element.side](element.value)
+            return [(self.group_of(key), key, element)]
+        self._turn += 1
+        return [((self._turn - 1) % self._key_groups, None, element)]
+
+    def restore(self, snapshot: Snapshot, *, instances: int | None = None) -> None:
+        if not self._keyed:
+            # Without keys there is only broadcast state, and that is the same on all instances.
+            self._key_groups = instances or self._key_groups
+            held = list(snapshot.groups.values())
+            copies = [held[number % len(held)] for number in range(self._key_groups)] if held else []
+            snapshot = replace(snapshot, groups={n: _numbered(data, n) for n, data in enumerate(copies)})
+        super().restore(snapshot, instances=instances)
+
+
+def _numbered(data: bytes, number: int) -> bytes:
+    group = KeyGroup.decode(data)
+    group.number = number
+    return group.encode()
+
+
+def _of_function(function: Any, broadcast: Sequence[MapStateDescriptor], chunk_rows: int) -> _Driven:
+    def make() -> KeyedOperator:
+        return ProcessOperator(deepcopy(function), broadcast=broadcast, chunk_rows=chunk_rows)
+
+    return _Driven(make, is_keyed(function), (None, None), bool(broadcast))
+
+
+def _of_stream(stream: DataStream, bounded: bool, chunk_rows: int) -> _Driven:
+    node: Any = stream.node
+    if not isinstance(node, KeyedNode):
+        raise DefinitionError(
+            f"{node.id} is no process function, rolling aggregate or join",
+            next="give the stream that one of them returned; WindowHarness is for windows",
+        )
+
+    def make() -> KeyedOperator:
+        # The whole graph hangs on a node's inputs, and only the function may differ from instance to instance.
+        changes: dict[str, Any] = {"inputs": [], "function": deepcopy(getattr(node, "function", None))}
+        return process_operator(replace(node, **changes), bounded=bounded, chunk_rows=chunk_rows)
+
+    keys = [_columns(found) for found in node.keys]
+    broadcasts = isinstance(node, ProcessNode) and bool(node.broadcast)
+    return _Driven(make, any(node.keys), (keys[0], keys[0] if broadcasts else keys[-1]), broadcasts)
+
+
+def _columns(keys: Sequence[str]) -> KeySelector:
+    """Return the columns of a key, None where it is made by other expressions."""
+    if not keys or not all(_COLUMN.fullmatch(key) for key in keys):
+        return None
+    return keys[0] if len(keys) == 1 else tuple(keys)
