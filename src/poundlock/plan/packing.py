@@ -17,11 +17,12 @@ from pyspark import TaskContext
 
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.keys import group_of, normal
-from poundlock.plan.rows import HIDDEN, OFFSET, PARTITION, TOPIC
+from poundlock.plan.rows import OFFSET, PARTITION, TOPIC
 from poundlock.plan.tasks import Task
 
 __all__ = ["CONTROL", "PACKED", "Packing", "groups_of", "key_values", "pack_bytes", "pack_task", "unpack_rows"]
 
+_PLACE = (TOPIC, PARTITION, OFFSET)
 GROUP, SIDE, PLACE, PAYLOAD = "group", "side", "place", "payload"
 PACKED = f"{GROUP} int, {SIDE} int, {PLACE} string, {PAYLOAD} binary"
 CONTROL = -1  # the side of the row that tells a group the time
@@ -72,7 +73,7 @@ def _place(batch: pa.RecordBatch, subtask: int, number: int) -> str:
 
 
 def _packed(batch: pa.RecordBatch, packing: Packing, place: str) -> pa.RecordBatch:
-    rows = batch.select([name for name in batch.schema.names if name not in HIDDEN])
+    rows = batch.select([name for name in batch.schema.names if name not in _PLACE])
     if packing.everywhere:
         payload = pack_bytes(rows)
         return _rows([(group, payload) for group in range(packing.groups)], packing.side, place)
