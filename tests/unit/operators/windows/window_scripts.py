@@ -145,7 +145,8 @@ def scripts(draw: st.DrawFn, longest: int = 12, late: bool = True) -> list[Step]
     for _ in range(draw(st.integers(1, longest))):
         kind = draw(st.sampled_from(["elements", "elements", "elements", "watermark", "clock"]))
         if kind == "elements":
-            low = -15 if late else mark + 1
+            # One above the watermark still touches a session that the watermark has just closed.
+            low = -15 if late else mark + 2
             times = st.integers(low, max(40, low + 20))
             element = st.tuples(st.sampled_from("abc"), st.integers(0, 9), times)
             steps.append((kind, draw(st.lists(element, min_size=1, max_size=5))))
