@@ -92,6 +92,14 @@ def test_records_go_when_nothing_can_join_them_any_more(
     assert h.timers() == []
 
 
+def test_a_record_that_comes_after_later_ones_goes_before_them() -> None:
+    h = harness(0, 5)
+    h.process_elements([Element(row(t), t, 0) for t in (20, 10, 15)])
+    for watermark, left in ((14, [10, 15, 20]), (15, [15, 20]), (20, [20]), (25, [])):
+        h.process_watermark(watermark)
+        assert [row["n"] for row in h.state().get("left", {"a": [[], []]})["a"][1]] == left
+
+
 def test_a_record_at_the_watermark_is_taken_and_one_behind_it_is_late() -> None:
     h = harness(-5, 5, late="lr")
     h.process_watermark(10)

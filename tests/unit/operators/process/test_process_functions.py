@@ -20,6 +20,7 @@ from poundlock import (
     TimeDomain,
     ValueStateDescriptor,
 )
+from poundlock.operators.keyed.detached import detached
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.keyed.output import Batch
 from poundlock.operators.process.process import ProcessOperator
@@ -263,6 +264,32 @@ def test_rows_come_in_chunks() -> None:
     assert len(next(fired)) == 10
     assert len(group.event_timers) == 90  # what nobody asked for yet is not done yet
     assert sum(len(chunk) for chunk in fired) == 90
+
+
+def test_neither_watermark_nor_clock_goes_back() -> None:
+    operator, group = ProcessOperator(Scripted()), KeyGroup(0, watermark=50, processing_time=60)
+    operator.open()
+    list(operator.process(group, Batch(["a"], [doing("a", event(10))])))
+    assert list(operator.advance_watermark(group, 40)) == list(operator.advance_processing_time(group, 50)) == []
+    assert (group.watermark, group.processing_time) == (50, 60)
+
+
+@pytest.mark.parametrize(
+    "value", [[[1], {"a": [2]}], {"a": {"b": [1]}}, ([1], [2]), {frozenset({1}), "a"}, Side("a", [1]), 1]
+)
+def test_what_is_detached_shares_nothing_that_can_change(value: Any) -> None:
+    found = detached(value)
+    assert found == value
+    assert type(found) is type(value)
+    held = {id(part) for part in parts(value) if isinstance(part, (list, dict, set))}
+    assert not held & {id(part) for part in parts(found)}
+
+
+def parts(value: Any) -> Iterator[Any]:
+    yield value
+    if isinstance(value, (list, tuple, set, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from parts(part)
 
 
 class OnWrongStream(ProcessFunction):
