@@ -36,8 +36,28 @@ if TYPE_CHECKING:
     from poundlock.runtime.restart import FailureRateRestart as FailureRateRestart
     from poundlock.runtime.restart import FixedDelayRestart as FixedDelayRestart
     from poundlock.runtime.restart import NoRestart as NoRestart
+    from poundlock.stream.assigners import MergingWindowAssigner as MergingWindowAssigner
+    from poundlock.stream.assigners import WindowAssigner as WindowAssigner
     from poundlock.stream.broadcast import BroadcastProcessFunction as BroadcastProcessFunction
     from poundlock.stream.broadcast import KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction
+    from poundlock.stream.builtin_triggers import CountTrigger as CountTrigger
+    from poundlock.stream.builtin_triggers import DeltaTrigger as DeltaTrigger
+    from poundlock.stream.builtin_triggers import EndOfStreamTrigger as EndOfStreamTrigger
+    from poundlock.stream.builtin_triggers import EventTimeTrigger as EventTimeTrigger
+    from poundlock.stream.builtin_triggers import NeverTrigger as NeverTrigger
+    from poundlock.stream.builtin_triggers import ProcessingTimeoutTrigger as ProcessingTimeoutTrigger
+    from poundlock.stream.builtin_triggers import ProcessingTimeTrigger as ProcessingTimeTrigger
+    from poundlock.stream.builtin_triggers import PurgingTrigger as PurgingTrigger
+    from poundlock.stream.continuous_triggers import ContinuousEventTimeTrigger as ContinuousEventTimeTrigger
+    from poundlock.stream.continuous_triggers import ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger
+    from poundlock.stream.count_windows import CountSlidingWindows as CountSlidingWindows
+    from poundlock.stream.count_windows import CountTumblingWindows as CountTumblingWindows
+    from poundlock.stream.count_windows import CumulativeEventTimeWindows as CumulativeEventTimeWindows
+    from poundlock.stream.count_windows import GlobalWindows as GlobalWindows
+    from poundlock.stream.evictors import CountEvictor as CountEvictor
+    from poundlock.stream.evictors import DeltaEvictor as DeltaEvictor
+    from poundlock.stream.evictors import Evictor as Evictor
+    from poundlock.stream.evictors import TimeEvictor as TimeEvictor
     from poundlock.stream.functions import AggregateFunction as AggregateFunction
     from poundlock.stream.join_functions import CoGroupFunction as CoGroupFunction
     from poundlock.stream.join_functions import JoinFunction as JoinFunction
@@ -47,6 +67,13 @@ if TYPE_CHECKING:
     from poundlock.stream.process import KeyedProcessFunction as KeyedProcessFunction
     from poundlock.stream.process import ProcessFunction as ProcessFunction
     from poundlock.stream.process import TimeDomain as TimeDomain
+    from poundlock.stream.processing_windows import SlidingProcessingTimeWindows as SlidingProcessingTimeWindows
+    from poundlock.stream.processing_windows import TumblingProcessingTimeWindows as TumblingProcessingTimeWindows
+    from poundlock.stream.session_windows import DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows
+    from poundlock.stream.session_windows import (
+        DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
+    )
+    from poundlock.stream.session_windows import ProcessingTimeSessionWindows as ProcessingTimeSessionWindows
     from poundlock.stream.state import AggregatingStateDescriptor as AggregatingStateDescriptor
     from poundlock.stream.state import ListStateDescriptor as ListStateDescriptor
     from poundlock.stream.state import MapStateDescriptor as MapStateDescriptor
@@ -55,6 +82,12 @@ if TYPE_CHECKING:
     from poundlock.stream.state import ValueStateDescriptor as ValueStateDescriptor
     from poundlock.stream.stream import DataStream as DataStream
     from poundlock.stream.stream import Side as Side
+    from poundlock.stream.triggers import Trigger as Trigger
+    from poundlock.stream.triggers import TriggerResult as TriggerResult
+    from poundlock.stream.window import CountWindow as CountWindow
+    from poundlock.stream.window import GlobalWindow as GlobalWindow
+    from poundlock.stream.window import TimeWindow as TimeWindow
+    from poundlock.stream.window_functions import ProcessWindowFunction as ProcessWindowFunction
     from poundlock.stream.windows import EventTimeSessionWindows as EventTimeSessionWindows
     from poundlock.stream.windows import SlidingEventTimeWindows as SlidingEventTimeWindows
     from poundlock.stream.windows import TumblingEventTimeWindows as TumblingEventTimeWindows
@@ -65,8 +98,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "AggregateFunction": "stream.functions",
-    "AggregatingStateDescriptor": "stream.state",
     "BroadcastProcessFunction": "stream.broadcast",
     "CoGroupFunction": "stream.join_functions",
     "CoProcessFunction": "stream.process",
@@ -74,14 +105,47 @@ _NAMES = {
     "KeyedBroadcastProcessFunction": "stream.broadcast",
     "KeyedCoProcessFunction": "stream.process",
     "KeyedProcessFunction": "stream.process",
-    "ListStateDescriptor": "stream.state",
-    "MapStateDescriptor": "stream.state",
     "ProcessFunction": "stream.process",
     "ProcessJoinFunction": "stream.join_functions",
+    "TimeDomain": "stream.process",
+    "MergingWindowAssigner": "stream.assigners",
+    "WindowAssigner": "stream.assigners",
+    "CountTrigger": "stream.builtin_triggers",
+    "DeltaTrigger": "stream.builtin_triggers",
+    "EndOfStreamTrigger": "stream.builtin_triggers",
+    "EventTimeTrigger": "stream.builtin_triggers",
+    "NeverTrigger": "stream.builtin_triggers",
+    "ProcessingTimeTrigger": "stream.builtin_triggers",
+    "ProcessingTimeoutTrigger": "stream.builtin_triggers",
+    "PurgingTrigger": "stream.builtin_triggers",
+    "ContinuousEventTimeTrigger": "stream.continuous_triggers",
+    "ContinuousProcessingTimeTrigger": "stream.continuous_triggers",
+    "CountSlidingWindows": "stream.count_windows",
+    "CountTumblingWindows": "stream.count_windows",
+    "CumulativeEventTimeWindows": "stream.count_windows",
+    "GlobalWindows": "stream.count_windows",
+    "CountEvictor": "stream.evictors",
+    "DeltaEvictor": "stream.evictors",
+    "Evictor": "stream.evictors",
+    "TimeEvictor": "stream.evictors",
+    "AggregateFunction": "stream.functions",
+    "SlidingProcessingTimeWindows": "stream.processing_windows",
+    "TumblingProcessingTimeWindows": "stream.processing_windows",
+    "DynamicEventTimeSessionWindows": "stream.session_windows",
+    "DynamicProcessingTimeSessionWindows": "stream.session_windows",
+    "ProcessingTimeSessionWindows": "stream.session_windows",
+    "AggregatingStateDescriptor": "stream.state",
+    "ListStateDescriptor": "stream.state",
+    "MapStateDescriptor": "stream.state",
     "ReducingStateDescriptor": "stream.state",
     "StateTtlConfig": "stream.state",
-    "TimeDomain": "stream.process",
     "ValueStateDescriptor": "stream.state",
+    "Trigger": "stream.triggers",
+    "TriggerResult": "stream.triggers",
+    "CountWindow": "stream.window",
+    "GlobalWindow": "stream.window",
+    "TimeWindow": "stream.window",
+    "ProcessWindowFunction": "stream.window_functions",
     "WatermarkStrategy": "stream.windows",
     "TumblingEventTimeWindows": "stream.windows",
     "SlidingEventTimeWindows": "stream.windows",

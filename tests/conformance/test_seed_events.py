@@ -12,14 +12,13 @@ import pytest
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets import EventTimeBucketAssigner
 from poundlock.connectors.files.sink import FileSink
+from poundlock.stream.processing_windows import TumblingProcessingTimeWindows
+from poundlock.testing import WindowHarness
 from poundlock.testing.sinks import FileSinkHarness, batch, lines
 
 CASES = json.loads((Path(__file__).parent / "data" / "seed_events.json").read_text())["cases"]
 
 ELSEWHERE = {"running_count": "tests/services/test_word_count.py"}
-NOT_YET = {
-    "sales_windows": "needs keyed processing-time windows",
-}
 
 
 def of_kind(kind: str) -> list[Any]:
@@ -40,7 +39,7 @@ def sink(folder: Path, zone: str) -> FileSink:
 
 
 def test_every_kind_is_run_or_named_with_the_reason_why_not() -> None:
-    assert {case["kind"] for case in CASES} == {"event_bucket", "float32_trap"} | set(ELSEWHERE) | set(NOT_YET)
+    assert {case["kind"] for case in CASES} == {"event_bucket", "float32_trap", "sales_windows"} | set(ELSEWHERE)
 
 
 @pytest.mark.parametrize(("case", "zone"), zones())
@@ -82,6 +81,33 @@ def test_float32_trap(case: dict[str, Any], tmp_path: Path) -> None:
         assert (committable["bucket"], committable["min_ms"], committable["max_ms"]) == (bucket, exact, exact)
         # The case itself can tell: 32-bit floats give what it calls wrong.
         assert int(np.float32(seconds) * np.float32(1000)) == wrong != exact
+
+
+def reduced(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    return {**a, "profit": a["profit"] + b["profit"], "rows": a["rows"] + b["rows"]}
+
+
+@pytest.mark.parametrize("case", of_kind("sales_windows"))
+def test_sales_windows(case: dict[str, Any]) -> None:
+    """Windows of 2 s by the clock, keyed by month: each pane's rows come while its window is open."""
+    rows = [dict(zip(case["columns"], row.split(","), strict=True)) for row in case["rows"]]
+    elements = [{**row, "profit": int(row["profit"]), "rows": 1} for row in rows]
+    with WindowHarness(TumblingProcessingTimeWindows("2 s"), reduced, key="month") as h:
+        for number, pane in enumerate(case["panes"]):
+            fired = h.set_processing_time(number * 2000 + 500)
+            assert (len(fired) > 0) == (number > 0)
+            h.process_elements([(element, None) for element in elements[slice(*pane["rows"])]])
+        h.set_processing_time(len(case["panes"]) * 2000 + 500)
+        h.process_elements([(element, None) for element in elements[slice(*case["rows_never_emitted"])]])
+        assert h.end_of_input() == []
+    columns = ("month", "product", "category", "profit", "rows")
+    found: dict[int, list[list[Any]]] = {}
+    for out in h.output:
+        found.setdefault(out.window.start // 2000, []).append([out.value[name] for name in columns])
+    assert [sorted(found[number]) for number in range(len(case["panes"]))] == [
+        sorted(pane["expected"]) for pane in case["panes"]
+    ]
+    assert len(h.output) == 43
 
 
 def buckets(assigner: EventTimeBucketAssigner, seconds: list[float]) -> list[str]:

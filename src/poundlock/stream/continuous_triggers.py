@@ -12,7 +12,7 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.stream.state import ReducingStateDescriptor
 from poundlock.stream.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
-from poundlock.stream.window import MAX_TIMESTAMP, GlobalWindow, Window
+from poundlock.stream.window import MAX_TIMESTAMP, Window
 from poundlock.values import duration, format_duration, positive, span_ms
 
 __all__ = ["ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger"]
@@ -57,7 +57,7 @@ class ContinuousEventTimeTrigger(Trigger):
             return TriggerResult.CONTINUE
         state.clear()
         # The end of the input passes every border there will ever be of a window without an end: one firing stands for them.
-        if not (isinstance(window, GlobalWindow) and ctx.get_current_watermark() == MAX_TIMESTAMP):
+        if not window.max_timestamp() == ctx.get_current_watermark() == MAX_TIMESTAMP:
             self._register(time + span_ms(self.interval), window, ctx)
         return TriggerResult.FIRE
 
@@ -87,7 +87,7 @@ class ContinuousEventTimeTrigger(Trigger):
 
 @dataclass(frozen=True)
 class ContinuousProcessingTimeTrigger(Trigger):
-    """Fires at every border of an interval that the clock passes; the last border is the window's last timestamp.
+    """Fires at every border of an interval that the clock passes, and when it reaches the window's last timestamp.
 
     Args:
         interval: between two firings, such as "1 min"; borders are counted from 1970.
@@ -100,8 +100,8 @@ class ContinuousProcessingTimeTrigger(Trigger):
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         if ctx.get_partitioned_state(_NEXT).get() is None:
-            now, interval = ctx.get_current_processing_time(), span_ms(self.interval)
-            self._register(now - now % interval + interval, window, ctx)
+            now = ctx.get_current_processing_time()
+            self._register(now, now - now % span_ms(self.interval), window, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -109,11 +109,13 @@ class ContinuousProcessingTimeTrigger(Trigger):
         if state.get() != time:
             return TriggerResult.CONTINUE
         state.clear()
-        self._register(time + span_ms(self.interval), window, ctx)
+        self._register(time, time, window, ctx)
         return TriggerResult.FIRE
 
-    def _register(self, time: int, window: Window, ctx: TriggerContext) -> None:
-        time = min(time, window.max_timestamp())
+    def _register(self, now: int, border: int, window: Window, ctx: TriggerContext) -> None:
+        time, last = border + span_ms(self.interval), window.max_timestamp()
+        # The clock may be past the end of a window of event time, where the last border would come for ever again.
+        time = min(time, last) if last > now else time
         ctx.get_partitioned_state(_NEXT).add(time)
         ctx.register_processing_time_timer(time)
 

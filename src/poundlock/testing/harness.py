@@ -99,6 +99,7 @@ class KeyedOperatorHarness:
         self._operators: list[KeyedOperator] = []
         self._emitted: dict[str, list[Emitted]] = {}
         self._late_before = 0
+        groups_of_instance(0, key_groups, instances)
         self._start(instances)
 
     def __enter__(self) -> Self:
@@ -108,7 +109,6 @@ class KeyedOperatorHarness:
         self.close()
 
     def _start(self, instances: int) -> None:
-        groups_of_instance(0, self._key_groups, instances)
         self._operators = [self._make() for _ in range(instances)]
         for operator in self._operators:
             operator.open()
@@ -204,11 +204,12 @@ class KeyedOperatorHarness:
             snapshot: of this harness, or of another one with as many key groups.
             instances: how many share the key groups from now on; None for as many as before.
         """
-        before = len(self._operators)
+        count = len(self._operators) if instances is None else instances
+        groups_of_instance(0, self._key_groups, count)
         self.close()
         self._watermark, self._now = snapshot.watermark, snapshot.processing_time
         self._groups = {number: KeyGroup.decode(data) for number, data in snapshot.groups.items()}
-        self._start(before if instances is None else instances)
+        self._start(count)
 
     def rescale(self, instances: int) -> None:
         """Go on with another number of instances, by a snapshot and a restore."""

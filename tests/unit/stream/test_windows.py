@@ -33,7 +33,11 @@ def test_they_say_what_they_are() -> None:
     ("make", "says"),
     [
         (lambda: TumblingEventTimeWindows("0 s"), "size is "),
-        (lambda: SlidingEventTimeWindows("10 s", "20 s"), "windows of 10 s every 20 s leave gaps"),
+        (
+            lambda: SlidingEventTimeWindows("10 s", "5 s", "5 s"),
+            "an offset of 5 s moves windows by more than their slide",
+        ),
+        (lambda: TumblingEventTimeWindows("10 s", "-10 s"), "an offset of -10 s moves windows by more than their size"),
         (lambda: EventTimeSessionWindows("0 s"), "gap is "),
         (lambda: WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp=" "), "needs to know the time of a row"),
         (lambda: Job("a").from_source(FileSource("/in")).key_by(), "key_by needs Spark SQL text"),

@@ -5,7 +5,7 @@ What comes back equals what went in, types included; anything that could not is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
@@ -45,21 +45,22 @@ def _from_ext(code: int, data: memoryview) -> Any:
         if code == _DICT:
             return dict(zip(*items, strict=True))
         return (tuple if code == _TUPLE else set if code == _SET else frozenset)(items)
-    text = str(data, "utf-8")
-    if code == _DECIMAL:
-        return Decimal(text)
-    if code == _INT:
-        return int(text)
-    if code == _TIMEDELTA:
-        return timedelta(microseconds=int(text))
-    if code in (_DATE, _DATETIME, _TIME):
-        read: dict[int, Any] = {_DATE: date, _DATETIME: datetime, _TIME: time}
-        return read[code].fromisoformat(text)
-    raise TerminalError(
-        f"state has a value of the unknown kind {code}", next="use the version of poundlock that wrote it"
-    )
+    read = _READ.get(code)
+    if read is None:
+        raise TerminalError(
+            f"state has a value of the unknown kind {code}", next="use the version of poundlock that wrote it"
+        )
+    return read(str(data, "utf-8"))
 
 
+_READ: Mapping[int, Callable[[str], Any]] = {
+    _DECIMAL: Decimal,
+    _INT: int,
+    _TIMEDELTA: lambda text: timedelta(microseconds=int(text)),
+    _DATE: date.fromisoformat,
+    _DATETIME: datetime.fromisoformat,
+    _TIME: time.fromisoformat,
+}
 _decode = msgspec.msgpack.Decoder(ext_hook=_from_ext).decode
 
 

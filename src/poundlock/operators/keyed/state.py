@@ -84,7 +84,7 @@ class StateStore:
 
     def get(self, descriptor: StateDescriptor) -> Any:
         """Return the state of any descriptor."""
-        known = self._states.get(descriptor.name)
+        known = self._states.get(getattr(descriptor, "name", ""))
         if known is not None and known[0] is descriptor:
             return known[1]
         if isinstance(descriptor, ValueStateDescriptor):

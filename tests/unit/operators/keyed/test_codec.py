@@ -1,0 +1,135 @@
+"""State as bytes: what goes in comes out, types included, and what cannot is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poundlock.errors import DefinitionError, TerminalError
+from poundlock.operators.keyed import codec
+from poundlock.operators.keyed.group import KeyGroup, describe
+
+zones = st.sampled_from([None, UTC, timezone(timedelta(hours=-3, minutes=-30))])
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(1 << 62, 1 << 65),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.binary(),
+    st.decimals(allow_nan=False),
+    st.dates(),
+    st.datetimes(timezones=zones),
+    st.times(),
+    st.timedeltas(),
+)
+hashable = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3)
+)
+values = st.recursive(
+    hashable,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(scalars, inner, max_size=3),
+        st.dictionaries(st.tuples(scalars, scalars), inner, max_size=3),
+        st.sets(scalars, max_size=3),
+    ),
+    max_leaves=6,
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Return whether two values are equal in every type they hold."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a.items(), b.items(), strict=True))
+    return bool(a == b)
+
+
+@settings(max_examples=50, deadline=None)
+@given(values)
+def test_a_value_comes_back_as_it_was(value: Any) -> None:
+    assert same(codec.decode(codec.encode(codec.pack(value))), value)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.dictionaries(hashable, values, max_size=6))
+def test_a_table_comes_back_as_it_was(table: dict[Any, Any]) -> None:
+    assert same(codec.unpack_table(codec.decode(codec.encode(codec.pack_table(table)))), table)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sets(hashable, max_size=6), st.randoms())
+def test_a_set_has_the_same_bytes_whatever_its_history(members: set[Any], chance: Any) -> None:
+    shuffled = list(members)
+    chance.shuffle(shuffled)
+    assert codec.encode(codec.pack(set(shuffled))) == codec.encode(codec.pack(members))
+
+
+class Colour(Enum):
+    RED = 1
+
+
+@dataclass
+class Thing:
+    n: int = 1
+
+
+@pytest.mark.parametrize(
+    "value", [object(), Thing(), Colour.RED, 1j, {"a": [Thing()]}, (1, Thing()), {Colour.RED: 1}, bytearray(b"x")]
+)
+def test_other_types_are_refused_with_what_to_do(value: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"state cannot keep a .*\nNext: keep numbers, texts"):
+        codec.pack(value)
+    group = KeyGroup(0)
+    group.table("t")["k"] = value
+    with pytest.raises(DefinitionError, match="state cannot keep"):
+        group.encode()
+
+
+def test_text_that_is_no_unicode_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="not valid Unicode"):
+        codec.encode(codec.pack("\ud800"))
+
+
+def test_keys_that_sql_groups_together_have_the_same_bytes() -> None:
+    assert codec.encode_key(0.0) == codec.encode_key(-0.0)
+    assert codec.encode_key(math.nan) == codec.encode_key(float("nan"))
+    told = {codec.encode_key(key) for key in (None, 0, "0", b"0", 0.5, (0,), ("0",), Decimal(0), date(2020, 1, 1))}
+    assert len(told) == 9
+
+
+def test_a_blob_of_a_newer_format_is_refused() -> None:
+    blob = KeyGroup(3).encode()
+    newer = codec.encode([[codec.FORMAT + 1, *codec.decode(blob)[0][1:]], *codec.decode(blob)[1:]])
+    for read in (KeyGroup.decode, describe, codec.read_head):
+        with pytest.raises(TerminalError, match="key group 3 has format 2; this version reads up to 1"):
+            read(newer)
+
+
+def test_what_is_no_blob_is_refused() -> None:
+    for data in (b"", b"{}", codec.encode([1, 2]), KeyGroup(3).encode()[:-1]):
+        with pytest.raises(TerminalError, match="cannot be read"):
+            KeyGroup.decode(data)
+
+
+def test_a_value_of_an_unknown_kind_is_refused() -> None:
+    assert isinstance(codec.decode(codec.encode(codec.pack(datetime(2020, 1, 1)))), datetime)
+    assert codec.decode(codec.encode(codec.pack(time(1, 2)))) == time(1, 2)
+    known = codec.encode(codec.pack((1,)))
+    data = known[:1] + b"\x63" + known[2:]  # msgpack: "two bytes of kind 1" becomes "of kind 99"
+    with pytest.raises(TerminalError, match="unknown kind 99"):
+        codec.decode(data)

@@ -1,0 +1,194 @@
+"""Random windows and random scripts of elements, watermarks and clock, and what a harness makes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from poundlock.stream.assigners import MergingWindowAssigner, WindowAssigner
+from poundlock.stream.builtin_triggers import (
+    CountTrigger,
+    DeltaTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeoutTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
+from poundlock.stream.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
+from poundlock.stream.count_windows import (
+    CountSlidingWindows,
+    CountTumblingWindows,
+    CumulativeEventTimeWindows,
+    GlobalWindows,
+)
+from poundlock.stream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from poundlock.stream.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
+from poundlock.stream.session_windows import DynamicEventTimeSessionWindows, ProcessingTimeSessionWindows
+from poundlock.stream.triggers import Trigger
+from poundlock.stream.window_functions import ProcessWindowFunction
+from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from poundlock.testing import Element, Emitted, WindowHarness
+
+
+def ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+@dataclass(frozen=True)
+class All(ProcessWindowFunction):
+    """Every element, in order, with what the context says."""
+
+    def process(self, key: Any, context: Any, elements: Sequence[Any]) -> Iterable[Any]:
+        yield tuple(element["v"] for element in elements), context.current_watermark()
+
+
+def gap_of(element: dict[str, Any]) -> int:
+    return 1 + int(element["v"]) % 5
+
+
+def difference(a: dict[str, Any], b: dict[str, Any]) -> float:
+    return float(b["v"] - a["v"])
+
+
+_small = st.integers(1, 12)
+
+
+@st.composite
+def aligned(draw: st.DrawFn) -> WindowAssigner:
+    """Tumbling, sliding and cumulative windows, by event time or the clock."""
+    size, slide = draw(_small), draw(_small)
+    kind = draw(st.sampled_from(["tumbling", "sliding", "cumulative", "tumbling clock", "sliding clock"]))
+    if kind == "cumulative":
+        return CumulativeEventTimeWindows(ms(size), ms(size * draw(st.integers(1, 4))))
+    offset = ms(draw(st.integers(1 - slide, slide - 1)))
+    if kind.startswith("sliding"):
+        sliding = SlidingProcessingTimeWindows if kind.endswith("clock") else SlidingEventTimeWindows
+        return sliding(ms(size), ms(slide), offset)
+    tumbling = TumblingProcessingTimeWindows if kind.endswith("clock") else TumblingEventTimeWindows
+    return tumbling(ms(slide), offset)
+
+
+sessions = st.builds(EventTimeSessionWindows, _small.map(ms)) | st.builds(ProcessingTimeSessionWindows, _small.map(ms))
+counts = st.builds(CountTumblingWindows, st.integers(1, 4))
+others = st.sampled_from(
+    [GlobalWindows(), GlobalWindows(at_end=True), DynamicEventTimeSessionWindows(gap_of)]
+) | st.builds(CountSlidingWindows, st.integers(1, 4), st.integers(1, 3), st.booleans())
+assigners: st.SearchStrategy[WindowAssigner] = st.one_of(aligned(), sessions, counts, others)
+
+_simple = st.one_of(
+    st.sampled_from([EventTimeTrigger(), ProcessingTimeTrigger(), NeverTrigger(), EndOfStreamTrigger()]),
+    st.builds(CountTrigger, st.integers(1, 4)),
+    st.builds(ContinuousEventTimeTrigger, _small.map(ms)),
+    st.builds(ContinuousProcessingTimeTrigger, _small.map(ms)),
+    st.builds(DeltaTrigger, st.integers(0, 5), st.just(difference)),
+)
+triggers: st.SearchStrategy[Trigger] = st.one_of(
+    _simple,
+    st.builds(PurgingTrigger, _simple),
+    st.builds(ProcessingTimeoutTrigger, _simple, _small.map(ms), st.booleans(), st.booleans()),
+)
+evictors: st.SearchStrategy[Evictor] = st.one_of(
+    st.builds(CountEvictor, st.integers(0, 3), st.booleans()),
+    st.builds(TimeEvictor, _small.map(ms), st.booleans()),
+    st.builds(DeltaEvictor, st.integers(1, 5), st.just(difference), st.booleans()),
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Windows, all that can be said of them."""
+
+    assigner: WindowAssigner
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    lateness: int = 0
+
+    def harness(self, function: Any = All(), **options: Any) -> WindowHarness:
+        return WindowHarness(
+            self.assigner,
+            function,
+            key="k",
+            trigger=self.trigger,
+            evictor=self.evictor,
+            allowed_lateness=ms(self.lateness),
+            **options,
+        )
+
+
+def _usable(setting: Setting) -> bool:
+    trigger = setting.trigger or setting.assigner.default_trigger()
+    return trigger.can_merge() or not isinstance(setting.assigner, MergingWindowAssigner)
+
+
+settings_of_all = st.builds(
+    Setting, assigners, st.none() | triggers, st.none() | evictors, st.sampled_from([0, 0, 3, 20])
+).filter(_usable)
+plain_settings = st.builds(Setting, st.one_of(aligned(), sessions, counts), lateness=st.sampled_from([0, 3, 20]))
+
+
+Step = tuple[str, Any]
+
+
+@st.composite
+def scripts(draw: st.DrawFn, longest: int = 12, late: bool = True) -> list[Step]:
+    """Steps ("elements", [(key, value, ts)]), ("watermark", t), ("clock", t); watermark and clock rise."""
+    steps: list[Step] = []
+    clock = 0
+    mark = -20
+    for _ in range(draw(st.integers(1, longest))):
+        kind = draw(st.sampled_from(["elements", "elements", "elements", "watermark", "clock"]))
+        if kind == "elements":
+            # One above the watermark still touches a session that the watermark has just closed.
+            low = -15 if late else mark + 2
+            times = st.integers(low, max(40, low + 20))
+            element = st.tuples(st.sampled_from("abc"), st.integers(0, 9), times)
+            steps.append((kind, draw(st.lists(element, min_size=1, max_size=5))))
+        elif kind == "watermark":
+            mark += draw(st.integers(0, 25))
+            steps.append((kind, mark))
+        else:
+            clock += draw(st.integers(0, 15))
+            steps.append((kind, clock))
+    return [*steps, ("clock", clock + 100), ("end", None)]
+
+
+def run(h: WindowHarness, step: Step, one_by_one: bool = False) -> list[Emitted]:
+    """Run a step; elements as one batch, or one by one."""
+    kind, what = step
+    if kind == "elements":
+        elements = [Element({"k": key, "v": value}, time) for key, value, time in what]
+        if one_by_one:
+            return [out for element in elements for out in h.process_element(*element[:2])]
+        return h.process_elements(elements)
+    if kind == "watermark":
+        return h.process_watermark(what)
+    return h.set_processing_time(what) if kind == "clock" else h.end_of_input()
+
+
+def told(rows: Iterable[Emitted]) -> Counter[str]:
+    """Return rows as a multiset."""
+    return Counter(map(repr, rows))
+
+
+def play(
+    h: WindowHarness, script: Sequence[Step], *, one_by_one: bool = False, between: Callable[[int], None] | None = None
+) -> list[tuple[Counter[str], Counter[str]]]:
+    """Run a script; return for each step what came out and what was late."""
+    found = []
+    seen = 0
+    for number, step in enumerate(script):
+        if between is not None:
+            between(number)
+        out = told(run(h, step, one_by_one))
+        late = h.late
+        found.append((out, told(late[seen:])))
+        seen = len(late)
+    h.close()
+    return found
