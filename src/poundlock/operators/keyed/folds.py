@@ -112,7 +112,7 @@ class ListFold:
                 table[entry] = [value]
 
     def result(self, held: Any) -> Any:
-        return held
+        return list(held)  # what a function keeps of it must not grow with the window
 
     def merge(self, a: Any, b: Any) -> Any:
         a.extend(b)

@@ -11,6 +11,7 @@ from poundlock.operators.keyed.folds import AggregateFold, Fold, ListFold, Reduc
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.stream.assigners import WindowAssigner
 from poundlock.stream.evictors import Evictor
+from poundlock.stream.nodes import WindowNode
 from poundlock.stream.triggers import Trigger
 from poundlock.stream.window import MAX_TIMESTAMP
 from poundlock.stream.window_functions import (
@@ -19,6 +20,7 @@ from poundlock.stream.window_functions import (
     ReduceWindow,
     WindowFunction,
 )
+from poundlock.values import span_ms
 
 __all__ = ["WindowSpec"]
 
@@ -42,6 +44,21 @@ class WindowSpec:
     evictor: Evictor | None = None
     allowed_lateness_ms: int = 0
     late_tag: str | None = None
+
+    @classmethod
+    def of(cls, node: WindowNode, aggregates: SqlAggregates | None = None) -> WindowSpec:
+        """Return what a node says; `aggregates` are what its SQL texts mean, where it has such."""
+        function = aggregates if node.function is None else node.function
+        if function is None:
+            raise TypeError(f"{node.id} has SQL aggregates: say what they mean")
+        return cls(
+            assigner=node.assigner,
+            function=function,
+            trigger=node.trigger,
+            evictor=node.evictor,
+            allowed_lateness_ms=span_ms(node.allowed_lateness),
+            late_tag=node.late_tag,
+        )
 
     def fold(self) -> Fold:
         """Return how elements become contents."""

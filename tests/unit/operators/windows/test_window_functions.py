@@ -19,6 +19,7 @@ from poundlock.stream.assigners import AssignerContext, WindowAssigner
 from poundlock.stream.builtin_triggers import CountTrigger, DeltaTrigger, EventTimeTrigger, PurgingTrigger
 from poundlock.stream.count_windows import CountTumblingWindows, GlobalWindows
 from poundlock.stream.evictors import CountEvictor, Evictor
+from poundlock.stream.nodes import WindowNode
 from poundlock.stream.session_windows import DynamicEventTimeSessionWindows
 from poundlock.stream.state import ListStateDescriptor, ValueStateDescriptor
 from poundlock.stream.triggers import Trigger
@@ -311,6 +312,34 @@ def test_a_trigger_that_cannot_merge_is_refused_for_sessions() -> None:
 )
 def test_common_windows_have_an_operator_of_their_own(spec: dict[str, Any], kind: str) -> None:
     assert type(window_operator(WindowSpec(function=ReduceWindow(plus), **spec))).__name__ == kind
+
+
+def test_a_spec_is_what_a_node_says() -> None:
+    said: dict[str, Any] = {"trigger": CountTrigger(2), "evictor": CountEvictor(1), "late_tag": "too late"}
+    function = ReduceWindow(plus)
+    node = WindowNode("w", [], [], TEN, "at", [], function=function, allowed_lateness=ms(5), **said)
+    assert WindowSpec.of(node) == WindowSpec(assigner=TEN, function=function, allowed_lateness_ms=5, **said)
+    sql = WindowNode("w", [], [], TEN, "at", ["count(*) as n"])
+    count = SqlAggregates([SqlAggregate(kind="count")])
+    assert WindowSpec.of(sql, count) == WindowSpec(assigner=TEN, function=count)
+    with pytest.raises(TypeError, match="say what they mean"):
+        WindowSpec.of(sql)
+
+
+class Keeping(ProcessWindowFunction):
+    """Gives the elements themselves."""
+
+    def process(self, key: Any, context: Any, elements: Sequence[Any]) -> Iterable[Any]:
+        yield elements
+
+
+@BOTH
+def test_what_a_function_gave_does_not_change_with_the_window(general: bool) -> None:
+    with WindowHarness(TEN, Keeping(), allowed_lateness="9 ms", general=general) as h:
+        h.process_element(1, 1)
+        h.process_watermark(9)
+        h.process_element(2, 2)
+        assert [row.value for row in h.output] == [[1], [1, 2]]
 
 
 def test_state_of_another_operator_is_refused() -> None:
