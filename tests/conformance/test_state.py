@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from process_cases import (
     concatenated,
 )
 
+from poundlock import FileSource, Job
 from poundlock.testing import Element, ProcessHarness
 
 CASES = json.loads((Path(__file__).parent / "data" / "state.json").read_text())["cases"]
@@ -87,3 +89,17 @@ def test_case_with_a_restore_before_every_element(case: dict[str, Any]) -> None:
         h.rescale(number % 3 + 1)
         h.process_elements([element_of(said)])
     check(h, case)
+
+
+def test_running_count() -> None:
+    """The seed article's word count: split into words, and how often each was seen so far."""
+    seeds = json.loads((Path(__file__).parent / "data" / "seed_events.json").read_text())["cases"]
+    [case] = [case for case in seeds if case["kind"] == "running_count"]
+    words = [word for line in case["lines"] for word in re.split(r"[^A-Za-z0-9_]+", line.lower()) if word]
+    counts = Job("count").from_source(FileSource("/in")).key_by("word").sum("n")
+    h = ProcessHarness(counts, instances=2)
+    for number, word in enumerate(words):
+        if number % 5 == 4:
+            h.restore(h.snapshot())
+        h.process_element({"word": word, "n": 1})
+    assert [f"{e.value['word']}:{e.value['n']}" for e in h.output] == case["expected"]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from poundlock.operators.keyed.folds import Fold
 from poundlock.operators.keyed.group import Table
 
-__all__ = ["Accumulator", "Cursor", "List", "Map", "Value"]
+__all__ = ["Accumulator", "Cursor", "List", "Map", "Value", "forget"]
 
 
 class Cursor(Protocol):
@@ -19,6 +19,12 @@ class Cursor(Protocol):
 
     entry: Any
     now: int
+
+
+def forget(table: Table, entry: Any) -> None:
+    """Take an entry out of a table. Unlike pop of an empty dict this looks at the entry, which may refuse to be one."""
+    if entry in table:
+        del table[entry]
 
 
 class Value:
@@ -36,12 +42,12 @@ class Value:
 
     def update(self, value: Any) -> None:
         if value is None:
-            self.table.pop(self.at.entry, None)
+            self.clear()
         else:
             self.table[self.at.entry] = value
 
     def clear(self) -> None:
-        self.table.pop(self.at.entry, None)
+        forget(self.table, self.at.entry)
 
 
 class List:
@@ -74,7 +80,7 @@ class List:
             self.clear()
 
     def clear(self) -> None:
-        self.table.pop(self.at.entry, None)
+        forget(self.table, self.at.entry)
 
     def merge(self, entries: Iterable[Any]) -> None:
         """Append what other entries hold, and forget those."""
@@ -131,7 +137,7 @@ class Map:
         return not self._held()
 
     def clear(self) -> None:
-        self.table.pop(self.at.entry, None)
+        forget(self.table, self.at.entry)
 
 
 class Accumulator:
@@ -153,7 +159,7 @@ class Accumulator:
         table[entry] = self.fold.add(value, table[entry]) if entry in table else self.fold.first(value)
 
     def clear(self) -> None:
-        self.table.pop(self.at.entry, None)
+        forget(self.table, self.at.entry)
 
     def merge(self, entries: Iterable[Any]) -> None:
         """Merge what other entries hold into this one, and forget those."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from poundlock.operators.keyed.folds import Fold
 from poundlock.operators.keyed.group import Table
-from poundlock.operators.keyed.handles import Cursor
+from poundlock.operators.keyed.handles import Cursor, forget
 from poundlock.stream.state import StateTtlConfig
 
 __all__ = ["TtlAccumulator", "TtlList", "TtlMap", "TtlValue"]
@@ -40,7 +40,7 @@ class _Ttl:
         return over
 
     def clear(self) -> None:
-        self.table.pop(self.at.entry, None)
+        forget(self.table, self.at.entry)
 
 
 class TtlValue(_Ttl):
