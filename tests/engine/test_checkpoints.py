@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,10 @@ from poundlock import (
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.cli.main import main
 from poundlock.config import load_settings
-from poundlock.runtime import assembly
-from poundlock.runtime import session as sessions
-from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.driver import run
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.restoring import Beginning
-from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.savepoint.metadata import read_metadata
 from poundlock.storage import LocalStorage
 
