@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,52 +26,18 @@ from poundlock import (
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.cli.main import main
 from poundlock.config import load_settings
-from poundlock.runtime import assembly
-from poundlock.runtime import session as sessions
-from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.driver import run
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.restoring import Beginning
-from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.savepoint.metadata import read_metadata
 from poundlock.storage import LocalStorage
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
 START = 1_545_184_220
 FILES = 6
 PAUSE_MS = 250
-
-
-@pytest.fixture(scope="module")
-def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    settings = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
-    spark = start_spark(
-        Job("shared", spark={"spark.sql.shuffle.partitions": "1"}), settings, (), log="jvm.log", quick_start=False,
-        local_checkpoint=True, say=lambda line: None,
-    )  # fmt: skip
-    yield spark
-    stop_spark(spark)
-
-
-@pytest.fixture(autouse=True)
-def shared(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every driver of this file the one session; what would end it ends its queries."""
-
-    def start(job: Job, settings: Any, *_: Any, **__: Any) -> Any:
-        for key, value in backend_conf(job, settings).items():
-            jvm.conf.set(key, value)
-        return jvm
-
-    def stop(*_: Any) -> None:
-        for query in jvm.streams.active:
-            query.stop()
-        sessions.await_tasks(jvm)
-
-    monkeypatch.setattr(assembly, "start_spark", start)
-    monkeypatch.setattr(assembly, "stop_spark", stop)
-    monkeypatch.setattr(sessions, "kill_jvm", stop)
 
 
 def settings(folder: Path, *more: str) -> Any:

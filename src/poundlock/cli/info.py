@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.cli.jobs import RunningJobArgument, find_job, progress_line, progress_of
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
+from poundlock.cli.status import time_text
 
 if TYPE_CHECKING:
     from poundlock.runtime.registry import JobEntry
@@ -42,11 +43,20 @@ class _Info:
             "log": entry.log,
             "REST": None if entry.rest is None or entry.ended else f"http://{_host(entry.rest[0])}:{entry.rest[1]}",
             "token": None if entry.ended else entry.token_file,
+            "watermark": _watermark(self.progress),
             "progress": progress_line(self.progress),
             "failure": None if entry.failure is None else entry.failure[0],
             "next": None if entry.failure is None else entry.failure[1] or None,
         }
         yield from (f"  {name:<11} {value}" for name, value in values.items() if value is not None)
+
+
+def _watermark(progress: Mapping[str, Any] | None) -> str | None:
+    """Return the watermark and the source partition that holds it back, None where the job has none."""
+    watermark, held_by = ((progress or {}).get(name) for name in ("watermark", "held_by"))
+    if watermark is None and held_by is None:
+        return None
+    return time_text(watermark) + (f", held back by {held_by}" if held_by else "")
 
 
 def _supervises(entry: JobEntry) -> str:

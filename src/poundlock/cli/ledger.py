@@ -15,6 +15,7 @@ import typer
 from poundlock.cli.checkpoints import CheckpointArgument, find_checkpoint
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
+from poundlock.cli.status import time_text
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -100,7 +101,11 @@ def _details(decision: Decision, sink: str | None) -> Iterator[str]:
                 f" digest {wrote.digest or '-'}{times}"
             )
     if (seen := decision.event_time) is not None:
-        yield f"event time: {_time(seen.min_ms)} to {_time(seen.max_ms)}, watermark {_time(seen.watermark_ms)}"
+        yield f"event time: {_time(seen.min_ms)} to {_time(seen.max_ms)}, watermark {time_text(seen.watermark_ms)}"
+    if (marks := decision.watermarks) is not None and decision.occasion == "checkpoint":
+        held = marks.get("held_by")
+        who = "" if held is None else f", held back by {held['partition'] or held['source']}"
+        yield f"watermark behind it: {time_text(marks.get('watermark'))}{who}"
     if decision.durations_ms:
         yield "took: " + ", ".join(f"{name} {ms} ms" for name, ms in decision.durations_ms.items())
 

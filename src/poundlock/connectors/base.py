@@ -40,12 +40,14 @@ class Split:
         payload: JSON that the reader understands.
         weight: how much work it is, in bytes or rows; used to spread splits evenly over tasks.
         bytes: how much is read for it at the source; None where that is not known.
+        name: what people know it by, different for each split of a checkpoint; "" = its id.
     """
 
     id: str
     payload: Mapping[str, Any]
     weight: int = 1
     bytes: int | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

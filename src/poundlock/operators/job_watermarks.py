@@ -43,6 +43,9 @@ class HeldBack:
     source: str
     partition: str | None
 
+    def __str__(self) -> str:
+        return self.source if self.partition is None else f"{self.partition} of {self.source}"
+
 
 class JobWatermarks:
     """The watermark of a job.
@@ -113,8 +116,10 @@ class JobWatermarks:
                 source.finished_splits(found.rows, now_ms)
             else:
                 source.checkpoint(found.rows, now_ms, found.partitions)
-            if found.ended:
-                source.end()
+        self._combine()
+        for name in seen:
+            if seen[name].ended and name in self._sources:
+                self._sources[name].end()
         return self._combine()
 
     def tick(self, now_ms: int) -> int:

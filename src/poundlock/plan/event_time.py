@@ -105,7 +105,7 @@ class TimeChannel:
 
 
 def merged(splits: Sequence[str]) -> list[str]:
-    """Return the name of each slot of a use, given the ids of its splits in order: the first, and how many more there are."""
+    """Return the name of each slot of a use, given those of its splits in the order of their ids: the first, and how many more."""
     slots = [splits[i::SPLIT_SLOTS] for i in range(min(SPLIT_SLOTS, len(splits)))]
     return [ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more" for ids in slots]
 

@@ -5,7 +5,7 @@ A step that Spark's own operators can do with the same result never comes here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import reduce
@@ -26,7 +26,7 @@ from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.arrow import map_in_arrow
 from poundlock.plan.emitted import RecordRows, WindowRows, unpack_task
 from poundlock.plan.hosting import LATE_DROPPED, Host, Input, Output, hosted
-from poundlock.plan.packing import CONTROL, PACKED, Packing, pack_task
+from poundlock.plan.packing import PACKED, Packing, pack_task
 from poundlock.plan.rows import BAD, EVENT_TIME, HIDDEN, OFFSET, PARTITION, TOPIC
 from poundlock.plan.sql_aggregates import parse_aggregates
 from poundlock.stream.nodes import WindowNode
@@ -62,7 +62,7 @@ def emitted(
     node: WindowNode | KeyedNode,
     inputs: Sequence[DataFrame],
     *,
-    ticker: Callable[[int], DataFrame],
+    control: DataFrame,
     groups: int,
     bounded: bool,
     counted_as: str,
@@ -72,7 +72,7 @@ def emitted(
     Args:
         node: the step.
         inputs: its rows, hidden columns included.
-        ticker: returns a stream that has so many rows in each batch, numbered on in `value`.
+        control: the control rows of its key groups, see `plan/control.py`.
         groups: number of key groups.
         bounded: whether the job's input ends.
         counted_as: name of the count of late rows that went nowhere.
@@ -82,15 +82,8 @@ def emitted(
         map_in_arrow(frame, pack_task(packing), PACKED)
         for frame, packing in zip(made.frames, made.packings, strict=True)
     ]
-    clock = ticker(groups).selectExpr(
-        f"CAST(value % {groups} AS INT) AS group",
-        f"{CONTROL} AS side",
-        "'' AS place",
-        # Spark's time of the batch: it is in the log of the batch, so a batch that is run again has the same.
-        "CAST(CAST(unix_millis(current_timestamp()) AS STRING) AS BINARY) AS payload",
-    )
     host = Host(made.operator, made.inputs, made.outputs, first=_first(node))
-    frame = hosted(reduce(DataFrame.union, [*packs, clock]), host)
+    frame = hosted(reduce(DataFrame.union, [*packs, control]), host)
     late = F.expr(f"coalesce(sum(if(tag = '{LATE_DROPPED}', CAST(CAST(payload AS STRING) AS BIGINT), 0L)), 0L)")
     frame = frame.observe(counted_as, late.alias("late")).where(f"tag <> '{LATE_DROPPED}'")
     return Emitted(frame, {tag: _schema(output) for tag, output in made.outputs.items()})

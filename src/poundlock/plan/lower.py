@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +19,7 @@ from poundlock.connectors.base import SparkRead, SparkSource, SplitSource
 from poundlock.formats import ddl
 from poundlock.operators.chain import MAIN, Decode, Edge, Pass, Step
 from poundlock.plan.arrow import map_in_arrow
+from poundlock.plan.control import control_rows
 from poundlock.plan.emitted import Unpack
 from poundlock.plan.event_time import (
     SPLIT_SLOTS,
@@ -57,7 +58,7 @@ from poundlock.stream.nodes import (
 __all__ = ["BYTES", "Lowered", "Lowering"]
 
 ROW = "__row"
-PULSE, GROUPS = "#pulse", "#groups"  # no names of sources
+PULSE = "#pulse"  # no name of a source
 BYTES = "bytes/"  # before the name of a use: what Spark counts is how large its values are
 
 
@@ -71,6 +72,7 @@ class Lowered:
         row_wise: per branch head, whether rows that vanish before the stage were filtered.
         uses: the uses of sources; one that is read twice in the query is two sources to Spark.
         times: where event time is measured.
+        ticks: whether Spark begins a batch at each trigger, data or not.
     """
 
     frame: DataFrame
@@ -78,6 +80,7 @@ class Lowered:
     row_wise: Mapping[str, bool]
     uses: Sequence[str]
     times: Sequence[TimeChannel] = ()
+    ticks: bool = False
 
 
 @dataclass
@@ -96,6 +99,7 @@ class Lowering:
         pulse: whether Spark is to begin a batch at each trigger, data or not.
     """
 
+    streaming: ClassVar[bool] = True
     plan: Plan
     spark: SparkSession
     job_id: str
@@ -109,8 +113,8 @@ class Lowering:
     _bad_frames: list[DataFrame] = field(default_factory=list)
     _observed: dict[str, list[str]] = field(default_factory=dict)
     _uses: list[str] = field(default_factory=list)
+    _controls: int = 0
     _slots: dict[str, range] = field(default_factory=dict)
-    _hosted: int = 0
     _timed: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +147,8 @@ class Lowering:
             ticker = self.spark.readStream.name(spark_name(PULSE)).format(TICKER).options(**ticker_options(1)).load()
             frames.append(ticker.selectExpr(f"CAST(NULL AS STRING) AS {RECORD.split()[0]}").where("false"))
         row_wise = {b.head.id: b.row_wise for b in self.plan.branches}
-        return Lowered(reduce(DataFrame.union, frames), self._observed, row_wise, self._uses, self._times)
+        ticks = any(isinstance(self.sources[source_of(use)], SplitSource) for use in self._uses) or self._controls > 0
+        return Lowered(reduce(DataFrame.union, frames), self._observed, row_wise, self._uses, self._times, ticks)
 
     def _use(self, name: str) -> str:
         """Note one more use of a source and return its name; a second use is a source of its own to Spark."""
@@ -204,6 +209,13 @@ class Lowering:
         ticker = self._reader(name).format(TICKER).options(**ticker_options(self.parallelism)).load()
         frame: DataFrame = ticker.select("value")
         return frame
+
+    def _control(self, groups: int) -> DataFrame:
+        """Return one row for each group in every batch; see `plan/control.py`."""
+        self._controls += 1
+        return control_rows(
+            self.spark, groups, name=str(self._controls), tasks=self.parallelism, streaming=self.streaming
+        )
 
     def _direct(self, branch: Branch) -> DataFrame:
         name = branch.head.id
@@ -319,21 +331,14 @@ class Lowering:
         if head is not None:
             self._set_bad_apart(node)
         inputs = [self._spark_side(parent, head) for parent in node.inputs]
-        self._hosted += 1
-        counted = f"{LATE_ROWS}{head}/{self._hosted}"
-
-        def ticker(rows: int) -> DataFrame:
-            reader = self.spark.readStream.name(spark_name(nth_use(GROUPS, self._hosted)))
-            made: DataFrame = reader.format(TICKER).options(**ticker_options(rows)).load()
-            return made
-
+        control = self._control(self.plan.job.max_parallelism)
         return emitted(
             node,
             inputs,
-            ticker=ticker,
+            control=control,
             groups=self.plan.job.max_parallelism,
             bounded=self.plan.bounded,
-            counted_as=counted,
+            counted_as=f"{LATE_ROWS}{head}/{self._controls}",
         )
 
     def _channels(self, node: WatermarkNode, frame: DataFrame, uses: Sequence[str]) -> Iterator[TimeChannel]:

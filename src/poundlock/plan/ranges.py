@@ -17,6 +17,8 @@ __all__ = ["RangeLowering"]
 class RangeLowering(Lowering):
     """Turns a plan into a batch DataFrame over ranges: those in `reads`, and of split-planned sources those in the directive."""
 
+    streaming = False
+
     def _reader(self, name: str) -> Any:
         self._use(name)
         return self.spark.read

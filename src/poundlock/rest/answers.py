@@ -157,7 +157,8 @@ def metrics(job: Observed, wanted: Sequence[str] | None) -> list[models.Metric]:
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
     values["uptime"] = _times(job)[2]
-    watermark = job.figures.refresh().watermark_ms
+    # Between two checkpoints the progress alone knows what idle partitions no longer hold back.
+    watermark = job.progress.watermark if job.progress.watermark is not None else job.figures.refresh().watermark_ms
     if watermark is not None:
         values["currentWatermark"] = watermark
     if wanted is None:

@@ -76,10 +76,9 @@ class _OfJob(Collector):
             yield self._counter(f"rows_{name}", what, {n: getattr(c, name) for n, c in sinks.items()}, "sink")
         if progress.lag is not None:
             yield self._sole("lag_records", "Records waiting in the sources.", progress.lag)
-        if totals.watermark_ms is not None:
-            yield self._sole(
-                "watermark_timestamp_seconds", "The watermark, seconds since 1970.", totals.watermark_ms / 1000
-            )
+        watermark = totals.watermark_ms if progress.watermark is None else progress.watermark
+        if watermark is not None:
+            yield self._sole("watermark_timestamp_seconds", "The watermark, seconds since 1970.", watermark / 1000)
 
     def _of_checkpoints(self) -> Iterator[Metric]:
         history = self._job.figures.history()

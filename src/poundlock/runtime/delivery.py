@@ -94,7 +94,9 @@ class Delivery:
             work = planner.splits(name, self.split[name]) if name in self.split else []
             said[use] = pack(work, first, last - first)
             self.given[use] = len(work)
-            self.split_names[use] = merged(sorted(split.id for split in work))
+            self.split_names[use] = merged(
+                [split.name or split.id for split in sorted(work, key=lambda split: split.id)]
+            )
             sizes = [split.bytes for split in work if split.bytes is not None]
             if len(sizes) == len(work):
                 self.bytes[use] = sum(sizes)

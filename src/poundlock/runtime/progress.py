@@ -6,8 +6,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import Literal
 
-from poundlock.operators.job_watermarks import HeldBack
-
 __all__ = ["Progress", "State", "StopRequest"]
 
 State = Literal["INITIALIZING", "RUNNING", "RESTARTING", "FINISHED", "CANCELED", "FAILED"]
@@ -30,7 +28,8 @@ class Progress:
         restarts: how often the job was restarted.
         state_bytes: memory that keyed state takes, as Spark tells it; None where there is no state.
         watermark: event time behind the newest checkpoint, ms since the epoch; None where there is none.
-        held_by: the source, and of that the partition, that holds the watermark back; None where nobody does.
+        held_by: who holds the watermark back, such as "clicks-1 of time": a source partition, and the step that gives rows
+            their time; None where nobody does.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """
 
@@ -48,7 +47,7 @@ class Progress:
     restarts: int = 0
     state_bytes: int | None = None
     watermark: int | None = None
-    held_by: HeldBack | None = None
+    held_by: str | None = None
     message: str = ""
 
 

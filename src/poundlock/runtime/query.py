@@ -465,7 +465,7 @@ class Query:
             return not self._draining and not self._savepoints.busy and self._more_comes()
         if self._pulsing:
             self._pulsing = self._time.pending
-        elif not self.planner.names and time.monotonic() - self._looked > self.interval.total_seconds() + _LOOKED_S:
+        elif not self.lowered.ticks and time.monotonic() - self._looked > self.interval.total_seconds() + _LOOKED_S:
             self._tick()
             self._have_it_run()
         return False
@@ -474,7 +474,7 @@ class Query:
         """Have Spark run a batch with the newest watermark; it does by itself, but not before the first with data since its start."""
         if self._time.pending:
             self._publish(self._time.spark_ms)
-            self._pulsing = not self.planner.names and self.plan.windowed and not has_run(self._query._jsq)
+            self._pulsing = not self.lowered.ticks and self.plan.windowed and not has_run(self._query._jsq)
 
     def _more_comes(self) -> bool:
         """Return whether there is a source that has not come to its end, as far as one can be asked."""
@@ -510,7 +510,7 @@ class Query:
                 return True
             self._have_it_run()
             # A function of DataFrames need not keep any state: then Spark has nothing to run a batch for.
-            return not self.plan.windowed and not self.planner.names and self._idle()
+            return not self.plan.windowed and not self.lowered.ticks and self._idle()
         finally:
             self.coordinator.lock.release()
 

@@ -47,8 +47,9 @@ class Tracker:
     def event_time(self, watermark: int, held_by: HeldBack | None) -> None:
         """Note the watermark, ms, and who holds it back."""
         shown = None if watermark == MIN else watermark
-        if (shown, held_by) != (self.progress.watermark, self.progress.held_by):
-            self._set(replace(self.progress, watermark=shown, held_by=held_by, message=""))
+        who = None if held_by is None else str(held_by)
+        if (shown, who) != (self.progress.watermark, self.progress.held_by):
+            self._set(replace(self.progress, watermark=shown, held_by=who, message=""))
 
     def rolled(self, files: int) -> None:
         """Note files that became visible between checkpoints."""

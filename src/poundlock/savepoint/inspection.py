@@ -12,6 +12,8 @@ from typing import Any
 from poundlock.checkpoint.portable import Legible, PendingFile
 from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.errors import DefinitionError
+from poundlock.operators.job_watermarks import resumed
+from poundlock.operators.watermarks import MIN
 from poundlock.savepoint.metadata import Metadata, damage, damaged, read_metadata
 from poundlock.savepoint.positions import Reading, reading
 from poundlock.savepoint.sparklog import StateOperator, newest_offsets, state_operators, watermark_ms
@@ -106,7 +108,7 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
             path=savepoint.root,
             metadata=metadata,
             sources={name: reading(savepoint, name, span.end) for name, span in metadata.decision.sources.items()},
-            watermark_ms=watermark_ms(savepoint),
+            watermark_ms=_watermark(savepoint, metadata),
             pending=pending(metadata),
             partitions=log.partitions if log is not None and state else None,
             backend=_backend(log.provider) if log is not None and state else "",
@@ -118,6 +120,15 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
         for path, wrong in found or ():
             raise damaged(savepoint, path, wrong) from None
         raise
+
+
+def _watermark(savepoint: Storage, metadata: Metadata) -> int | None:
+    """Return the watermark a job goes on with: of the decision; of Spark's log where an older version decided it."""
+    state = metadata.decision.watermarks
+    if state is None:
+        return watermark_ms(savepoint)
+    found = resumed(state)
+    return None if found == MIN else found
 
 
 def pending(metadata: Metadata) -> dict[str, Sequence[PendingFile]]:

@@ -193,4 +193,11 @@ class FileEnumerator:
             {**self._extra, "parts": parts},
             weight,
             sum(p.end - p.at.offset for p in group),
+            name=_name(group),
         )
+
+
+def _name(group: Sequence[Piece]) -> str:
+    """Return what people know a split by: its first file, from where, and how many more there are."""
+    place = group[0].file.path + (f" from byte {group[0].at.offset}" if group[0].at.offset else "")
+    return place if len(group) == 1 else f"{place} and {len(group) - 1} more"

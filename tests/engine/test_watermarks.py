@@ -1,0 +1,164 @@
+"""Watermarks with a real Spark: the boundary to the millisecond, splits of one checkpoint, the end of the input, a drain, a restart."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock import FileSink, FileSource, Job, TumblingEventTimeWindows, WatermarkStrategy
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.config import load_settings
+from poundlock.operators.watermarks import MAX
+from poundlock.runtime.driver import run
+from poundlock.runtime.progress import Progress, StopRequest
+from poundlock.runtime.requests import Requests
+from poundlock.runtime.restoring import Beginning
+from poundlock.storage import LocalStorage
+
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
+
+BASE = 1_545_184_220_000  # a multiple of the window
+
+
+def put(folder: Path, name: str, *rows: tuple[str, int]) -> None:
+    """Write a file of rows (key, time in ms after BASE)."""
+    folder.mkdir(exist_ok=True)
+    lines = [json.dumps({"k": key, "at": BASE + at}) for key, at in rows]
+    hidden = folder / f".{name}"
+    hidden.write_text("".join(f"{line}\n" for line in lines))
+    hidden.rename(folder / name)
+
+
+def written(folder: Path) -> dict[tuple[str, int], int]:
+    """Return (key, start of the window, s after BASE) -> count; a window is written once."""
+    found: dict[tuple[str, int], int] = {}
+    for path in sorted(p for p in folder.rglob("part-*") if p.is_file()):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            key = row["k"], row["start"] - BASE // 1000
+            assert key not in found, key
+            found[key] = row["n"]
+    return found
+
+
+def checkpoints(folder: Path, name: str = "checkpoint") -> list[Decision]:
+    records = Ledger(LocalStorage(str(folder / name)))
+    return [record for record in records if record.occasion == "checkpoint"]
+
+
+def counting(folder: Path, strategy: WatermarkStrategy, *, out: str = "out", **source: Any) -> Job:
+    job = Job("counting", checkpoint_interval="0 s", on_error="fail")
+    read = FileSource(str(folder / "in"), format="json", schema="k string, at bigint", **source)
+    rows = job.from_source(read, name="rows").assign_timestamps_and_watermarks(strategy, name="time")
+    counts = rows.key_by("k").window(TumblingEventTimeWindows("10 s")).aggregate("count(*) as n", name="counts")
+    shown = counts.select("k", "unix_seconds(window_start) as start", "n")
+    shown.sink_to(FileSink(str(folder / out), format="json"), name="out")
+    return job
+
+
+def settings(folder: Path, checkpoint: str = "checkpoint") -> Any:
+    return load_settings([f"state_dir={folder}/state", f"checkpoint_dir={folder}/{checkpoint}", "master=local[2]"])
+
+
+class Running:
+    """A job that runs in a thread of its own."""
+
+    def __init__(self, job: Job, settings: Any, **more: Any) -> None:
+        self.stop, self.requests, self.progress = StopRequest(), Requests(), Progress("INITIALIZING")
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(job, settings), kwargs=more, daemon=True)
+        self._thread.start()
+
+    def _run(self, job: Job, settings: Any, **more: Any) -> None:
+        def note(progress: Progress) -> None:
+            self.progress = progress
+
+        try:
+            run(job, settings=settings, stop=self.stop, requests=self.requests, on_progress=note, **more)
+        except BaseException as error:
+            self.failure = error
+
+    def until(self, reached: Callable[[], bool], patience_s: float = 120) -> None:
+        deadline = time.monotonic() + patience_s
+        while not reached():
+            assert self.failure is None, self.failure
+            assert time.monotonic() < deadline, self.progress
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+        assert self.failure is None, self.failure
+
+
+def test_windows_close_and_rows_are_late_at_the_very_millisecond_and_the_end_fires_the_rest(tmp_path: Path) -> None:
+    """A checkpoint reads a file; its watermark closes windows in the next one, and makes rows late in the one after that."""
+    folder = tmp_path / "in"
+    files: list[tuple[str, int]] = [
+        ("a", 5_000),
+        ("mark", 9_999),  # watermark 9 998: a window that ends at 10 000 has its last millisecond yet to come
+        ("mark", 9_999),
+        ("b", 1),
+        ("mark", 10_000),  # 9 999 is the last millisecond of that window
+        ("mark", 10_000),
+        ("late", 9_999),
+        ("mark", 10_000),
+    ]
+    for number, row in enumerate(files):
+        put(folder, f"{number}.jsonl", row)
+    strategy = WatermarkStrategy.monotonous(timestamp="at")
+    job = counting(tmp_path, strategy, max_files_per_checkpoint=1)
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+
+    first = {("a", 0): 1, ("b", 0): 1, ("mark", 0): 2}
+    assert written(tmp_path / "out") == {**first, ("mark", 10): 3}
+    records = checkpoints(tmp_path)
+    assert [r.sinks["out"].counts.late for r in records] == [1 if n == 6 else 0 for n in range(len(records))]
+    assert [r.sinks["out"].counts.written for r in records[:6]] == [0, 0, 0, 0, 0, 3]
+    behind = [4_999, 9_998, 9_998, 9_998, 9_999, 9_999, 9_999, MAX - BASE, MAX - BASE]
+    assert [r.watermarks and r.watermarks["watermark"] - BASE for r in records] == behind
+    assert records[4].watermarks is not None
+    assert records[4].watermarks["held_by"]["source"] == "time"
+    assert [r.event_time and r.event_time.watermark_ms for r in records[1:]] == [BASE + w for w in behind[:-1]]
+    last = records[-1].watermarks
+    assert last is not None
+    assert (last["in_force"], last["before_end"]) == (MAX, BASE + 9_999)
+
+
+def test_the_slower_of_two_files_holds_back_a_drain_fires_all_and_a_restore_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    put(folder, "fast.jsonl", ("a", 1_000), ("a", 95_000))
+    put(folder, "slow.jsonl", ("a", 2_000), ("a", 32_000))
+
+    def at(record: dict[str, Any]) -> int:
+        return int(record["at"])
+
+    strategy = WatermarkStrategy.bounded_out_of_orderness("2 s").with_timestamp_assigner(at)
+    running = Running(counting(tmp_path, strategy, watch=True, split_size="1 KB"), settings(tmp_path))
+    running.until(lambda: running.progress.watermark is not None)
+    assert running.progress.watermark == BASE + 32_000 - 2_000 - 1
+    assert running.progress.held_by is not None
+    assert "slow.jsonl" in running.progress.held_by
+    saving = running.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop", drain=True)
+    running.end()
+    assert saving.location is not None, saving.failure
+    assert written(tmp_path / "out") == {("a", 0): 2, ("a", 30): 1, ("a", 90): 1}
+
+    put(folder, "later.jsonl", ("late", 29_000), ("b", 31_000), ("b", 200_000), ("b", 200_001))
+    go_on = counting(tmp_path, strategy, out="restored", watch=True, split_size="1 KB")
+    beginning = Beginning(str(saving.location))
+    restored = Running(go_on, settings(tmp_path, "second"), beginning=beginning)
+    restored.until(lambda: restored.progress.watermark == BASE + 198_000)
+    restored.until(lambda: bool(list((tmp_path / "restored").rglob(".part-*"))))
+    restored.stop.stop()
+    restored.end()
+    # The watermark before the drain, 29 999, is in use again.
+    assert written(tmp_path / "restored") == {("b", 30): 1}
+    assert sum(record.sinks["out"].counts.late for record in checkpoints(tmp_path, "second")) == 1
