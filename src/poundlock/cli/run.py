@@ -197,9 +197,21 @@ def _watched(
         if presence.supervised is not None:
             presence.supervised.listen(signals.ask, stop)
 
+        newest: list[int | None] = [None]
+
         def report(progress: Progress) -> None:
             if progress.message:
                 log.logger.info(progress.message, state=progress.state, checkpoint=progress.checkpoint)
+            if progress.checkpoint != newest[0]:
+                newest[0] = progress.checkpoint
+                log.logger.info(
+                    "completed checkpoint",
+                    checkpoint=progress.checkpoint,
+                    ms=progress.last_ms,
+                    rows_read=progress.rows_read,
+                    rows_written=progress.rows_written,
+                    files_finished=progress.files_finished,
+                )
             presence.update(progress)
             watch.update(progress)
 
