@@ -318,6 +318,7 @@ def test_the_broker_is_down_when_the_driver_commits(rig: Rig, broker: EmbeddedKa
         impatient = Transactions(rig.sink.bootstrap_servers, rig.sink.security.kafka_python, timeout=0.5)
         with pytest.raises(CommitUnknown, match="no answer from Kafka"):
             impatient.end(prepared[0].payload["tid"], 0, 0, commit=True)
+        impatient.close()
     finally:
         broker.start()
     rig.checkpoint(driver, 0, [rows(0, 0)], lambda _: prepared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -76,7 +77,9 @@ class Scene:
 
     def start(self, *arguments: str) -> str:
         said = self.cli("run", "-d", "job.py", *arguments)
-        return said.strip().splitlines()[-1].rpartition(" ")[2]
+        if "-s" in arguments:
+            assert "Restored from savepoint" in said, "whoever starts it is told, not the log alone"
+        return re.findall(r"JobID (\w+)", said)[-1]
 
     def await_rows(self, job: str, rows: int) -> None:
         deadline = time.monotonic() + 180
@@ -123,6 +126,8 @@ def test_every_event_once_over_an_upgrade(scene: Scene) -> None:
     assert scene.seen().total() == 0  # nothing was due, and what waited hidden is in the savepoint
     assert not [p for p in scene.output.rglob("*") if p.is_file()]
 
+    assert f"{path}, with which it ended" in scene.cli("info", first)
+
     refused = scene.cli("run", "job.py", code=2)
     assert f"ended with the savepoint {path}" in refused
 
@@ -135,6 +140,8 @@ def test_every_event_once_over_an_upgrade(scene: Scene) -> None:
     assert "Savepoint completed. Path: " in said
     log = scene.cli("logs", second)
     assert "Restored from savepoint" in log
+    assert "completed checkpoint" in log
+    assert f"{path}, with which it ended" not in scene.cli("info", first), "its folder is the next job's by now"
     assert "article-0" in log or "offset" in log
     even = [value for i, value in enumerate(scene.produced) if i < 1500 or b'"even"' in value]
     assert scene.seen() == Counter(even)

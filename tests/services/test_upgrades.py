@@ -307,6 +307,7 @@ def test_a_job_changes_between_a_savepoint_and_its_restore(
     said = "\n".join(scene.lines)
     assert "Not restored: source extra\n" in said
     assert "Not restored: sink spare, and 10 rows that waited in it" in said
+    assert "Not in the savepoint: source more; it begins where it is set to start" in said
 
     # What was left out comes back, under its old name, and an operator that has none.
     job = scene.first("third")

@@ -27,11 +27,13 @@ class Newer:
         what: what there is, to be said of the sink, such as "has 3 files that …"; "" = nothing.
         unknown: why nobody can tell; "" = it was looked at.
         retractable: whether a restore can remove it.
+        lost: what of the output the savepoint counts on is not there any more, said of the sink too; "" = nothing is known.
     """
 
     what: str = ""
     unknown: str = ""
     retractable: bool = True
+    lost: str = ""
 
 
 @runtime_checkable

@@ -52,6 +52,8 @@ def detach(target: str, arguments: Sequence[str], settings: Settings, output: Ou
     started = _start(target, arguments, settings)
     entry = _wait(started, settings)
     if entry is not None and entry.state in _UNDER_WAY:
+        for line in _restored(started.output):
+            output.note(line)
         if entry.state == "RESTARTING" and entry.failure is not None:
             output.note(f"the job is restarting: {entry.failure[0]}")
         output.show(_submitted(entry, started.output))
@@ -65,6 +67,17 @@ def detach(target: str, arguments: Sequence[str], settings: Settings, output: Ou
         error = PoundlockError(f"the job ended before it ran ({how})", next=f"read {started.output}")
     output.error(error)
     return 128 - code if code < 0 else code or error.exit_code
+
+
+def _restored(path: Path) -> Sequence[str]:
+    """Return what the process said of the savepoint it began with."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    return re.findall(
+        r"^[A-Z]+  ((?:Restored from|Rescaling|Not restored|Not in the savepoint|Not looked at).*)$", text, re.M
+    )
 
 
 def failure_in(path: Path) -> PoundlockError | None:

@@ -12,6 +12,7 @@ from poundlock.cli.jobs import RunningJobArgument, find_job, progress_line, prog
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
 from poundlock.cli.status import time_text
+from poundlock.errors import PoundlockError
 
 if TYPE_CHECKING:
     from poundlock.runtime.registry import JobEntry
@@ -25,9 +26,15 @@ class _Info:
 
     entry: JobEntry
     progress: Mapping[str, Any] | None
+    savepoint: str | None = None
 
     def to_json(self) -> Any:
-        return {**self.entry.to_json(), "gone": self.entry.gone, "progress": self.progress}
+        return {
+            **self.entry.to_json(),
+            "gone": self.entry.gone,
+            "progress": self.progress,
+            "savepoint": self.savepoint,
+        }
 
     def lines(self) -> Iterable[str]:
         entry = self.entry
@@ -40,6 +47,7 @@ class _Info:
             "command": shlex.join(["poundlock", "run", *entry.arguments]),
             "folder": entry.folder,
             "checkpoint": entry.checkpoint_dir,
+            "savepoint": None if self.savepoint is None else f"{self.savepoint}, with which it ended",
             "log": entry.log,
             "REST": None if entry.rest is None or entry.ended else f"http://{_host(entry.rest[0])}:{entry.rest[1]}",
             "token": None if entry.ended else entry.token_file,
@@ -57,6 +65,20 @@ def _watermark(progress: Mapping[str, Any] | None) -> str | None:
     if watermark is None and held_by is None:
         return None
     return time_text(watermark) + (f", held back by {held_by}" if held_by else "")
+
+
+def _ended_with(entry: JobEntry) -> str | None:
+    """Return the savepoint with which a job ended; None if it did not, or that cannot be told from here."""
+    from poundlock.runtime.leaving import left_by
+    from poundlock.storage import open_storage
+
+    if not entry.ended:
+        return None
+    try:
+        note = left_by(open_storage(entry.checkpoint_dir))
+    except (OSError, PoundlockError):
+        return None
+    return str(note["savepoint"]) if note is not None and note["job_id"] == entry.job_id else None
 
 
 def _supervises(entry: JobEntry) -> str:
@@ -79,4 +101,4 @@ def command(
 ) -> None:
     """Show one job: how it goes or how it ended."""
     _, entry = find_job(job, define, config)
-    Output(json).show(_Info(entry=entry, progress=progress_of(entry)))
+    Output(json).show(_Info(entry=entry, progress=progress_of(entry), savepoint=_ended_with(entry)))

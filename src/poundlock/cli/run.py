@@ -11,6 +11,7 @@ import dataclasses
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+_TELL_S = 1.0
 
 
 def command(
@@ -197,9 +199,12 @@ def _watched(
         if presence.supervised is not None:
             presence.supervised.listen(signals.ask, stop)
 
+        completed = _Completed(log)
+
         def report(progress: Progress) -> None:
             if progress.message:
                 log.logger.info(progress.message, state=progress.state, checkpoint=progress.checkpoint)
+            completed.update(progress)
             presence.update(progress)
             watch.update(progress)
 
@@ -226,6 +231,34 @@ def _watched(
     if progress.state == "CANCELED":
         return 128 + (signals.newest or signal.SIGINT)
     return 1 if progress.state == "FAILED" else 0
+
+
+@dataclass(slots=True)
+class _Completed:
+    """Writes completed checkpoints into the log: all at level debug, and one a second, at most, at level info."""
+
+    log: JobLog
+    _newest: int | None = None
+    _told: float = -_TELL_S
+
+    def update(self, progress: Progress) -> None:
+        """Be told how the job goes."""
+        if progress.checkpoint == self._newest:
+            return
+        self._newest = progress.checkpoint
+        now = time.monotonic()
+        logger = self.log.logger
+        due = now - self._told >= _TELL_S
+        if due:
+            self._told = now
+        (logger.info if due else logger.debug)(
+            "completed checkpoint",
+            checkpoint=progress.checkpoint,
+            ms=progress.last_ms,
+            rows_read=progress.rows_read,
+            rows_written=progress.rows_written,
+            files_finished=progress.files_finished,
+        )
 
 
 def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:

@@ -93,7 +93,6 @@ def run(
     job = with_settings(job, settings)
     plan = make_plan(job)
     check_required(plan)
-    preflight(plan)
     requests = requests or Requests()
     driver = Driver(
         job,
@@ -106,12 +105,23 @@ def run(
         beginning=beginning,
     )
     try:
+        preflight(plan)
         progress = driver.run()
     except BaseException as error:
         requests.close(error if isinstance(error, PoundlockError) else None)
         raise
+    finally:
+        _let_go(plan)
     requests.close()
     return progress
+
+
+def _let_go(plan: Plan) -> None:
+    """Have the sinks close what connections they hold in this process."""
+    for sink in plan.sinks.values():
+        close = getattr(sink, "close", None)
+        if close is not None:
+            close()
 
 
 def strategy_of(job: Job, settings: Settings) -> RestartStrategy:
@@ -278,6 +288,7 @@ class Driver:
             self.tracker.state("RUNNING")
             query.start()
             try:
+                sessions.check_callbacks()
                 ended = query.wait(self.stop)
             except BaseException as error:
                 query.kill()

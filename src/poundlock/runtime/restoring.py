@@ -122,6 +122,9 @@ def begin(
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}{_waited(restoring.metadata, name)}")
+    for name, operator in operators(plan, stateful=stateful).items():
+        if operator.kind == "source" and name not in restoring.metadata.operators:
+            say(f"Not in the savepoint: source {name}; it begins where it is set to start")
     for line in restoring.unseen:
         say(f"Not looked at: {line}")
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.runtime.daemon import MODULE as DAEMON
 
-__all__ = ["SessionSpec", "forget_session", "start_session"]
+__all__ = ["SessionSpec", "check_callbacks", "forget_session", "start_session"]
 
 _TASKS_S, _POLL_S = 20.0, 0.05
+_SELECT_FILES = 1024  # FD_SETSIZE of the C library
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _FIRST_COMPILER_ONLY = ("-XX:TieredStopAtLevel=1",)
@@ -236,6 +237,23 @@ def jvm_alive() -> bool:
 
     process: Any = getattr(SparkContext._gateway, "proc", None)
     return process is not None and process.poll() is None
+
+
+def check_callbacks() -> None:
+    """Look whether Spark can call this process: py4j waits for calls by `select`, which knows no file behind the 1,023rd.
+
+    Raises:
+        TerminalError: too many files were open when Spark began; no checkpoint would ever be taken.
+    """
+    from pyspark import SparkContext
+
+    server: Any = getattr(SparkContext._gateway, "_callback_server", None)
+    if server is None or server.server_socket.fileno() < _SELECT_FILES:
+        return
+    raise TerminalError(
+        f"this process has so many files open ({server.server_socket.fileno():,}) that Spark cannot call it",
+        next=f"start it again; what it keeps open is told by: ls -l /proc/{os.getpid()}/fd",
+    )
 
 
 def await_tasks(session: Any, patience_s: float = _TASKS_S) -> bool:

@@ -151,6 +151,11 @@ def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutpu
         state, note = saved_state(metadata.decision, name), metadata.noted.get(name, {})
         known = bool(state or note)
         found = sink.newer(state, note) if isinstance(sink, Portable) else Newer(unknown=_called(sink))
+        if found.lost and known:
+            raise DefinitionError(
+                f"sink {name!r} {found.lost}",
+                next="another savepoint was restored over it: give the sink a new place; or say --on-newer-output=keep if they were moved",
+            )
         if found.unknown and known:
             yield f"sink {name!r}: whether it has output newer than the savepoint is not known ({found.unknown})"
         elif found.what and not known:

@@ -53,11 +53,19 @@ def visible(folder: Path) -> Counter[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A savepoint, or a checkpoint that was left behind, the job it was taken of, and in how many partitions its state is."""
+    """A savepoint, or a checkpoint that was left behind, and the job it was taken of.
+
+    Args:
+        path: its folder.
+        config: the job's.
+        partitions: in how many its state is.
+        line: those that were taken before it, on the way to it.
+    """
 
     path: str
     config: Mapping[str, Any]
     partitions: int
+    line: tuple[str, ...] = ()
 
 
 @dataclass
@@ -85,6 +93,7 @@ class Rounds:
         self.tag = new_tag()
         self.taken: list[Taken] = []
         self.left: str | None = None  # the savepoint with which the job of the current checkpoint folder ended
+        self.line: tuple[str, ...] = ()  # what was taken on the way to the output as it is now
         self.partitions = 2  # of the state of the newest job
         self.folders = 0
         self.extras = 0
@@ -143,10 +152,12 @@ class Rounds:
     def _begin(self) -> list[str]:
         """Choose how to begin; return the arguments of `run`."""
         older = self.taken and self.random.random() < 0.45
-        if not older:
+        chosen = self.random.choice(self.taken) if older else None
+        if chosen is not None and chosen.path not in self.line and self._refused(chosen):
+            chosen = None
+        if chosen is None:
             arguments = self._go_on()
         else:
-            chosen = self.random.choice(self.taken)
             fork = self.random.random() < 0.5
             output = self._folder("out") if fork else self.config["output"]
             if fork:
@@ -155,7 +166,7 @@ class Rounds:
             if extra is not None and chosen.config["extra"]:
                 shutil.copytree(chosen.config["extra"], extra, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
             self.config = {**self.config, "checkpoint": self._folder("checkpoint"), "output": output, "extra": extra}
-            self.left, self.partitions = None, chosen.partitions
+            self.left, self.partitions, self.line = None, chosen.partitions, (*chosen.line, chosen.path)
             self.done["fork" if fork else "in place"] += 1
             self.done["of a checkpoint"] += "savepoint-" not in chosen.path
             arguments = ["-s", chosen.path, "--on-newer-output", "retract"]
@@ -163,6 +174,26 @@ class Rounds:
         if arguments and self.random.random() < 0.5:
             self.config["parallelism"] = self.random.randint(1, 4)
         return arguments
+
+    def _refused(self, chosen: Taken) -> bool:
+        """Return whether the output as it is now lacks what a savepoint of another line counts on: that one is refused.
+
+        It is not where neither line had finished a file since they parted.
+        """
+        before, left = self.config, self.left
+        self.config = {**before, "checkpoint": self._folder("checkpoint"), "extra": None}
+        arguments = ["-s", chosen.path, "--on-newer-output", "retract", "-n"]
+        life = self._start(arguments, {ENVIRONMENT: f"{SavepointFailpoint.RESTORE_BEGUN.value}:kill"})
+        code = life.wait(_LIFE_S)
+        end_tagged(self.tag, patience_s=0)
+        self.config, self.left = before, left
+        if code == -9:  # it would have begun, and has touched no output yet
+            return False
+        assert code == 2, self._told(life, f"was to be refused and ended with {code}")
+        assert "finished before the savepoint" in self._tail(), self._tail()
+        self.story.append(f"{chosen.path} of another line -> refused")
+        self.done["refused"] += 1
+        return True
 
     def _go_on(self) -> list[str]:
         return ["-s", self.left] if self.left is not None else []
@@ -195,7 +226,8 @@ class Rounds:
         if whole:
             copy = Path(self._folder("copy"))
             shutil.copytree(self.random.choice(whole).parent, copy)
-            self._keep(str(copy))
+            # It may be older than a savepoint of its job, so that nothing is known to be on the way to it.
+            self.taken.append(Taken(str(copy), dict(self.config), self.partitions))
 
     def _kill_jvm(self, life: JobProcess) -> None:
         if not life.kill("jvm"):
@@ -215,7 +247,8 @@ class Rounds:
         return path
 
     def _keep(self, path: str) -> None:
-        self.taken.append(Taken(path, dict(self.config), self.partitions))
+        self.taken.append(Taken(path, dict(self.config), self.partitions, self.line))
+        self.line = (*self.line, path)
 
     def _save_then_kill(self, life: JobProcess) -> None:
         self._save()

@@ -53,6 +53,7 @@ class Life:
         self.sink = FileSink(str(output), row="value", rolling=RollingPolicy(every="1 h", size="30 B"))
         self.identity = open_identity(self.storage, name="job", clock=CLOCK)
         self.output = output
+        self.salt = b""
 
     def run(self, first: int, last: int, *, end: bool = False) -> None:
         """Take checkpoints; with `end`, finish every file."""
@@ -78,7 +79,7 @@ class Life:
             directive=directive["sinks"]["out"], reject=refuse, started_ms=directive["started_ms"],
         )  # fmt: skip
         writer = self.sink.open_writer(context)
-        writer.write(Batch(pa.record_batch({"value": pa.array(rows(n), pa.binary())})))
+        writer.write(Batch(pa.record_batch({"value": pa.array([row + self.salt for row in rows(n)], pa.binary())})))
         prepared = [Prepared("out", n % 2, payload) for payload in writer.prepare()]
         return TaskResults(prepared=prepared, counts={"out": Counts(read=5, written=5)}, rows_read={"in": 5})
 
@@ -167,6 +168,34 @@ def test_an_old_savepoint_after_its_successors_finished_files(life: Life, tmp_pa
     twice = expected(0, 6) - visible if newer == "keep" else Counter()
     assert again.seen() == expected(0, 8) + twice
     again.audited()
+
+
+@pytest.mark.parametrize(("other", "what"), [(0, "lacks the file part-0-"), (6, "has another file part-0-")])
+def test_a_savepoint_whose_output_was_taken_back_since(life: Life, tmp_path: Path, other: int, what: str) -> None:
+    life.run(0, 2)
+    early = life.save(tmp_path)
+    life.run(2, 6)
+    late = life.save(tmp_path)
+    sibling = restored(early, tmp_path / "sibling", tmp_path / "out", "retract")
+    sibling.salt = b"!"
+    sibling.run(2, 2 + other, end=other > 0)  # other rows, in no file or in files of the same names
+    seen = life.seen()
+    for newer in ("refuse", "retract"):
+        with pytest.raises(DefinitionError, match=f"sink 'out' {what}") as caught:
+            restored(late, tmp_path / "again", tmp_path / "out", newer)
+        assert "--on-newer-output=keep" in str(caught.value.next)
+    if other:
+        copied = shutil.copytree(tmp_path / "out", tmp_path / "copy")
+        with pytest.raises(DefinitionError, match=f"sink 'out' {what}"):
+            restored(late, tmp_path / "again", copied, "retract")
+    assert life.seen() == seen, "nothing was touched"
+    assert not (tmp_path / "again").exists()
+    fork = restored(late, tmp_path / "fork", tmp_path / "elsewhere")
+    fork.run(6, 8, end=True)
+    assert Path(fork.save(tmp_path).root).is_dir()
+    twice = restored(fork.save(tmp_path), tmp_path / "fork-of-fork", tmp_path / "elsewhere")
+    twice.run(8, 9, end=True)
+    assert set(rows(8)) <= set(twice.seen()), "files of the first output are nothing to count on in the second"
 
 
 def test_a_restore_that_was_killed_is_begun_anew(life: Life, tmp_path: Path) -> None:

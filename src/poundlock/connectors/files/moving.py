@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import copy as copies
 import re
+import zlib
 from collections.abc import Callable, Sequence
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
-from poundlock.connectors.files.names import final_name, join
+from poundlock.connectors.files.names import final_name, join, numbers_of
 from poundlock.connectors.files.staging import Rules, carried_segments
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
@@ -30,17 +31,51 @@ def newer_output(storage: Storage, rules: Rules, state: JSON) -> Newer:
     """Say which files are newer than a state; see `Portable.newer`."""
     found = _newer(storage, rules, state)
     what = f"has {len(found)} files that were finished after the savepoint, such as {found[0]}" if found else ""
-    return Newer(what=what)
+    return Newer(what=what, lost=_lost(storage, rules, state))
+
+
+def _lost(storage: Storage, rules: Rules, state: JSON) -> str:
+    """Say which of the newest files that were finished before a state are not there, or are others; "" = none.
+
+    Another savepoint may have been restored over this one since, which took its files back. Where the sink has another
+    folder now, it may begin empty.
+    """
+    wrong = [file for file in state.get("newest", {}).values() if not _holds(storage, file)]
+    if not wrong:
+        return ""
+    if state.get("root", rules.root) != rules.root and not any(
+        numbers_of(rules.prefix, rules.suffix, entry.path) for entry in storage.list()
+    ):
+        return ""
+    path = str(wrong[0]["path"])
+    there = storage.stat(path) is not None
+    if there:
+        return f"has another file {path} than the one that was finished before the savepoint"
+    return f"lacks the file {path}, which was finished before the savepoint"
+
+
+def _holds(storage: Storage, file: JSON) -> bool:
+    """Return whether a file is there as it was finished, as far as its size and its first segment tell."""
+    found = storage.stat(str(file["path"]))
+    if found is None or file["bytes"] is None:
+        return found is not None
+    if found.bytes != file["bytes"]:
+        return False
+    left, wanted = file["first"]
+    crc = 0
+    with storage.open(str(file["path"])) as content:
+        while left and (block := content.read(min(left, 1 << 20))):
+            crc, left = zlib.crc32(block, crc), left - len(block)
+    return bool(crc == wanted and not left)
 
 
 def _newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
     """Return the finished files with names that were not given out, or not finished, when the state was decided."""
-    pattern = re.compile(rf"{re.escape(rules.prefix)}-([0-9]+)-([0-9]+){re.escape(rules.suffix)}")
     counters, unfinished = state.get("counters", {}), {join(p["bucket"], p["name"]) for p in _files(state)}
     found = []
     for entry in storage.list():
-        match = pattern.fullmatch(entry.path.rpartition("/")[2])
-        if match and (int(match[2]) >= counters.get(match[1], 0) or entry.path in unfinished):
+        numbers = numbers_of(rules.prefix, rules.suffix, entry.path)
+        if numbers and (numbers[1] >= counters.get(numbers[0], 0) or entry.path in unfinished):
             found.append(entry.path)
     return sorted(found)
 
@@ -64,7 +99,9 @@ def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, fol
             storage.delete(path)
     elif there:
         _give_new_names(rules, moved, there)
-    return {**moved, "tag": rules.tag, "root": rules.root, "closing": []}
+    # Where the sink begins in a new place, what was finished in the old one is nothing to count on.
+    newest = {subtask: file for subtask, file in state.get("newest", {}).items() if _holds(storage, file)}
+    return {**moved, "tag": rules.tag, "root": rules.root, "closing": [], "newest": newest}
 
 
 def check_names(storage: Storage, state: JSON) -> None:

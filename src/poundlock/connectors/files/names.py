@@ -9,7 +9,7 @@ import hashlib
 import re
 import uuid
 
-__all__ = ["bucket_fault", "final_name", "join", "merging_name", "ours", "owner_tag", "segment_name"]
+__all__ = ["bucket_fault", "final_name", "join", "merging_name", "numbers_of", "ours", "owner_tag", "segment_name"]
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 _LONGEST = 200
@@ -40,6 +40,12 @@ def merging_name(final: str, tag: str) -> str:
 def final_name(prefix: str, subtask: int, counter: int, suffix: str) -> str:
     """Return the name of a finished file."""
     return f"{prefix}-{subtask}-{counter}{suffix}"
+
+
+def numbers_of(prefix: str, suffix: str, path: str) -> tuple[str, int] | None:
+    """Return subtask and counter of a finished file, None if that is no such name."""
+    found = re.fullmatch(rf"{re.escape(prefix)}-([0-9]+)-([0-9]+){re.escape(suffix)}", path.rpartition("/")[2])
+    return (found[1], int(found[2])) if found else None
 
 
 def ours(path: str, tag: str) -> bool:

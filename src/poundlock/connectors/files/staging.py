@@ -14,7 +14,7 @@ from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Occasion, Prepared, Staged
 from poundlock.connectors.files.compaction import Compactor, FileCompaction, Request
-from poundlock.connectors.files.names import final_name, join
+from poundlock.connectors.files.names import final_name, join, numbers_of
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.errors import TerminalError
 
@@ -84,6 +84,7 @@ def stage(rules: Rules, state: JSON, prepared: Sequence[Prepared], occasion: Occ
         "parts": list(parts.values()),
         # Repeated here so that a sweep before the commits are done spares them.
         "closing": [s["path"] for c in committables for s in c["segments"]],
+        "newest": _newest(rules, state.get("newest", {}), committables),
     }
     if waiting is not None:
         next_state["compaction"] = waiting
@@ -193,6 +194,27 @@ def _committable(rules: Rules, tag: str, request: Request) -> JSON:
         **total,
         "segments": [segment for file in files for segment in file["segments"]],
     }
+
+
+def _newest(rules: Rules, before: JSON, committables: Sequence[JSON]) -> JSON:
+    """Return the file of the highest counter that each subtask has finished: its path, size, and how its first segment is told."""
+    found = {subtask: file for subtask, file in before.items() if _numbers(rules, file["path"]) is not None}
+    for committable in committables:
+        subtask, counter = _numbers(rules, committable["final"]) or ("", 0)
+        known = _numbers(rules, found[subtask]["path"]) if subtask in found else None
+        if known is None or known[1] < counter:
+            first = committable["segments"][0]
+            joined = rules.whole and len(committable["segments"]) > 1  # record by record, so that it is of another size
+            found[subtask] = {
+                "path": committable["final"],
+                "bytes": None if joined else committable["bytes"],
+                "first": None if joined else [first["bytes"], first["crc32"]],
+            }
+    return found
+
+
+def _numbers(rules: Rules, path: str) -> tuple[str, int] | None:
+    return numbers_of(rules.prefix, rules.suffix, path)
 
 
 def next_roll_ms(rules: Rules, state: JSON) -> int | None:

@@ -354,6 +354,10 @@ class KafkaSink:
         """What the ids begin with, the job's own where the user gave none."""
         return effective_prefix(self.transactional_id_prefix, self.job_tag)
 
+    def close(self) -> None:
+        """Let go of the driver's connection; it is made again when it is needed again."""
+        self._asked().close()
+
     def _asked(self) -> Transactions:
         from poundlock.connectors.kafka.transactions import transactions
 

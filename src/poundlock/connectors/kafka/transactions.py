@@ -13,9 +13,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
+from poundlock.connectors.kafka.admin_client import admin_client
 from poundlock.connectors.kafka.clients import kafka_python
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.errors import CommitUnknown, TransientError
@@ -116,7 +117,7 @@ def _places(told: Iterable[Any]) -> dict[str, Sequence[int]]:
     return {topic: tuple(partitions) for topic, partitions in found.items()}
 
 
-@lru_cache(maxsize=16)
+@cache
 def _cached(process: int, servers: str, security: KafkaSecurity) -> Transactions:
     return Transactions(servers, security.kafka_python)
 
@@ -321,7 +322,7 @@ class Transactions:
         if self._client is None:
             found_in = self._timeout if seconds is None else seconds
             logging.getLogger("kafka").addHandler(logging.NullHandler())
-            self._client = kafka_python().KafkaAdminClient(
+            self._client = admin_client(
                 bootstrap_servers=self.servers.split(","),
                 request_timeout_ms=int(self._timeout * 1000),
                 bootstrap_timeout_ms=int(found_in * 1000),
