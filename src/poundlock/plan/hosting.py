@@ -160,6 +160,10 @@ class Host(StatefulProcessor):
         else:
             self._state.update((group.encode(),))
 
+    def times(self, payload: bytes) -> Times:
+        """Return the times of a group in this batch, given its control row."""
+        return Times.of(directive_of_task(), payload)
+
     def _group(self, number: int, stored: Any, times: Times) -> KeyGroup:
         if stored is None:
             return KeyGroup(number, watermark=times.before, processing_time=times.now)
@@ -183,7 +187,7 @@ class Host(StatefulProcessor):
         for frame in frames:
             for side, place, payload in zip(frame[SIDE], frame[PLACE], frame[PAYLOAD], strict=True):
                 if side == CONTROL:
-                    times = Times.of(directive_of_task(), bytes(payload))
+                    times = self.times(bytes(payload))
                 else:
                     packs.append((side != self._first, int(side), str(place), bytes(payload)))
         assert times is not None, "every group has a control row in every batch"
