@@ -32,9 +32,8 @@ scalars = st.one_of(
     st.times(),
     st.timedeltas(),
 )
-hashable = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3)
-)
+atoms = st.deferred(lambda: scalars)
+hashable = st.recursive(atoms, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3))
 values = st.recursive(
     st.deferred(lambda: hashable),  # a strategy that is spelled out again and again has a long name
     lambda inner: st.one_of(
