@@ -17,6 +17,8 @@ from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.keyed import codec
 from poundlock.operators.keyed.group import KeyGroup, describe
 
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+
 zones = st.sampled_from([None, UTC, timezone(timedelta(hours=-3, minutes=-30))])
 scalars = st.one_of(
     st.none(),

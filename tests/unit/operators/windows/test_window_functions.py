@@ -150,9 +150,9 @@ def test_an_element_without_event_time_is_refused(assigner: WindowAssigner, gene
 @BOTH
 def test_lists_hold_elements_in_the_order_they_came(general: bool) -> None:
     with WindowHarness(SlidingEventTimeWindows(ms(10), ms(5)), All(), general=general) as h:
-        h.process_elements([(v(1), 7), (v(2), 3), (v(3), 8), (v(4), 1), (v(5), 9)])
+        h.process_elements([(v(1), 7), (v(2), 3), (v(3), 8), (v(4), 1), (v(5), 9), (v(6), 12)])
         out = {e.window.start: e.value[0] for e in h.end_of_input()}
-        assert out == {-5: (2, 4), 0: (1, 2, 3, 4, 5), 5: (1, 3, 5)}
+        assert out == {-5: (2, 4), 0: (1, 2, 3, 4, 5), 5: (1, 3, 5, 6), 10: (6,)}
 
 
 @BOTH
