@@ -168,20 +168,40 @@ def test_a_value_cannot_be_merged() -> None:
 
 
 def test_a_timer_of_a_window_that_was_merged_away_does_nothing() -> None:
+    stray = ValueStateDescriptor("stray")
+
     class Forgetful(Remembering):
         def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
             ctx.register_event_time_timer(window.max_timestamp() - 2)
             return TriggerResult.CONTINUE
 
         def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+            ctx.get_partitioned_state(stray).update(time)
             return TriggerResult.FIRE
 
     with WindowHarness(EventTimeSessionWindows(ms(5)), All(), trigger=Forgetful()) as h:
         h.process_elements([(v(1), 0), (v(2), 4)])
         # Timers at 2 (of the window that is gone), 6, and the clean-up at 8.
         assert seen(h.process_watermark(2)) == []
+        assert "trigger:stray" not in h.state()
         assert seen(h.process_watermark(6)) == [(1, 2)]
         assert seen(h.process_watermark(8)) == [(1, 2)]
+
+
+def test_merging_leaves_no_timers_of_the_windows_that_are_gone() -> None:
+    with WindowHarness(EventTimeSessionWindows(ms(5)), All(), allowed_lateness="2 ms", general=True) as h:
+        h.process_elements([(v(1), 0), (v(2), 4), (v(3), 20)])
+        assert [(t.time, t.window) for t in h.timers()] == [(8, (0, 9)), (10, (0, 9)), (24, (20, 25)), (26, (20, 25))]
+
+
+def test_the_clock_does_not_clean_up_windows_of_event_time() -> None:
+    with WindowHarness(TEN, All(), trigger=ContinuousProcessingTimeTrigger(ms(100))) as h:
+        h.process_element(v(1), 1)
+        assert seen(h.set_processing_time(9)) == [
+            (1,)
+        ]  # the clock is at the window's last timestamp, the watermark is not
+        h.process_element(v(2), 2)
+        assert seen(h.set_processing_time(109)) == [(1, 2)]
 
 
 def test_the_end_of_the_input_leaves_the_clock_where_it_is() -> None:

@@ -147,6 +147,45 @@ def test_an_element_without_event_time_is_refused(assigner: WindowAssigner, gene
             h.process_elements([(v(1), 2), (v(1), None)])
 
 
+@BOTH
+def test_lists_hold_elements_in_the_order_they_came(general: bool) -> None:
+    with WindowHarness(SlidingEventTimeWindows(ms(10), ms(5)), All(), general=general) as h:
+        h.process_elements([(v(1), 7), (v(2), 3), (v(3), 8), (v(4), 1), (v(5), 9), (v(6), 12)])
+        out = {e.window.start: e.value[0] for e in h.end_of_input()}
+        assert out == {-5: (2, 4), 0: (1, 2, 3, 4, 5), 5: (1, 3, 5, 6), 10: (6,)}
+
+
+@BOTH
+@pytest.mark.parametrize("assigner", [TEN, EventTimeSessionWindows(ms(5))], ids=["tumbling", "session"])
+def test_a_window_that_begins_late_fires_for_its_elements_and_never_again(assigner: Any, general: bool) -> None:
+    with WindowHarness(assigner, All(), allowed_lateness="10 ms", general=general) as h:
+        h.process_watermark(9)
+        assert [e.value[0] for e in h.process_element(v(1), 4)] == [(1,)]
+        assert [(t.domain, t.time) for t in h.timers()] == [("event", 19 if assigner is TEN else 18)]
+        assert h.end_of_input() == []
+        assert h.state() == {}
+
+
+@BOTH
+def test_a_session_that_fired_and_goes_on_fires_at_its_new_end(general: bool) -> None:
+    with WindowHarness(EventTimeSessionWindows(ms(5)), All(), allowed_lateness="20 ms", general=general) as h:
+        h.process_element(v(1), 0)
+        assert len(h.process_watermark(6)) == 1
+        assert [e.value[0] for e in h.process_element(v(2), 1)] == [(1, 2)]  # ends at 6, which is over
+        assert h.process_element(v(3), 6) == []  # ends at 11
+        assert [e.value[0] for e in h.process_watermark(10)] == [(1, 2, 3)]
+        assert h.process_watermark(29) == []
+        assert h.process_watermark(30) == []
+        assert h.state() == {}
+
+
+def test_a_watermark_or_a_clock_that_goes_back_is_ignored() -> None:
+    operator = window_operator(WindowSpec(assigner=TEN, function=ReduceWindow(plus)))
+    group = KeyGroup(0, watermark=50, processing_time=60)
+    assert [*operator.advance_watermark(group, 40), *operator.advance_processing_time(group, 40)] == []
+    assert (group.watermark, group.processing_time) == (50, 60)
+
+
 def test_a_window_of_many_keys_comes_out_in_chunks() -> None:
     for function in (SqlAggregates([SqlAggregate(kind="count")]), ReduceWindow(plus), ReduceWindow(plus, Counting())):
         operator = window_operator(WindowSpec(assigner=TEN, function=function), chunk_rows=100)

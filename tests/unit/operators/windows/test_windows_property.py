@@ -11,6 +11,7 @@ from window_scripts import Setting, Step, aligned, ms, plain_settings, play, run
 
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.stream.assigners import AlignedWindows, WindowAssigner
+from poundlock.stream.count_windows import CountSlidingWindows
 from poundlock.stream.windows import EventTimeSessionWindows
 
 COUNT_AND_SUM = [SqlAggregate(kind="count"), SqlAggregate(kind="sum", column="v")]
@@ -52,6 +53,16 @@ def test_aligned_windows_are_a_group_by(assigner: WindowAssigner, script: list[S
 
 
 @quick
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 20))
+def test_full_count_windows_are_slices(n: int, slide: int, count: int) -> None:
+    with Setting(CountSlidingWindows(n, slide, full_only=True)).harness() as h:
+        h.process_elements([({"k": "a", "v": v}, None) for v in range(count)])
+        found = {out.window.id: out.value[0] for out in h.output}
+    wanted = {i: tuple(range(i * slide, i * slide + n)) for i in range(count)}
+    assert found == {i: values for i, values in wanted.items() if values[-1] < count}
+
+
+@quick
 @given(st.integers(1, 12), scripts(late=False), st.booleans())
 def test_sessions_are_runs_of_elements_no_further_apart_than_the_gap(
     gap: int, script: list[Step], general: bool
@@ -76,7 +87,7 @@ def test_sessions_are_runs_of_elements_no_further_apart_than_the_gap(
     h.close()
 
 
-@quick
+@settings(max_examples=150, deadline=None)
 @given(plain_settings, scripts(), st.booleans())
 def test_the_quick_operators_do_what_the_general_one_does(setting: Setting, script: list[Step], sql: bool) -> None:
     function: dict[str, Any] = {"function": COUNT_AND_SUM} if sql else {}
@@ -86,7 +97,7 @@ def test_the_quick_operators_do_what_the_general_one_does(setting: Setting, scri
 
 
 @quick
-@given(settings_of_all, scripts(), st.sets(st.integers(0, 13)))
+@given(settings_of_all, scripts(), st.sets(st.integers(0, 15)))
 def test_snapshots_and_restores_change_nothing(setting: Setting, script: list[Step], at: set[int]) -> None:
     wanted = play(setting.harness(), script)
     h = setting.harness()
@@ -99,7 +110,7 @@ def test_snapshots_and_restores_change_nothing(setting: Setting, script: list[St
 
 
 @quick
-@given(settings_of_all, scripts(), st.lists(st.integers(1, 8), min_size=14, max_size=14))
+@given(settings_of_all, scripts(), st.lists(st.integers(1, 8), min_size=16, max_size=16))
 def test_rescaling_changes_nothing(setting: Setting, script: list[Step], instances: list[int]) -> None:
     wanted = play(setting.harness(), script)
     h = setting.harness(instances=instances[0])

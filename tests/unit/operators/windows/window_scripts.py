@@ -130,28 +130,30 @@ def _usable(setting: Setting) -> bool:
 settings_of_all = st.builds(
     Setting, assigners, st.none() | triggers, st.none() | evictors, st.sampled_from([0, 0, 3, 20])
 ).filter(_usable)
-plain_settings = st.builds(Setting, st.one_of(aligned(), sessions, counts), lateness=st.sampled_from([0, 3, 20]))
+plain_settings = st.builds(
+    Setting, st.one_of(aligned(), sessions, sessions, counts), lateness=st.sampled_from([0, 4, 4, 10])
+)
 
 
 Step = tuple[str, Any]
 
 
 @st.composite
-def scripts(draw: st.DrawFn, longest: int = 12, late: bool = True) -> list[Step]:
+def scripts(draw: st.DrawFn, longest: int = 14, late: bool = True) -> list[Step]:
     """Steps ("elements", [(key, value, ts)]), ("watermark", t), ("clock", t); watermark and clock rise."""
     steps: list[Step] = []
     clock = 0
-    mark = -20
+    mark = -8
     for _ in range(draw(st.integers(1, longest))):
-        kind = draw(st.sampled_from(["elements", "elements", "elements", "watermark", "clock"]))
+        kind = draw(st.sampled_from(["elements", "elements", "watermark", "clock"]))
         if kind == "elements":
             # One above the watermark still touches a session that the watermark has just closed.
-            low = -15 if late else mark + 2
-            times = st.integers(low, max(40, low + 20))
-            element = st.tuples(st.sampled_from("abc"), st.integers(0, 9), times)
-            steps.append((kind, draw(st.lists(element, min_size=1, max_size=5))))
+            low = mark - 12 if late else mark + 2
+            times = st.integers(low, max(mark, low) + 12)
+            element = st.tuples(st.sampled_from("aab"), st.integers(0, 9), times)
+            steps.append((kind, draw(st.lists(element, min_size=1, max_size=6))))
         elif kind == "watermark":
-            mark += draw(st.integers(0, 25))
+            mark += draw(st.integers(0, 8))
             steps.append((kind, mark))
         else:
             clock += draw(st.integers(0, 15))
