@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 TIME = "time/"  # before the name of a count: what Spark counts is event time, per slot
-SPLIT_SLOTS = 16  # the splits of one use of a source are told apart up to so many; further ones share a slot
+SPLIT_SLOTS = 8  # the splits of one use of a source are told apart up to so many; further ones share a slot
 UNKNOWN = "(not known)"  # stands for the partition of rows whose place Spark's operators have hidden
 
 _NEVER = "36500 days"
