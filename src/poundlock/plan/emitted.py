@@ -19,7 +19,7 @@ from poundlock.plan.packing import PAYLOAD, unpack_rows
 from poundlock.plan.rows import EVENT_TIME
 from poundlock.plan.tasks import Task
 
-__all__ = ["RecordRows", "Unpack", "WindowRows", "unpack_task"]
+__all__ = ["PairRows", "RecordRows", "Unpack", "WindowRows", "unpack_task"]
 
 TAG = "tag"
 
@@ -83,6 +83,28 @@ class WindowRows:
         results = list(zip(*chunk.values, strict=True))
         columns = [*keys, starts, ends, *results]
         arrays = [pa.array(list(values), field.type) for values, field in zip(columns, self.schema, strict=True)]
+        return with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Pairs of records as two structs, `left` and `right`.
+
+    Args:
+        left, right: the columns of the records.
+    """
+
+    left: pa.Schema
+    right: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return pa.schema([("left", pa.struct(list(self.left))), ("right", pa.struct(list(self.right)))])
+
+    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
+        """Return the rows of a chunk."""
+        arrays = [pa.array([pair[i] for pair in chunk.values], field.type) for i, field in enumerate(self.schema)]
         return with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
 
 

@@ -6,6 +6,7 @@ and times give the same blob and the same output, whenever the batch is delivere
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -133,12 +134,15 @@ class Host(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called once a task and batch."""
+        # State is many small objects that all stay: going through them again and again costs more than what is worked on.
+        gc.disable()
         self._state = handle.getValueState(_STATE, "blob binary")
         self._operator.open()
 
     def close(self) -> None:
         """Called at the end of the task."""
         self._operator.close()
+        gc.enable()
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Called for each key group that has rows; it always has the control row."""

@@ -24,7 +24,7 @@ from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.make import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.arrow import map_in_arrow
-from poundlock.plan.emitted import RecordRows, WindowRows, unpack_task
+from poundlock.plan.emitted import PairRows, RecordRows, WindowRows, unpack_task
 from poundlock.plan.hosting import LATE_DROPPED, Host, Input, Output, hosted
 from poundlock.plan.packing import PACKED, Packing, pack_task
 from poundlock.plan.rows import BAD, EVENT_TIME, HIDDEN, OFFSET, PARTITION, TOPIC
@@ -99,10 +99,17 @@ def _first(node: WindowNode | KeyedNode) -> int:
     return 1 if isinstance(node, ProcessNode) and node.broadcast else 0
 
 
-def unpacked(found: Emitted, tag: str) -> DataFrame:
-    """Return the rows of one tag, for Spark operators that follow. They keep their event time in a hidden column."""
+def unpacked(found: Emitted, tag: str, select: Sequence[str] = ()) -> DataFrame:
+    """Return the rows of one tag, for Spark operators that follow. They keep their event time in a hidden column.
+
+    Args:
+        found: what a step emits.
+        tag: the tag.
+        select: Spark SQL of what is made of its columns.
+    """
     schema = found.schemas[tag].append(pa.field(EVENT_TIME, pa.timestamp("us", "UTC")))
-    return map_in_arrow(found.frame, unpack_task(tag, schema), ddl.render(schema))
+    frame = map_in_arrow(found.frame, unpack_task(tag, schema), ddl.render(schema))
+    return frame.selectExpr(*select, f"`{EVENT_TIME}`") if select else frame
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------
@@ -177,8 +184,9 @@ def _process(node: KeyedNode, frames: Sequence[DataFrame], groups: int, bounded:
         taken = Input(keys=keys, time=_stamp(time), columns=columns, whole=columns)
         _add(made, frame, selected, keys, time, columns, taken, groups, everywhere=broadcast, spread=not keys)
     if isinstance(node, IntervalJoinNode) and node.select:
-        raise DefinitionError(f"{node.id}: select on an interval join is not run yet", next="write process(…) instead")
-    made.outputs[MAIN] = RecordRows(node.id, schemas[0] if node.schema is None else ddl.parse(node.schema))
+        made.outputs[MAIN] = PairRows(*schemas)
+    else:
+        made.outputs[MAIN] = RecordRows(node.id, schemas[0] if node.schema is None else ddl.parse(node.schema))
     late = dict(zip(node.late_tags, schemas, strict=True)) if isinstance(node, IntervalJoinNode) else {}
     for tag, text in node.side_outputs.items():
         schema = late.get(tag, schemas[0]) if text is None else ddl.parse(text)

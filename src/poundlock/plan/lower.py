@@ -54,6 +54,7 @@ from poundlock.stream.nodes import (
     WindowNode,
     walk,
 )
+from poundlock.stream.process_nodes import IntervalJoinNode
 
 __all__ = ["BYTES", "Lowered", "Lowering"]
 
@@ -263,7 +264,7 @@ class Lowering:
 
     def _spread(self, branch: Branch) -> list[DataFrame]:
         self._bad_frames = []
-        if is_ours(branch.head):
+        if is_ours(branch.head) and not _selected(branch.head):
             found = self._emitted(branch.head, branch.head.id)
             frame, stage = found.frame, self._stage(branch, None, found.schemas[MAIN], found.schemas)
         else:
@@ -295,7 +296,7 @@ class Lowering:
                 frame = frame.observe(name, F.count(F.lit(1)).alias("rows"))
             return frame
         if is_ours(node):
-            return unpacked(self._emitted(node, head), MAIN)
+            return unpacked(self._emitted(node, head), MAIN, _selected(node))
         if isinstance(node, SideOutputNode) and is_ours(node.inputs[0]):
             return unpacked(self._emitted(node.inputs[0], head), node.tag)
         before = len(self._uses)
@@ -396,6 +397,11 @@ class Lowering:
                 schema = schema.append(ddl.parse(f"`{column.name}` {column.dataType.simpleString()}").field(0))
         task = decode_task(decoder, schema, hidden, node.id, _single_topic(node.source))
         return map_in_arrow(frame, task, _columns(ddl.render(schema), hidden))
+
+
+def _selected(node: Node) -> Sequence[str]:
+    """Return the Spark SQL that makes rows of what a step of ours emits."""
+    return node.select if isinstance(node, IntervalJoinNode) else ()
 
 
 def _without_bad(frame: DataFrame) -> DataFrame:

@@ -1,0 +1,102 @@
+"""A job of windows, timers, sessions and late rows dies again and again, and gives what an undisturbed run gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from poundlock.failpoints import Failpoint
+from poundlock.testing.kafka import EmbeddedKafka
+from poundlock.testing.lives import Lives, failpoint_setting
+
+pytestmark = pytest.mark.crash
+
+JOB = Path(__file__).parent / "jobs/keyed.py"
+BASE = 1_545_184_220_000
+TOPICS = ("quiet", "sessions")
+
+
+def write_input(folder: Path, seed: int, files: int, rows: int = 40) -> None:
+    """Write files that go on by some seconds each; some rows are late, a few of them beyond what is allowed."""
+    made = random.Random(seed)
+    folder.mkdir()
+    for number in range(files):
+        lines = []
+        for _ in range(rows):
+            behind = made.choice([0, 0, 0, 1_000, 4_000, 9_000, 14_000, 40_000])
+            at = BASE + 5_000 * number + made.randrange(5_000) - behind
+            lines.append(json.dumps({"k": f"k{made.randrange(7)}", "at": at}) + "\n")
+        (folder / f"{number:03d}.jsonl").write_text("".join(lines))
+
+
+def visible(folder: Path) -> dict[str, Counter[str]]:
+    """Return the lines of each sink's finished files."""
+    return {
+        sink.name: Counter(
+            line
+            for path in sink.rglob("*")
+            if path.is_file() and not path.name.startswith((".", "_"))
+            for line in path.read_text().splitlines()
+        )
+        for sink in folder.iterdir()
+    }
+
+
+def environment(folder: Path, given: Path) -> dict[str, str]:
+    return {"CRASH_IN": str(given), "CRASH_OUT": str(folder / "out"), "CRASH_CHECKPOINTS": str(folder / "checkpoints")}
+
+
+def undisturbed(folder: Path, given: Path) -> Mapping[str, Counter[str]]:
+    folder.mkdir()
+    with Lives(JOB, environment=environment(folder, given), folder=folder) as lives:
+        assert lives.run() == [0]
+    seen = visible(folder / "out")
+    assert all(seen[name] for name in ("counts", "late", "numbered", "quiet", "sessions"))
+    return seen
+
+
+def difference(seen: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[str]]) -> dict[str, Sequence[str]]:
+    found = {name: [*(wanted[name] - seen[name]), *(seen[name] - wanted[name])][:5] for name in wanted}
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def test_killed_with_windows_and_timers_open(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    write_input(tmp_path / "in", seed, 10)
+    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    points = [Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
+    deaths = failpoint_setting("kill", tmp_path / "hit", times=3, points=points)
+    with Lives(JOB, environment=environment(tmp_path, tmp_path / "in"), folder=tmp_path) as lives:
+        lives.run(POUNDLOCK_FAILPOINTS=deaths)
+    assert {path.name for path in (tmp_path / "hit").iterdir()} == {point.value for point in points}
+    assert not difference(visible(tmp_path / "out"), wanted), f"seed {seed}"
+
+
+@pytest.mark.torture
+@pytest.mark.services
+def test_killed_everywhere_into_files_and_topics(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
+    seed = int(os.environ.get("POUNDLOCK_CRASH_SEED", random.randrange(1 << 30)))
+    print(f"seed {seed}: POUNDLOCK_CRASH_SEED={seed} gives the same input")
+    write_input(tmp_path / "in", seed, 40)
+    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    given = {
+        **environment(tmp_path, tmp_path / "in"),
+        "CRASH_SERVERS": kafka_broker.bootstrap_servers,
+        "CRASH_TOPIC": f"keyed-{seed}",
+    }
+    deaths = ",".join(failpoint_setting("kill", tmp_path / f"hit{times}", times=times) for times in (2, 3))
+    with Lives(JOB, environment=given, folder=tmp_path) as lives:
+        codes = lives.run(most=60, POUNDLOCK_FAILPOINTS=deaths)
+    assert codes.count(-9) == 2 * len(Failpoint), codes
+    seen = visible(tmp_path / "out")
+    for topic in TOPICS:
+        records = kafka_broker.read(f"keyed-{seed}-{topic}")
+        seen[topic] = Counter(record.value.decode() for record in records if record.value is not None)
+    assert not difference(seen, wanted), f"seed {seed}"
