@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs_in_threads import Running, settings
 
 from poundlock import FileSink, FileSource, Job, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger import Ledger
-from poundlock.config import load_settings
 from poundlock.operators.watermarks import MAX
 from poundlock.runtime.driver import run
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.requests import Requests
 from poundlock.runtime.restoring import Beginning
 from poundlock.storage import LocalStorage
 
@@ -61,41 +56,6 @@ def counting(folder: Path, strategy: WatermarkStrategy, *, out: str = "out", **s
     shown = counts.select("k", "unix_seconds(window_start) as start", "n")
     shown.sink_to(FileSink(str(folder / out), format="json"), name="out")
     return job
-
-
-def settings(folder: Path, checkpoint: str = "checkpoint") -> Any:
-    return load_settings([f"state_dir={folder}/state", f"checkpoint_dir={folder}/{checkpoint}", "master=local[2]"])
-
-
-class Running:
-    """A job that runs in a thread of its own."""
-
-    def __init__(self, job: Job, settings: Any, **more: Any) -> None:
-        self.stop, self.requests, self.progress = StopRequest(), Requests(), Progress("INITIALIZING")
-        self.failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(job, settings), kwargs=more, daemon=True)
-        self._thread.start()
-
-    def _run(self, job: Job, settings: Any, **more: Any) -> None:
-        def note(progress: Progress) -> None:
-            self.progress = progress
-
-        try:
-            run(job, settings=settings, stop=self.stop, requests=self.requests, on_progress=note, **more)
-        except BaseException as error:
-            self.failure = error
-
-    def until(self, reached: Callable[[], bool], patience_s: float = 120) -> None:
-        deadline = time.monotonic() + patience_s
-        while not reached():
-            assert self.failure is None, self.failure
-            assert time.monotonic() < deadline, self.progress
-            time.sleep(0.05)
-
-    def end(self) -> None:
-        self._thread.join(120)
-        assert not self._thread.is_alive()
-        assert self.failure is None, self.failure
 
 
 def test_windows_close_and_rows_are_late_at_the_very_millisecond_and_the_end_fires_the_rest(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from poundlock.cli import (
     replay,
     run,
     savepoint,
+    state,
     stop,
     version,
     warm,
@@ -74,6 +75,7 @@ app.add_typer(kafka.app, name="kafka")
 app.add_typer(deploy.app, name="deploy")
 app.command("doctor")(doctor.command)
 app.command("fsck")(fsck.command)
+app.command("state")(state.command)
 app.command("ledger")(ledger.command)
 app.command("audit")(audit.command)
 app.command("replay")(replay.command)

@@ -25,11 +25,11 @@ from poundlock.plan.emitted import TAG, with_time
 from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, key_values, pack_bytes, unpack_rows
 from poundlock.plan.tasks import directive_of_task
 
-__all__ = ["EMITTED", "LATE_DROPPED", "Host", "Input", "Output", "Times", "hosted"]
+__all__ = ["EMITTED", "LATE_DROPPED", "STATE", "Host", "Input", "Output", "Times", "hosted"]
 
 EMITTED = f"{TAG} string, {PAYLOAD} binary"
 LATE_DROPPED = "\0late"  # the tag of the row that tells how many elements were late and went nowhere
-_STATE = "group"
+STATE = "group"  # name of the state in Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Host(StatefulProcessor):
         """Called once a task and batch."""
         # State is many small objects that all stay: going through them again and again costs more than what is worked on.
         gc.disable()
-        self._state = handle.getValueState(_STATE, "blob binary")
+        self._state = handle.getValueState(STATE, "blob binary")
         self._operator.open()
 
     def close(self) -> None:

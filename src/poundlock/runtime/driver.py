@@ -40,6 +40,7 @@ from poundlock.runtime.restoring import Beginning, begin, has_begun
 from poundlock.runtime.retention import delete_checkpoint, finish_deletion
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.claim import settle_claim
+from poundlock.savepoint.state_schema import settle_schemas
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock, SystemClock, duration
 
@@ -280,6 +281,7 @@ class Driver:
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
         SparkLog(open_storage(f"{storage.root}/spark")).check_within(Ledger(storage).newest())
+        settle_schemas(storage)
         coordinator = self._assembly.coordinator(storage, identity, epoch)
         recovery = coordinator.recover()
         with self._assembly.reading(recovery) as sources:

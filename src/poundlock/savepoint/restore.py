@@ -18,6 +18,7 @@ from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, listed, read_metadata
+from poundlock.savepoint.state_schema import settle_schemas
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
@@ -205,6 +206,7 @@ def restore(
     for path in metadata.files:
         if path.partition("/")[0] in ("spark", "sources"):
             copy(savepoint, path, checkpoint, path, linked=path.startswith("spark/state/"))
+    settle_schemas(checkpoint)
     hit(SavepointFailpoint.RESTORE_COPIED)
     checkpoint_number = metadata.decision.checkpoint
     if rescale is not None:

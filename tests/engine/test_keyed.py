@@ -1,0 +1,142 @@
+"""Keyed steps of ours with a real Spark: a chain of them, a savepoint that moves and is rescaled, their state for people."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs_in_threads import Running, settings
+
+from poundlock import (
+    FileSink,
+    FileSource,
+    Job,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    Side,
+    TumblingEventTimeWindows,
+    ValueStateDescriptor,
+    WatermarkStrategy,
+)
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.cli.main import main
+from poundlock.runtime.driver import run
+from poundlock.runtime.restoring import Beginning
+from poundlock.storage import LocalStorage
+
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
+
+BASE = 1_545_184_220_000
+SINKS = ("counts", "late", "seen", "gone", "busy")
+
+
+class Seen(KeyedProcessFunction):
+    """Numbers the rows of a key; says what a key had when nothing has come for ten seconds."""
+
+    def open(self, context: Any) -> None:
+        self.rows = context.get_state(ValueStateDescriptor("rows", default=0))
+        self.times = context.get_list_state(ListStateDescriptor("times"))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        self.rows.update(self.rows.value() + 1)
+        self.times.add(value["at"])
+        ctx.timer_service().register_event_time_timer(value["at"] + 10_000)
+        yield {"k": value["k"], "n": self.rows.value()}
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        times = self.times.get()
+        if timestamp == max(times) + 10_000:
+            yield Side("gone", {"k": ctx.get_current_key(), "times": sorted(times)})
+            self.times.clear()
+
+
+def put(folder: Path, number: int) -> None:
+    """Write a file of rows that go on by four seconds; some are late."""
+    folder.mkdir(exist_ok=True)
+    rows = [{"k": f"k{(number + i) % 5}", "at": BASE + 4_000 * number + (i * 997) % 4_000} for i in range(12)]
+    rows += [{"k": "k0", "at": BASE + 4_000 * number - back} for back in (5_000, 17_000)]
+    hidden = folder / f".{number:03d}.jsonl"
+    hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hidden.rename(folder / f"{number:03d}.jsonl")
+
+
+def keyed(folder: Path, out: str, **source: Any) -> Job:
+    job = Job("keyed", checkpoint_interval="0 s", on_error="fail", parallelism=2)
+    read = FileSource(
+        str(folder / "in"), format="json", schema="k string, at bigint", max_files_per_checkpoint=1, **source
+    )
+    rows = job.from_source(read, WatermarkStrategy.bounded_out_of_orderness("2 s", timestamp="at"), name="rows")
+    counts = (
+        rows.key_by("k")
+        .window(TumblingEventTimeWindows("10 s"))
+        .allowed_lateness("6 s")
+        .side_output_late_data("late")
+        .aggregate("count(*) as n", "max(at) as last", name="counts")
+    )
+    # Windows over the results of windows: how many keys there were, which goes by the windows' last timestamps.
+    busy = counts.window_all(TumblingEventTimeWindows("20 s")).allowed_lateness("1 s").aggregate(
+        "count(distinct k) as keys", "sum(n) as n", name="busy"
+    )  # fmt: skip
+    seen = rows.key_by("k").process(
+        Seen(), schema="k string, n bigint", side_outputs={"gone": "k string, times array<bigint>"}, name="seen"
+    )
+    streams = (counts, counts.side_output("late"), seen, seen.side_output("gone"), busy)
+    for name, stream in zip(SINKS, streams, strict=True):
+        stream.sink_to(FileSink(str(folder / out / name), format="json"), name=f"{name}-out")
+    return job
+
+
+def written(folder: Path) -> dict[str, Counter[str]]:
+    files = {
+        name: [p for p in (folder / name).rglob("*") if p.is_file() and not p.name.startswith((".", "_"))]
+        for name in SINKS
+    }
+    return {name: Counter(line for p in found for line in p.read_text().splitlines()) for name, found in files.items()}
+
+
+def test_a_chain_of_steps_a_savepoint_that_moves_and_is_rescaled_and_state_for_people(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12):
+        put(tmp_path / "in", number)
+    assert run(keyed(tmp_path, "undisturbed"), settings=settings(tmp_path)).state == "FINISHED"
+    wanted = written(tmp_path / "undisturbed")
+    assert all(wanted.values()), wanted
+    rows = [json.loads(line) for line in wanted["counts"].elements()]
+    assert sum(row["n"] for row in rows) > 12 * 14, "windows fired again for rows that were late"
+    records = [r for r in Ledger(LocalStorage(str(tmp_path / "checkpoint"))) if r.occasion == "checkpoint"]
+    read = sum(record.sinks["late-out"].counts.read for record in records)
+    assert read == 12 * 14
+
+    # The same with a savepoint in the middle, which is moved; its job's folder goes away, and state is rescaled.
+    later = tmp_path / "later"
+    later.mkdir()
+    for number in range(6, 12):
+        (tmp_path / f"in/{number:03d}.jsonl").rename(later / f"{number:03d}.jsonl")
+    first = Running(keyed(tmp_path, "out", watch=True), settings(tmp_path, "first"))
+    first.until(lambda: first.progress.rows_read >= 6 * 14 * 3)
+    saving = first.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop")
+    first.end()
+    assert saving.location is not None, saving.failure
+    shutil.rmtree(tmp_path / "first")
+    moved = Path(shutil.move(str(saving.location), tmp_path / "moved"))
+
+    assert main(["state", str(moved), "--operator", "1", "--json", "-D", f"state_dir={tmp_path}/state"]) == 0
+    groups = json.loads(capsys.readouterr().out)
+    names = {name for group in groups for name in group["state"]}
+    assert {"state:rows", "state:times"} <= names, names
+
+    for path in later.iterdir():
+        path.rename(tmp_path / "in" / path.name)
+    job = keyed(tmp_path, "out", watch=True)
+    job.parallelism = 3
+    second = Running(job, settings(tmp_path, "second"), beginning=Beginning(str(moved)))
+    second.until(lambda: second.progress.rows_read >= 6 * 14 * 3)
+    second.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop", drain=True)
+    second.end()
+    assert written(tmp_path / "out") == wanted
