@@ -1,4 +1,7 @@
-"""Drives windows in a test, said as on a stream: assigner, trigger, evictor, lateness, function."""
+"""Drives windows in a test, said as on a stream: assigner, trigger, evictor, lateness, function.
+
+What runs is the operator that a task would run for the same windows.
+"""
 
 from __future__ import annotations
 

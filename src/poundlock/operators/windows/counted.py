@@ -1,4 +1,7 @@
-"""Count windows without a trigger or an evictor of their own: a key's elements so far and what they add up to, nothing else."""
+"""Count windows without a trigger or an evictor of their own.
+
+Of a key there is the number of its elements so far and what they add up to, and nothing else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Evictors at work: contents are every element with its time, and a firing leaves behind what the evictor lets stay."""
+"""Evictors at work: the contents of a window are every element with its time.
+
+A firing leaves behind what the evictor lets stay, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from poundlock.operators.keyed.folds import Fold, ReduceFold
-from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.evictors import Evictor, EvictorContext, Timestamped
 from poundlock.stream.window import Window
 
@@ -19,10 +21,9 @@ class Evicting:
     Args:
         evictor: the user's, or the assigner's.
         fold: how elements become a result.
-        spec: of the windows.
     """
 
-    def __init__(self, evictor: Evictor, fold: Fold, spec: WindowSpec) -> None:
+    def __init__(self, evictor: Evictor, fold: Fold) -> None:
         self._evictor = evictor
         self._fold = fold
         self.fires_empty = not isinstance(fold, ReduceFold)  # nothing cannot be reduced to a record

@@ -47,7 +47,7 @@ class WindowOperator(WindowOperatorBase):
         super().__init__(spec, chunk_rows=chunk_rows)
         self.trigger = spec.trigger or spec.assigner.default_trigger()
         evictor = spec.evictor or spec.assigner.default_evictor()
-        self.evicting = None if evictor is None else Evicting(evictor, self.fold, spec)
+        self.evicting = None if evictor is None else Evicting(evictor, self.fold)
         self.contents: dict[Any, Any] = {}
         self.context = OperatorTriggerContext()
         self._assigning = _AssignerContext()

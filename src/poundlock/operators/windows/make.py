@@ -1,4 +1,7 @@
-"""The choice of a window operator: the general one, or one that does the same for a common case at less cost."""
+"""The choice of a window operator: the general one, or one for a common case.
+
+Whichever is taken, the results are those of the general one; only the cost differs.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 """Session windows of one gap that fire at their end and need no evictor: a key's sessions are one short list.
 
 A key has a timer at or before the next thing that happens to any of its sessions; one that comes early is set again. So an
-element that extends its session touches no timer.
+element that extends its session touches no timer, and a key with many sessions needs one.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +31,7 @@ class SessionWindowOperator(WindowOperatorBase):
         super().__init__(spec, chunk_rows=chunk_rows)
         assert isinstance(spec.assigner, (EventTimeSessionWindows, ProcessingTimeSessionWindows))
         self._gap = spec.assigner.gap_ms
+        self._lateness = spec.allowed_lateness_ms if self.event_time else 0
         self._table: dict[Any, list[_Session]] = {}
 
     def bind(self, group: KeyGroup) -> None:
@@ -65,36 +65,44 @@ class SessionWindowOperator(WindowOperatorBase):
             if out.full:
                 yield from out.drain()
 
-    def _begin(self, batch: Batch, at: int, key: Any, time: int, value: Any) -> None:
-        """Begin a session with an element that touches none."""
+    def _begin(self, batch: Batch, at: int, key: Any, time: int, value: Any, place: int = 0) -> None:
+        """Begin a session with an element that touches none; `place` is where it belongs among those of the key."""
         end = time + self._gap
-        if not self.event_time:
-            self.group.processing_timers.register(end - 1, key)
-        elif end - 1 > self.group.watermark:
-            self.group.event_timers.register(end - 1, key)
-        else:
-            cleanup = self.spec.cleanup_time(end - 1)
-            if cleanup <= self.group.watermark:
+        due = end - 1
+        if self.event_time and due <= self.group.watermark:
+            due = self.spec.cleanup_time(due)
+            if due <= self.group.watermark:
                 self.late(batch, at)
                 return
-            if cleanup < MAX:
-                self.group.event_timers.register(cleanup, key)
         session = [time, end, self.fold.first(value)]
         held = self._table.get(key)
         if held is None:
             self._table[key] = [session]
         else:
-            insort(held, session, key=_start)
+            held.insert(place, session)
+        # With lateness the first session may have fired, and what it waits for may come after the end of a later one.
+        if (place == 0 or self._lateness) and due < MAX:
+            self._timers().register(due, key)
         self._fire_late(key, session)
 
     def _join(self, batch: Batch, at: int, key: Any, time: int, value: Any) -> None:
         """Add an element to the sessions it touches, which become one."""
         end, held = time + self._gap, self._table[key]
-        touching = [s for s in held if s[0] <= end and time <= s[1]]
-        if not touching:
-            self._begin(batch, at, key, time, value)
+        stop = len(held)
+        while stop and held[stop - 1][0] > end:
+            stop -= 1
+        first = stop
+        while first and held[first - 1][1] >= time:
+            first -= 1
+        if first == stop:
+            self._begin(batch, at, key, time, value, stop)
             return
-        session, fired = self._merge(held, touching)
+        session = held[first]
+        fired = session[1] - 1 <= self.group.watermark
+        for other in held[first + 1 : stop]:
+            session[1] = other[1]
+            session[2] = self.fold.merge(session[2], other[2])
+        del held[first + 1 : stop]
         session[0], session[1] = min(session[0], time), max(session[1], end)
         session[2] = self.fold.add(value, session[2])
         if self.event_time and fired and session[1] - 1 > self.group.watermark:
@@ -105,39 +113,31 @@ class SessionWindowOperator(WindowOperatorBase):
         if self.event_time and session[1] - 1 <= self.group.watermark:
             self._fire(key, session)
 
-    def _merge(self, held: list[_Session], touching: list[_Session]) -> tuple[_Session, bool]:
-        """Make one session of several that an element joins; return it, and whether any of them had fired."""
-        session = touching[0]
-        fired = any(s[1] - 1 <= self.group.watermark for s in touching)
-        for other in touching[1:]:
-            session[1] = max(session[1], other[1])
-            session[2] = self.fold.merge(session[2], other[2])
-            held.remove(other)
-        return session, fired
-
     def _fire(self, key: Any, session: _Session) -> None:
         self.firing.fire(key, (session[0], session[1]), session[1] - 1, self.fold.result(session[2]))
 
     def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
-        key = entry
-        timers, stays = self._timers(), []
-        for session in self._table.get(key, ()):
+        held = self._table.get(entry)
+        if held is None:
+            return
+        stays, due = [], MAX
+        for place, session in enumerate(held):
             last = session[1] - 1
-            cleanup = self.spec.cleanup_time(last)
+            if last > time:
+                stays += held[place:]  # they are in order of their ends
+                due = min(due, last)
+                break
             if last == time:
-                self._fire(key, session)
+                self._fire(entry, session)
+            cleanup = self.spec.cleanup_time(last)
             if cleanup <= time:
-                self.firing.clear(key, (session[0], session[1]))
-                continue
-            stays.append(session)
-            if last > time or cleanup < MAX:
-                timers.register(last if last > time else cleanup, entry)
+                self.firing.clear(entry, (session[0], session[1]))
+            else:
+                stays.append(session)
+                due = min(due, cleanup)
+        if due < MAX:
+            self._timers().register(due, entry)
         if stays:
-            self._table[key] = stays
+            self._table[entry] = stays
         else:
-            self._table.pop(key, None)
-
-
-def _start(session: _Session) -> int:
-    start: int = session[0]
-    return start
+            del self._table[entry]

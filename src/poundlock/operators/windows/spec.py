@@ -1,6 +1,6 @@
-"""Everything a window operator is made of, and the choice of how it runs.
+"""Everything a window operator is made of, as the user said it.
 
-The ways differ in cost only: the results are those of the general operator.
+A spec is a plain value: it travels to tasks, and one spec can make any number of operators.
 """
 
 from __future__ import annotations
