@@ -55,6 +55,8 @@ class JobTime:
     clock: Clock = field(default_factory=SystemClock)
     _job: JobWatermarks = field(init=False)
     _executed: int = 0  # Spark's watermark in the newest batch that was carried through
+    over: bool = field(default=False, init=False)
+    """Whether all windows were fired before this life of the query, and no batch came since."""
     _begun: bool = False
     _measured: tuple[int, JSON] | None = None
 
@@ -99,7 +101,7 @@ class JobTime:
         """
         if not self.active or self.spark_log is None or (self._begun and not (self.at_end and self.fired)):
             return
-        self._begun = True
+        self._begun, self.over = True, ended(state)
         if ended(state) and self.spark_log.committed(checkpoint):
             assert state is not None
             self.spark_log.wind_back(checkpoint, to_spark(resumed(state)))
@@ -183,6 +185,7 @@ class JobTime:
         if not self.active or self.spark_log is None:
             return
         self._executed = self.spark_log.watermark(batch)
+        self.over = False
         if state is not None:
             value = state.get("watermark")
             self._job.raise_to(MIN if value is None else int(value))

@@ -505,6 +505,8 @@ class Query:
         if not self.coordinator.lock.acquire(blocking=False):
             return False
         try:
+            if self._time.over or self._newest_decided() < 0:
+                return True  # nothing was read since all windows were fired, or ever
             self._time.end()
             if not self._time.pending:
                 return True
