@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from jobs_in_threads import Running, settings
 
-from poundlock import FileSink, FileSource, Job, TumblingEventTimeWindows, WatermarkStrategy
+from poundlock import DefinitionError, FileSink, FileSource, Job, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.operators.watermarks import MAX
+from poundlock.plan.event_time import refuse_other_watermarks, without_watermark
 from poundlock.runtime.driver import run
 from poundlock.runtime.restoring import Beginning
 from poundlock.storage import LocalStorage
@@ -48,11 +49,11 @@ def checkpoints(folder: Path, name: str = "checkpoint") -> list[Decision]:
     return [record for record in records if record.occasion == "checkpoint"]
 
 
-def counting(folder: Path, strategy: WatermarkStrategy, *, out: str = "out", **source: Any) -> Job:
+def counting(folder: Path, strategy: WatermarkStrategy, *, out: str = "out", size: str = "10 s", **source: Any) -> Job:
     job = Job("counting", checkpoint_interval="0 s", on_error="fail")
     read = FileSource(str(folder / "in"), format="json", schema="k string, at bigint", **source)
     rows = job.from_source(read, name="rows").assign_timestamps_and_watermarks(strategy, name="time")
-    counts = rows.key_by("k").window(TumblingEventTimeWindows("10 s")).aggregate("count(*) as n", name="counts")
+    counts = rows.key_by("k").window(TumblingEventTimeWindows(size)).aggregate("count(*) as n", name="counts")
     shown = counts.select("k", "unix_seconds(window_start) as start", "n")
     shown.sink_to(FileSink(str(folder / out), format="json"), name="out")
     return job
@@ -122,3 +123,30 @@ def test_the_slower_of_two_files_holds_back_a_drain_fires_all_and_a_restore_goes
     # The watermark before the drain, 29 999, is in use again.
     assert written(tmp_path / "restored") == {("b", 30): 1}
     assert sum(record.sinks["out"].counts.late for record in checkpoints(tmp_path, "second")) == 1
+
+
+def test_windows_of_ingestion_time_close_by_the_clock_and_then_nothing_more_happens(tmp_path: Path) -> None:
+    put(tmp_path / "in", "one.jsonl", ("a", 1), ("a", 2), ("b", 3))
+    job = counting(tmp_path, WatermarkStrategy.ingestion_time(), size="1 s", watch=True)
+    running = Running(job, settings(tmp_path))
+    running.until(lambda: any(record.sinks["out"].counts.written for record in checkpoints(tmp_path)))
+    running.until(lambda: running.progress.state_bytes is not None)
+    time.sleep(2)  # with windows open the clock closes them; without, it has no checkpoint taken
+    before = checkpoints(tmp_path)
+    time.sleep(2)
+    assert len(checkpoints(tmp_path)) == len(before)
+    running.stop.stop()
+    running.end()
+    assert sorted((key, n) for (key, _), n in written(tmp_path / "out").items()) == [("a", 2), ("b", 1)]
+    assert sum(record.sinks["out"].counts.late for record in before) == 0
+
+
+def test_spark_draws_no_watermark_and_its_operators_still_know_the_delay(jvm: Any) -> None:
+    rows = jvm.readStream.format("rate").load().selectExpr("timestamp", "value as `a b`")
+    strategy = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp", column="timestamp")
+    frame = without_watermark(rows, strategy)
+    assert frame.columns == ["timestamp", "a b"]
+    assert frame.schema["timestamp"].metadata == {"spark.watermarkDelayMs": 5000}
+    refuse_other_watermarks(frame.groupBy("timestamp").count(), "step")
+    with pytest.raises(DefinitionError, match="step: the function calls withWatermark"):
+        refuse_other_watermarks(rows.withWatermark("timestamp", "1 second").union(rows), "step")

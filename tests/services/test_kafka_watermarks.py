@@ -9,7 +9,8 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,38 @@ from pyspark.sql import functions as F
 
 from poundlock import FileSink, Job, KafkaSource, NoRestart, RollingPolicy, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.config import load_settings
+from poundlock.runtime import assembly
+from poundlock.runtime import session as sessions
 from poundlock.runtime.driver import run
 from poundlock.runtime.progress import Progress, StopRequest
+from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
 pytestmark = pytest.mark.services
 
 BASE = 1_545_184_220_000  # a multiple of the window
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="at")
+
+
+@pytest.fixture(autouse=True)
+def one_jvm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let all lives have one JVM; what would end it ends its queries."""
+    kept: list[Any] = []
+
+    def start(*given: Any, **named: Any) -> Any:
+        if not kept:
+            kept.append(start_spark(*given, **named))
+        return kept[0]
+
+    def stop(spark: Any) -> None:
+        for query in spark.streams.active:
+            query.stop()
+        sessions.await_tasks(spark)
+
+    monkeypatch.setattr(assembly, "start_spark", start)
+    monkeypatch.setattr(assembly, "stop_spark", stop)
+    yield
+    stop_spark(kept[0])
 
 
 class Life:
@@ -80,9 +105,11 @@ class Life:
                 found[window] = row["n"]
         return found
 
-    def end(self) -> None:
-        self._stop.stop()
+    def end(self, *, stop: bool = True) -> None:
+        if stop:
+            self._stop.stop()
         self._thread.join(120)
+        assert not self._thread.is_alive(), self.progress
         assert self._failure is None, self._failure
 
 
@@ -139,3 +166,9 @@ def test_a_slow_partition_a_new_one_and_an_idle_one(
     again.end()
     assert again.progress.watermark == BASE + 137_999
     assert again.written() == {window: n for window, n in sent.items() if window < 130}
+
+    # With an end the source is at it already: nothing is read, and the end fires the window that is open.
+    last = Life(tmp_path, replace(source, end="latest"), STRATEGY)
+    last.end(stop=False)
+    assert last.written() == sent
+    assert last.progress.state == "FINISHED"

@@ -186,13 +186,12 @@ class Scene:
 
 
 def model(rows: list[int]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return (user, start) -> sum and count, for each window that is over when the rows have come."""
+    """Return (user, start) -> sum and count, for each window: a drain fires those that are open."""
     found: dict[tuple[str, int], tuple[int, int]] = {}
     for n in rows:
         start = int((START + n / 4) // SIZE) * SIZE
-        if start + SIZE <= START + max(rows) / 4 - 5:
-            total, count = found.get((f"u{n % USERS}", start), (0, 0))
-            found[f"u{n % USERS}", start] = total + n, count + 1
+        total, count = found.get((f"u{n % USERS}", start), (0, 0))
+        found[f"u{n % USERS}", start] = total + n, count + 1
     return found
 
 

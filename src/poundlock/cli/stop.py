@@ -32,7 +32,11 @@ def command(
         typer.Option("-p", "--savepoint-path", metavar="DIR", help="Take a savepoint first, in this folder."),
     ] = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="Finish all pending files before the savepoint: it then carries none.")
+        bool,
+        typer.Option(
+            "--drain",
+            help="Fire every window and finish all pending files before the savepoint: for the end of a pipeline.",
+        ),
     ] = False,
     json: JsonOption = False,
     define: DefineOption = None,

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.generators import milliseconds
 from poundlock.operators.watermarks import Seen
 from poundlock.plan.rows import PARTITION, SPLIT, TOPIC
 from poundlock.stream.nodes import WatermarkNode
@@ -36,6 +37,7 @@ SPLIT_SLOTS = 8  # the splits of one use of a source are told apart up to so man
 UNKNOWN = "(not known)"  # stands for the partition of rows whose place Spark's operators have hidden
 
 _NEVER = "36500 days"
+_DELAY = "spark.watermarkDelayMs"  # Spark's own name of it, in the metadata of a column of event time
 _SLOT, _MS = "__slot", "__ms"
 _CHUNK = 32  # beyond that the JVM does not compile what counts into one piece, and it costs ten times as much
 
@@ -137,9 +139,14 @@ def with_event_time(frame: DataFrame, node: WatermarkNode, python: Callable[[Dat
     return frame
 
 
-def without_watermark(frame: DataFrame, column: str) -> DataFrame:
-    """Tell Spark which column is event time, and nothing of how late rows may be."""
-    return frame.withWatermark(column, _NEVER)
+def without_watermark(frame: DataFrame, strategy: WatermarkStrategy) -> DataFrame:
+    """Tell Spark which column is event time, and let it draw no watermark from it.
+
+    How late rows may be stays known to operators that go by it, such as `dropDuplicatesWithinWatermark`.
+    """
+    marked = frame.withWatermark(strategy.column, _NEVER)
+    kept = F.col(f"`{strategy.column}`").alias(strategy.column, metadata={_DELAY: milliseconds(strategy.delay)})
+    return marked.select(*(kept if name == strategy.column else F.col(f"`{name}`") for name in marked.columns))
 
 
 def refuse_other_watermarks(frame: DataFrame, step: str) -> None:

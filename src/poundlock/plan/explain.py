@@ -49,6 +49,7 @@ def explain(job: Job) -> str:
     if unnamed := job.unnamed_operators():
         note = f'note: without a name: {", ".join(unnamed)}; a name="…" keeps its state findable when the job changes'
         lines += ["", note]
+    lines += _not_held(plan)
     if DEAD_LETTER in plan.sinks:
         lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
     else:
@@ -57,6 +58,19 @@ def explain(job: Job) -> str:
     for path in guarantees(plan):
         lines += [f"  {path.source} -> {path.sink}: {path.guarantee}", f"    {path.reason}"]
     return "\n".join(lines)
+
+
+def _not_held(plan: Plan) -> list[str]:
+    """Return what to say of sources that an alignment group cannot hold back."""
+    lines = []
+    for node in walk([branch.head for branch in plan.branches]):
+        if isinstance(node, WatermarkNode) and (alignment := node.strategy.alignment) is not None:
+            sources = {below.id: below.source for below in walk([node]) if isinstance(below, SourceNode)}
+            free = [name for name, source in sources.items() if not isinstance(source, SplitSource)]
+            if free:
+                who = f"{', '.join(free)}: read by Spark, which cannot be told to wait"
+                lines += ["", f"note: {who}: holds others of group {alignment.group} back, and is not held back"]
+    return lines
 
 
 def _said(job: Job) -> list[str]:

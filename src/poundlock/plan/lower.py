@@ -312,7 +312,7 @@ class Lowering:
             for channel in self._channels(node, frame, self._uses[before:]):
                 frame = measured(frame, channel)
                 self._times.append(channel)
-            return without_watermark(frame, node.strategy.column)
+            return without_watermark(frame, node.strategy)
         if isinstance(node, (ApplyNode, WindowNode)):
             if head is not None:
                 self._set_bad_apart(node)

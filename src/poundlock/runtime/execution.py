@@ -16,6 +16,7 @@ from poundlock.plan.event_time import TIME
 __all__ = ["event_times", "has_run", "observed_rows", "set_watermark", "state_bytes", "state_rows"]
 
 _LATE = "numRowsDroppedByWatermark"
+_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 # Without state, and often in a plan: each question to the JVM saved counts, for this is asked at every checkpoint.
 _STATELESS = (
     "WholeStageCodegen",
@@ -106,8 +107,10 @@ def set_watermark(query: Any, spark_ms: int) -> None:
 
 
 def has_run(query: Any) -> bool:
-    """Return whether the query has run a batch since it was started; only then does Spark run one without data."""
-    return query.streamingQuery().lastExecution() is not None
+    """Return whether the query has run a batch since it was started; only then does Spark run one without data, if at all."""
+    if query.streamingQuery().lastExecution() is None:
+        return False
+    return str(query.sparkSession().conf().get(_NO_DATA, "true")) == "true"
 
 
 def state_rows(query: Any) -> int | None:

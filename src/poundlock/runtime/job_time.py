@@ -54,7 +54,11 @@ class JobTime:
     publish: Callable[[int], None] = lambda spark_ms: None
     clock: Clock = field(default_factory=SystemClock)
     _job: JobWatermarks = field(init=False)
+    published: int = field(default=0, init=False)
+    """What Spark was told, or has in its log: the watermark of the next batch it plans."""
     _executed: int = 0  # Spark's watermark in the newest batch that was carried through
+    over: bool = field(default=False, init=False)
+    """Whether all windows were fired before this life of the query, and no batch came since."""
     _begun: bool = False
     _measured: tuple[int, JSON] | None = None
 
@@ -81,11 +85,6 @@ class JobTime:
         return self._job.watermark
 
     @property
-    def spark_ms(self) -> int:
-        """The same as Spark is told it."""
-        return to_spark(self.watermark)
-
-    @property
     def held_by(self) -> HeldBack | None:
         """Who holds it back."""
         return self._job.held_by
@@ -99,7 +98,7 @@ class JobTime:
         """
         if not self.active or self.spark_log is None or (self._begun and not (self.at_end and self.fired)):
             return
-        self._begun = True
+        self._begun, self.over = True, ended(state)
         if ended(state) and self.spark_log.committed(checkpoint):
             assert state is not None
             self.spark_log.wind_back(checkpoint, to_spark(resumed(state)))
@@ -110,6 +109,8 @@ class JobTime:
             self._job.end()  # its last windows are still to be fired
         else:
             self._job.raise_to(from_spark(self.spark_log.watermark(planned) if planned >= 0 else 0))
+        known = self.spark_log.watermark(planned) if planned >= 0 else 0
+        self.published = known if self.clocked else max(known, to_spark(self.watermark))
         self._measured = None
 
     # --- a batch --------------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class JobTime:
         if not self.active or self.spark_log is None:
             return False
         planned = self.spark_log.watermark(batch)
-        return planned > self._executed or to_spark(self.watermark) > planned
+        return planned > self._executed or self.published > planned
 
     def measure(
         self,
@@ -178,31 +179,40 @@ class JobTime:
         there = {f"{t}-{p}" for use in channel.uses if use in ranges for t, p in partitions_of(ranges[use].end)}
         return SourceSeen(rows, sorted(there), over)
 
-    def carried(self, batch: int, state: JSON | None) -> None:
-        """Be told that a batch is decided and carried out, with the watermarks in its decision; tell Spark of them."""
+    def carried(self, batch: int, state: JSON | None, *, idle: bool = False) -> None:
+        """Be told that a batch is decided and carried out, with the watermarks in its decision; tell Spark of them.
+
+        `idle`: it had nothing to read. A watermark of the clock would have batches follow each other for ever then.
+        """
         if not self.active or self.spark_log is None:
             return
         self._executed = self.spark_log.watermark(batch)
+        self.over = False
         if state is not None:
             value = state.get("watermark")
             self._job.raise_to(MIN if value is None else int(value))
-        self.publish(to_spark(self.watermark))
+        if not (idle and self.clocked and not self.at_end):
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell Spark the watermark; once more where it may have forgotten it, as a query that was just started has."""
+        self.published = max(self.published, to_spark(self.watermark))
+        self.publish(self.published)
 
     # --- between batches ------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Let time pass without rows, and tell Spark what comes of it."""
         if self.active and not self.at_end:
-            before = to_spark(self.watermark)
             self._job.tick(self.clock.now_ms())
-            if to_spark(self.watermark) > before:
-                self.publish(to_spark(self.watermark))
+            if to_spark(self.watermark) > self.published:
+                self.tell()
 
     def end(self) -> None:
         """Take the end of all input, and tell Spark."""
         if self.active and not self.at_end:
             self._job.end()
-            self.publish(to_spark(self.watermark))
+            self.tell()
 
     @property
     def at_end(self) -> bool:
@@ -217,7 +227,7 @@ class JobTime:
     @property
     def pending(self) -> bool:
         """Whether a batch is still to be run with the newest watermark."""
-        return self.active and to_spark(self.watermark) > self._executed
+        return self.active and self.published > self._executed
 
     def held(self, ranges: Mapping[str, SourceRange]) -> dict[str, SourceRange]:
         """Return ranges of split-planned sources without those that have to wait: for their alignment group, or for ever."""

@@ -19,7 +19,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
-from poundlock.connectors.base import SourceReading, SplitSource
+from poundlock.connectors.base import SplitSource
 from poundlock.errors import PoundlockError
 from poundlock.operators.watermarks import MIN
 from poundlock.plan.lower import Lowered
@@ -28,14 +28,8 @@ from poundlock.plan.stage import PROPERTY
 from poundlock.plan.uses import source_of
 from poundlock.runtime.attempts import Attempts, known_undecided
 from poundlock.runtime.delivery import Delivery, idle
-from poundlock.runtime.execution import (
-    event_times,
-    has_run,
-    observed_rows,
-    set_watermark,
-    state_bytes,
-    state_rows,
-)
+from poundlock.runtime.ends import Ends
+from poundlock.runtime.execution import event_times, observed_rows, set_watermark, state_bytes
 from poundlock.runtime.job_time import JobTime, partitions_of
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
@@ -45,6 +39,7 @@ from poundlock.runtime.results import Gathered
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.savepoints import Border, NotDrained, Saved, Savepoints
 from poundlock.runtime.serving import Serving
+from poundlock.runtime.time_keeping import TimeKeeper
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.take import Cut
 from poundlock.values import Clock
@@ -53,10 +48,7 @@ __all__ = ["Partitions", "Query", "QueryStopped", "Saved", "files_made"]
 
 _POLL_S = 0.05
 _TELL_S = 1.0
-_QUIET_POLLS = 10
 _COMMIT_LOG_S = 10.0
-_TICK_S = 0.2  # how often Flink's generators are asked
-_LOOKED_S = 1.0  # what Spark may take from its trigger to the begin of a batch
 
 Partitions = Mapping[str, Collection[tuple[str, int]]]
 
@@ -117,15 +109,12 @@ class Query:
     _began: float | None = None  # when the last checkpoint began, by the monotonic clock; None after one decided before
     _done: float | None = None  # when it ended
     _told: float = 0.0
-    _quiet: int = 0
-    _was_idle: bool = False
-    _ticked: float = 0.0
     _added: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     _lowered_with: tuple[int, bool] = (0, False)
-    _pulsing: bool = False
-    _looked: float = field(default_factory=time.monotonic)  # when Spark, or the driver, last had a chance to find data
     _draining: list[Trigger] = field(default_factory=list)
     _time: JobTime = field(init=False)
+    _keeper: TimeKeeper = field(init=False)
+    _ends: Ends = field(init=False)
     _serving: Serving = field(init=False)
     _border: Border = field(init=False)
     _savepoints: Savepoints = field(init=False)
@@ -133,8 +122,18 @@ class Query:
     def __post_init__(self) -> None:
         self._serving = Serving(self.requests, self._stopping)
         self._border = Border(self.coordinator, self.spark_log)
+        self._ends = Ends(self.plan, self.sources, self.planner, self.coordinator, lambda: self._query.status)
         channels = () if self.lowered is None else self.lowered.times
         self._time = JobTime(channels, self.sources, self.spark_log, self._publish, self.clock)
+        self._keeper = TimeKeeper(
+            self._time,
+            self.plan,
+            self.interval,
+            self.tracker,
+            spark=lambda: self._query._jsq,
+            ticks=lambda: self.lowered.ticks,
+            idle=self._ends.spark_is_idle,
+        )
         self._savepoints = Savepoints(
             self._border,
             cut=self._cut,
@@ -145,7 +144,7 @@ class Query:
 
     def start(self) -> None:
         """Start the query; returns at once."""
-        self._looked = time.monotonic()
+        self._keeper.look()
         self._time.begin(self.coordinator.watermarks, self.coordinator.newest.checkpoint)
         writer = self.lowered.frame.writeStream.foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", self.checkpoint_path).queryName(self.plan.job.name)
@@ -183,7 +182,7 @@ class Query:
             # Once the savepoint with which the job ends is cut, it has all of the job: nothing is decided behind it, and
             # a query whose next checkpoint was turned away has ended as it should.
             ending = self._savepoints.ending
-            if stop.stopping or (not ending and self._input_ended() and self._time_is_up()):
+            if stop.stopping or (not ending and self._ends.reached() and self._time_is_up()):
                 return Occasion.END if self._stop(stop) else None
             if not ending:
                 self._mind_the_time()
@@ -281,7 +280,7 @@ class Query:
             if decided is None and self._time.lacks(delivery.spark):
                 self._note_partitions(delivery)
                 raise QueryStopped
-            self._note_quiet(delivery)
+            self._ends.note(delivery)
             self._checkpoint(frame, batch, delivery)
             if decided is None:
                 self._serving.done(served, batch)
@@ -291,9 +290,9 @@ class Query:
         """Return whether a batch that is not decided is to be run: there is something to read, somebody waits, or time moves on."""
         if self._time.at_end and self._time.fired:
             return False  # behind the end of all input nothing begins
-        if not self.plan.only_split or not idle(split) or not (self.plan.stateless or self._was_idle):
+        if not self.plan.only_split or not idle(split) or not (self.plan.stateless or self._ends.was_idle):
             return True
-        self._tick()
+        self._keeper.tick()
         return served or (not self.plan.stateless and self._time.wanted(batch))
 
     def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
@@ -311,20 +310,24 @@ class Query:
             attempt.ran = True
             if self._newest_decided() < batch:
                 found.watermarks = self._time.measure(
-                    batch, found.times, delivery.spark, delivery.split_names, lambda use: self._ends_with(use, delivery)
+                    batch,
+                    found.times,
+                    delivery.spark,
+                    delivery.split_names,
+                    lambda use: self._ends.comes_with(use, delivery),
                 )
             return found.results(self.plan.shared)
 
         with self.attempts.attempt(batch, lambda: known_undecided(self._newest_decided, batch)) as attempt:
             outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
-        self._time.carried(batch, outcome.decision.watermarks if self._time.active else None)
-        self._looked = time.monotonic()
+        self._time.carried(batch, outcome.decision.watermarks if self._time.active else None, idle=delivery.idle)
+        self._keeper.look()
         self._began, self._done = (None, None) if outcome.replayed else (began, time.monotonic())
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
         self.tracker.checkpoint(batch, sum(gathered[0].read.values()), counts, files_made(outcome), took)
-        self._show_time()
+        self._keeper.show()
         for name, span in delivery.spark.items():
             self.sources[name].committed(span.end)
         self.planner.committed()
@@ -355,7 +358,7 @@ class Query:
     def _serve(self) -> None:
         """Take what was asked for, and see to it that a checkpoint somebody waits for begins."""
         while (trigger := self._serving.take()) is not None:
-            if trigger.kind == "savepoint" and trigger.drain and self._fires:
+            if trigger.kind == "savepoint" and trigger.drain and self._keeper.fires:
                 self._draining.append(trigger)
             elif trigger.kind == "savepoint":
                 self._savepoints.want(trigger)
@@ -403,22 +406,8 @@ class Query:
 
     # --- event time --------------------------------------------------------------------------------------------------
 
-    @property
-    def _fires(self) -> bool:
-        """Whether windows may be open that the end of event time closes."""
-        return self._time.active and not self.plan.stateless
-
     def _publish(self, spark_ms: int) -> None:
         set_watermark(self._query._jsq, spark_ms)
-
-    def _ends_with(self, use: str, delivery: Delivery) -> bool:
-        """Return whether nothing comes from a use of a source after a batch; of a source nobody can ask it is found out later."""
-        name, source = source_of(use), self.sources[use]
-        if isinstance(source, SplitSource):
-            return name in delivery.split and self.planner.ends_at(name, delivery.split[name].end)
-        if isinstance(source, SourceReading) and use in delivery.spark:
-            return source.finished(delivery.spark[use].end)
-        return False
 
     def _note_partitions(self, delivery: Delivery) -> None:
         """Note partitions that were added while the query ran: it is made anew with a place for the event time of each."""
@@ -433,11 +422,11 @@ class Query:
             self._end_turns()
             self._query.stop()
             self._lowered_with = self._lowered_as
-            self.lowered = self.lower(self._added, self._pulsing)
+            self.lowered = self.lower(self._added, self._keeper.pulsing)
             self._time.channels = self.lowered.times
             self._stopping.clear()
             self.start()
-        elif self._fires and self.coordinator.lock.acquire(blocking=False):
+        elif self._keeper.fires and self.coordinator.lock.acquire(blocking=False):
             try:
                 again = self._move_on()
             finally:
@@ -449,7 +438,7 @@ class Query:
     @property
     def _lowered_as(self) -> tuple[int, bool]:
         """What the query has to be made with."""
-        return sum(len(found) for found in self._added.values()), self._pulsing
+        return sum(len(found) for found in self._added.values()), self._keeper.pulsing
 
     @property
     def _wants_another(self) -> bool:
@@ -462,61 +451,20 @@ class Query:
         """
         if self._time.at_end and self._time.fired:
             # The job goes on behind its end after all, as when the savepoint it was to end with was not written.
-            return not self._draining and not self._savepoints.busy and self._more_comes()
-        if self._pulsing:
-            self._pulsing = self._time.pending
-        elif not self.lowered.ticks and time.monotonic() - self._looked > self.interval.total_seconds() + _LOOKED_S:
-            self._tick()
-            self._have_it_run()
+            return not self._draining and not self._savepoints.busy and self._ends.more_comes()
+        self._keeper.move_on()
         return False
-
-    def _have_it_run(self) -> None:
-        """Have Spark run a batch with the newest watermark; it does by itself, but not before the first with data since its start."""
-        if self._time.pending:
-            self._publish(self._time.spark_ms)
-            self._pulsing = not self.lowered.ticks and self.plan.windowed and not has_run(self._query._jsq)
-
-    def _more_comes(self) -> bool:
-        """Return whether there is a source that has not come to its end, as far as one can be asked."""
-        for name, source in self.sources.items():
-            if isinstance(source, SplitSource):
-                if not self.planner.finished(source_of(name)):
-                    return True
-            elif isinstance(source, SourceReading):
-                if not self._ended(name, source):
-                    return True
-            elif not self.plan.bounded:
-                return True
-        return False
-
-    def _tick(self) -> None:
-        if time.monotonic() - self._ticked < _TICK_S:
-            return
-        self._ticked = time.monotonic()
-        if self._time.clocked and not state_rows(self._query._jsq):
-            return  # a clock would have batches run for ever, and there is nothing to close
-        self._time.tick()
-        self._show_time()
 
     def _time_is_up(self) -> bool:
         """Have event time end, and return whether all windows are fired."""
-        if not self._fires:
+        if not self._keeper.fires:
             return True
         if not self.coordinator.lock.acquire(blocking=False):
             return False
         try:
-            self._time.end()
-            if not self._time.pending:
-                return True
-            self._have_it_run()
-            # A function of DataFrames need not keep any state: then Spark has nothing to run a batch for.
-            return not self.plan.windowed and not self.lowered.ticks and self._idle()
+            return self._newest_decided() < 0 or self._keeper.is_up()
         finally:
             self.coordinator.lock.release()
-
-    def _show_time(self) -> None:
-        if self._time.active:
-            self.tracker.event_time(self._time.watermark, self._time.held_by)
 
     # --- between checkpoints -----------------------------------------------------------------------------------------
 
@@ -565,41 +513,6 @@ class Query:
         known = [lag for lag in lags if lag is not None]
         state = None if self.plan.stateless else state_bytes(self._query._jsq)
         self.tracker.lag(sum(known) if known else None, state)
-
-    def _input_ended(self) -> bool:
-        if not self.plan.bounded:
-            return False
-        if not self.coordinator.lock.acquire(blocking=False):
-            return False
-        try:
-            return all(self._ended(name, source) for name, source in self.sources.items())
-        finally:
-            self.coordinator.lock.release()
-
-    def _ended(self, name: str, source: Any) -> bool:
-        if isinstance(source, SplitSource):
-            # What Spark still holds for a later time, it gives in the batch after the last with data.
-            settled = self.plan.stateless or self._was_idle
-            return settled and self.planner.finished(source_of(name))
-        if isinstance(source, SourceReading):
-            return source.finished(found.end if (found := self.coordinator.sources.get(name)) is not None else None)
-        return self._idle()
-
-    def _note_quiet(self, delivery: Delivery) -> None:
-        """Count the batches in a row in which no Spark source had anything; a ticker makes Spark deliver those too."""
-        self._was_idle = delivery.idle
-        self._quiet = self._quiet + 1 if idle(delivery.spark) else 0
-
-    def _idle(self) -> bool:
-        """Return whether Spark has looked for data several times in a row and found none: all a source it knows can say."""
-        if self.planner.names:
-            return self._quiet >= _QUIET_POLLS
-        status = self._query.status
-        waiting = (
-            not status["isDataAvailable"] and not status["isTriggerActive"] and "Initializing" not in status["message"]
-        )
-        self._quiet = self._quiet + 1 if waiting else 0
-        return self._quiet >= _QUIET_POLLS
 
 
 def files_made(outcome: Outcome) -> int:

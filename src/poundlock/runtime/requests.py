@@ -30,7 +30,7 @@ class Trigger:
         kind: a checkpoint, a savepoint, or a clean stop without a savepoint.
         directory: where a savepoint goes; None = as the job's settings say.
         then: what the job does after a savepoint.
-        drain: all pending files are finished first.
+        drain: every window is fired and all pending files are finished first.
         id: 32 hex digits.
     """
 

@@ -145,7 +145,9 @@ class Rounds:
         while (now := completed(life.lines()[-1].value)) != before:  # the windows' last batch, without data
             before = now
             time.sleep(1.5)
-        self._note(life, self._cli("stop", "--drain", "-p", str(self.root / "savepoints"), "rounds"))
+        self._cli(
+            "stop", "rounds"
+        )  # no drain: it would fire windows for which more rows come in the rounds that follow
         self._await_end(life, 0)
         end_tagged(self.tag)
 

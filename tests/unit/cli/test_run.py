@@ -43,6 +43,20 @@ RUNNING = Progress(
             "RUNNING  checkpoint 12  48,210 rows/s  3,120,000 rows  7 files  10 dead letters  2 skipped  last 1.2 s"
             "  1 restarts",
         ),
+        (
+            replace(RUNNING, watermark=1_545_184_226_432, held_by="clicks-1 of time"),
+            "RUNNING  checkpoint 12  48,210 rows/s  lag 1,204  3,120,000 rows  7 files"
+            "  watermark 2018-12-19 01:50:26.432 held by clicks-1 of time  last 1.2 s",
+        ),
+        (
+            replace(RUNNING, watermark=2**63 - 1),
+            "RUNNING  checkpoint 12  48,210 rows/s  lag 1,204  3,120,000 rows  7 files  watermark at the end  last 1.2 s",
+        ),
+        (
+            replace(RUNNING, held_by="clicks-1 of time"),
+            "RUNNING  checkpoint 12  48,210 rows/s  lag 1,204  3,120,000 rows  7 files  watermark - held by clicks-1 of time"
+            "  last 1.2 s",
+        ),
     ],
 )
 def test_status_line(progress: Progress, line: str) -> None:

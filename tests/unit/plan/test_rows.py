@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from poundlock.formats.chunk import Batch, KafkaOrigin, Records
 from poundlock.formats.origin import SubsetOrigin, origin_of, within
-from poundlock.operators.chain import MapBatches
-from poundlock.plan.rows import BAD, OFFSET, PARTITION, TOPIC, arrow_rows, chunk_of
+from poundlock.operators.chain import Filter, Map, MapBatches
+from poundlock.plan.rows import BAD, OFFSET, PARTITION, SPLIT, TOPIC, arrow_rows, chunk_of
 
 
 def spark_rows(topics: list[str | None], partitions: list[int | None], offsets: list[int | None]) -> pa.RecordBatch:
@@ -44,3 +46,20 @@ def test_rows_of_several_partitions_are_of_none() -> None:
     assert within(of, 5).at(4) == {}
     assert within(SubsetOrigin(of, [2]), 5).at(4) == {"topic": "u", "partition": 2}
     assert within(origin_of(Records([{}])), 5).at(4) == {}
+
+
+def test_rows_of_a_split_keep_its_slot_through_a_function() -> None:
+    given = pa.record_batch(
+        {"n": pa.array([1, 2, 3]), BAD: pa.nulls(3, pa.string()), SPLIT: pa.array([4, None, 9], pa.int32())}
+    )
+    chunk = chunk_of(given, lambda r: None, "files", None)
+    assert chunk.origin.at(0) == {"source": "files"}
+    out: list[Any] = []
+    keep = Filter(lambda row: row["n"] > 1)
+    keep.process(chunk, lambda tag, c: out.append(c))
+    twice = Map("m", lambda row: {"n": 2 * row["n"]}, ("n",))
+    twice.process(out[0], lambda tag, c: out.append(c))
+    (again,) = arrow_rows(iter(out[1:]), pa.schema([("n", pa.int64())]), [BAD, SPLIT], [], "m")
+    assert again.to_pydict() == {"n": [4, 6], BAD: [None, None], SPLIT: [-1, 9]}
+    (kafka,) = arrow_rows(iter([Batch(given.select(["n"]))]), pa.schema([("n", pa.int64())]), [BAD, SPLIT], [], "m")
+    assert kafka.column(SPLIT).null_count == 3

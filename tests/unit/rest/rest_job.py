@@ -39,6 +39,7 @@ def decision(number: int, checkpoint: int, occasion: str = "checkpoint") -> Deci
         durations_ms={"run": 100, "verify": 20},
         started_ms=1500 + checkpoint * 1000,
         event_time=EventTime(min_ms=1, max_ms=9, watermark_ms=checkpoint * 1000),
+        watermarks={"v": 1, "watermark": checkpoint * 1000 + 500, "sources": {}, "inputs": {}},
     )
 
 

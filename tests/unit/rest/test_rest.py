@@ -101,6 +101,9 @@ def test_exceptions_metrics_and_settings(client: TestClient, job: Observed) -> N
     assert len(found["exceptionHistory"]["entries"]) == 1
     names = {metric["id"] for metric in get(client, f"/jobs/{ID}/metrics")}
     assert {"rows_read", "restarts", "uptime", "currentWatermark"} <= names
+    assert get(client, f"/jobs/{ID}/metrics?get=currentWatermark") == [{"id": "currentWatermark", "value": "2500"}]
+    job.update(Progress("RUNNING", restarts=1, watermark=9000, held_by="t-1 of time"))  # a partition went idle since
+    assert get(client, f"/jobs/{ID}/metrics?get=currentWatermark") == [{"id": "currentWatermark", "value": "9000"}]
     assert get(client, f"/jobs/{ID}/metrics?get=restarts,none") == [{"id": "restarts", "value": "1"}]
     assert get(client, f"/jobs/{ID}/config")["execution-config"]["user-config"]["spark"] == {
         "spark.ssl.keyPassword": "*****"
@@ -119,7 +122,7 @@ def test_prometheus(client: TestClient, job: Observed) -> None:
         f'poundlock_rows_late_total{{{mine},sink="files"}}': "2.0",
         f'poundlock_rows_dead_lettered_total{{{mine},sink="files"}}': "2.0",
         f"poundlock_lag_records{{{mine}}}": "5.0",
-        f"poundlock_watermark_timestamp_seconds{{{mine}}}": "2.0",
+        f"poundlock_watermark_timestamp_seconds{{{mine}}}": "2.5",
         f"poundlock_checkpoint_duration_seconds_count{{{mine}}}": "2.0",
         f"poundlock_checkpoint_duration_seconds_sum{{{mine}}}": "0.42",
         f'poundlock_checkpoint_duration_seconds_bucket{{{mine},le="0.25"}}': "1.0",

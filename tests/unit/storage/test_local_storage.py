@@ -211,3 +211,15 @@ def test_a_large_file_leaves_the_page_cache_and_a_small_one_stays(
             handle.write(b"x" * size)
             storage.sync(handle)
     assert forgotten == [17 << 20]
+
+
+def test_replace_leaves_one_content_or_the_other_and_makes_no_new_file(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        storage.replace("a/b", b"new")
+    storage.create_exclusive("a/b", b"old")
+    os.link(tmp_path / "a/b", tmp_path / "a/linked")
+    storage.replace("a/b", b"new")
+    assert (tmp_path / "a/b").read_bytes() == b"new"
+    assert (tmp_path / "a/linked").read_bytes() == b"old", "another name of the file keeps its content"
+    assert sorted(os.listdir(tmp_path / "a")) == ["b", "linked"]
