@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink import TopicExpression as TopicExpression
     from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
     from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
+    from poundlock.connectors.sockets import SocketSource as SocketSource
     from poundlock.connectors.spark_source import SparkFormatSource
     from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
     from poundlock.errors import CommitUnknown as CommitUnknown
@@ -164,6 +165,7 @@ _NAMES = {
     "Side": "stream.stream",
     "SlidingEventTimeWindows": "stream.windows",
     "SlidingProcessingTimeWindows": "stream.processing_windows",
+    "SocketSource": "connectors.sockets",
     "SparkSource": "connectors.spark_source:SparkFormatSource",
     "StartingOffsets": "connectors.kafka.start",
     "StateTtlConfig": "stream.state",

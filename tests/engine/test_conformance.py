@@ -42,7 +42,7 @@ from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.windows.make import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.emitted import TAG
-from poundlock.plan.hosting import LATE_DROPPED, Host, Times, hosted
+from poundlock.plan.hosting import LATE_DROPPED, NEXT_TIMER, Host, Times, hosted
 from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, pack_bytes, unpack_rows
 
 pytestmark = pytest.mark.engine
@@ -271,7 +271,7 @@ def run_steps(spark: Any, root: Path, scripts: Sequence[Script]) -> list[list[An
             .parquet(str(root / "steps"))
         )
         host = ScriptHost(Dispatch(scripts), [Elements(), Elements()], _Everything())  # type: ignore[arg-type]
-        frame = hosted(packed, host).where(f"{TAG} <> '{LATE_DROPPED}'")
+        frame = hosted(packed, host).where(f"{TAG} NOT IN ('{LATE_DROPPED}', '{NEXT_TIMER}')")
         query = frame.writeStream.foreachBatch(batch).option("checkpointLocation", str(root / "checkpoint")).start()
         with suppress(Exception):  # the one that asks for a start; whether all was done is seen below
             query.processAllAvailable()

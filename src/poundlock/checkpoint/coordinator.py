@@ -152,6 +152,11 @@ class Coordinator:
                 return None
             return self._history.find(checkpoint).sources
 
+    def decided_watermarks(self, checkpoint: int) -> JSON | None:
+        """Return the watermarks behind a decided checkpoint; None where it is not decided or has none."""
+        with self.lock:
+            return self._history.find(checkpoint).watermarks if self._history.is_decided(checkpoint) else None
+
     def begin(self, checkpoint: int) -> Directive:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
         again = self.is_produced_again(checkpoint)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BindableSource",
+    "ClosableEnumerator",
     "Enumerator",
     "PartitionedSource",
     "RangeSource",
@@ -80,6 +81,15 @@ class Enumerator(Protocol):
 
     def committed(self, position: JSON) -> None:
         """Be told that everything before this position is decided and committed. Must be idempotent."""
+        ...
+
+
+@runtime_checkable
+class ClosableEnumerator(Protocol):
+    """An enumerator that holds something, such as a connection."""
+
+    def close(self) -> None:
+        """Let go of it. Called once, at the end of the start, whatever the outcome."""
         ...
 
 

@@ -17,8 +17,7 @@ from poundlock.formats import ddl
 __all__ = ["SparkFormatSource"]
 
 # Spark's own words for these would do the same with fewer guarantees, or do not survive a restart.
-_OURS = {"kafka": "KafkaSource", "poundlock": "FileSource or DatagenSource"}
-_FORGETFUL = ("socket",)
+_OURS = {"kafka": "KafkaSource", "poundlock": "FileSource or DatagenSource", "socket": "SocketSource"}
 # Files, tables and generators whose offsets always mean the same rows.
 _REPEATABLE = frozenset({"avro", "csv", "delta", "json", "orc", "parquet", "rate", "rate-micro-batch", "text"})
 
@@ -36,7 +35,7 @@ class SparkFormatSource:
         bounded: whether the source ends: its data is all there when the job starts.
 
     Raises:
-        DefinitionError: there is a source of poundlock's own for this format, or the format cannot replay.
+        DefinitionError: there is a source of poundlock's own for this format.
     """
 
     format: str
@@ -52,11 +51,6 @@ class SparkFormatSource:
         name = self.format.lower()
         if name in _OURS:
             raise DefinitionError(f"format {name!r} has a source of its own", next=f"use {_OURS[name]}")
-        if name in _FORGETFUL:
-            raise DefinitionError(
-                f"format {name!r} cannot give its rows a second time, so a crash would lose them",
-                next="put Kafka or files in between",
-            )
         if self.schema is not None:
             ddl.parse(self.schema)
         for key, value in self.options.items():

@@ -133,6 +133,8 @@ class JobWatermarks:
         """Take the end of all input; return the watermark behind it."""
         for source in self._sources.values():
             source.end()
+        if not self._sources:
+            self._valve.raise_to(MAX)
         return self._combine()
 
     def raise_to(self, watermark: int) -> None:

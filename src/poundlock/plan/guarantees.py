@@ -23,6 +23,7 @@ RANK: Mapping[str, int] = {"none": 0, "at-least-once": 1, "effectively-once": 2,
 SOURCES: Mapping[str, tuple[Guarantee, str]] = {
     "planned": ("exactly-once", "its position is in the decision, and a position always means the same rows"),
     "repeatable": ("exactly-once", "Spark logs the range before it is read, and the same range is read again"),
+    "received": ("none", "what is on its way when the driver dies is lost; what was received is delivered once"),
     "unknown": (
         "at-least-once",
         "Spark logs the range, but nobody knows whether its connector gives the same rows again",
@@ -152,5 +153,5 @@ def _path(source: str, reads: Any, sink: str, writes: Any) -> PathGuarantee:
 
 def _replay(source: Any) -> str:
     if isinstance(source, SplitSource):
-        return "planned"
+        return "received" if getattr(source, "received_once", False) else "planned"
     return "repeatable" if getattr(source, "repeatable", False) else "unknown"

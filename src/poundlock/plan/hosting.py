@@ -17,18 +17,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from poundlock.formats.convert import column_values
-from poundlock.operators.keyed.codec import read_head
-from poundlock.operators.keyed.group import MIN, KeyGroup
+from poundlock.operators.keyed.codec import Head, read_head
+from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import Batch, OutputChunk
 from poundlock.plan.emitted import TAG, with_time
 from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, key_values, pack_bytes, unpack_rows
 from poundlock.plan.tasks import directive_of_task
 
-__all__ = ["EMITTED", "LATE_DROPPED", "STATE", "Host", "Input", "Output", "Times", "hosted"]
+__all__ = ["EMITTED", "LATE_DROPPED", "NEXT_TIMER", "STATE", "Host", "Input", "Output", "Times", "hosted"]
 
 EMITTED = f"{TAG} string, {PAYLOAD} binary"
 LATE_DROPPED = "\0late"  # the tag of the row that tells how many elements were late and went nowhere
+NEXT_TIMER = "\0timer"  # the tag of the row that tells the next time, in ms, at which a group waits for the clock
 STATE = "group"  # name of the state in Spark
 
 
@@ -48,8 +49,13 @@ class Times:
 
     @classmethod
     def of(cls, directive: Mapping[str, Any], payload: bytes) -> Times:
-        """Return the times of a batch, from what the driver says of it and from a group's control row."""
-        return cls(directive.get("watermark_before", MIN), directive.get("watermark", MIN), int(payload))
+        """Return the times of a batch, from what the driver says of it; without a driver the clock is in a group's control row."""
+        now = directive.get("clock")
+        return cls(
+            directive.get("watermark_before", MIN),
+            directive.get("watermark", MIN),
+            int(payload) if now is None else now,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +154,11 @@ class Host(StatefulProcessor):
         """Called for each key group that has rows; it always has the control row."""
         times, packs = self._sorted(rows)
         stored = self._state.get() if self._state.exists() else None
-        if not packs and not _due(stored, times):
-            return  # nothing changes; the group learns the time when it is needed
+        if not packs:
+            head = None if stored is None else read_head(bytes(stored[0]))
+            if head is None or not _due(head, times):  # nothing changes; the group learns the time when it is needed
+                yield from _timer(None if head is None else head.next_processing_timer)
+                return
         dropped = self._operator.late_dropped
         group = self._group(int(key[0]), stored, times)
         for chunk, rows_in in self._work(group, times, packs):
@@ -163,6 +172,7 @@ class Host(StatefulProcessor):
                 self._state.clear()
         else:
             self._state.update((group.encode(),))
+            yield from _timer(group.processing_timers.next_time())
 
     def times(self, payload: bytes) -> Times:
         """Return the times of a group in this batch, given its control row."""
@@ -209,12 +219,15 @@ def _rows(output: Output, chunk: OutputChunk, came_as: pa.RecordBatch | None) ->
     return with_time(came_as.take(pa.array(chunk.rows)).cast(output.schema), chunk.timestamps)
 
 
-def _due(stored: Any, times: Times) -> bool:
-    if stored is None:
-        return False
-    head = read_head(bytes(stored[0]))
+def _due(head: Head, times: Times) -> bool:
     event, processing = head.next_event_timer, head.next_processing_timer
     return (event is not None and event <= times.after) or (processing is not None and processing <= times.now)
+
+
+def _timer(at_ms: int | None) -> Iterator[pd.DataFrame]:
+    """Tell when a group waits for the clock; the end of all time is not waited for."""
+    if at_ms is not None and at_ms < MAX:
+        yield _emitted(NEXT_TIMER, str(at_ms).encode())
 
 
 def _emitted(tag: str, payload: bytes) -> pd.DataFrame:

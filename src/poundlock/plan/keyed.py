@@ -25,16 +25,18 @@ from poundlock.operators.windows.make import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.arrow import map_in_arrow
 from poundlock.plan.emitted import PairRows, RecordRows, WindowRows, unpack_task
-from poundlock.plan.hosting import LATE_DROPPED, Host, Input, Output, hosted
+from poundlock.plan.hosting import LATE_DROPPED, NEXT_TIMER, Host, Input, Output, hosted
 from poundlock.plan.packing import PACKED, Packing, pack_task
 from poundlock.plan.rows import BAD, EVENT_TIME, HIDDEN, OFFSET, PARTITION, TOPIC
 from poundlock.plan.sql_aggregates import parse_aggregates
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode
 
-__all__ = ["LATE_ROWS", "Emitted", "emitted", "unpacked"]
+__all__ = ["KEYED", "Emitted", "emitted", "unpacked"]
 
-LATE_ROWS = "late/"  # before the name of a count: what is counted is late rows that went nowhere
+KEYED = (
+    "keyed/"  # before the name of a count: late rows that went nowhere, and the earliest timer that waits for the clock
+)
 _KEY, _ARGUMENT = "__key", "__argument"
 _PLACE = (TOPIC, PARTITION, OFFSET)
 
@@ -75,7 +77,7 @@ def emitted(
         control: the control rows of its key groups, see `plan/control.py`.
         groups: number of key groups.
         bounded: whether the job's input ends.
-        counted_as: name of the count of late rows that went nowhere.
+        counted_as: name of the count of late rows that went nowhere, and of the earliest timer that waits for the clock.
     """
     made = _window(node, inputs[0], groups) if isinstance(node, WindowNode) else _process(node, inputs, groups, bounded)
     packs = [
@@ -84,8 +86,11 @@ def emitted(
     ]
     host = Host(made.operator, made.inputs, made.outputs, first=_first(node))
     frame = hosted(reduce(DataFrame.union, [*packs, control]), host)
-    late = F.expr(f"coalesce(sum(if(tag = '{LATE_DROPPED}', CAST(CAST(payload AS STRING) AS BIGINT), 0L)), 0L)")
-    frame = frame.observe(counted_as, late.alias("late")).where(f"tag <> '{LATE_DROPPED}'")
+    number = "CAST(CAST(payload AS STRING) AS BIGINT)"
+    late = F.expr(f"coalesce(sum(if(tag = '{LATE_DROPPED}', {number}, 0L)), 0L)")
+    timer = F.expr(f"min(if(tag = '{NEXT_TIMER}', {number}, NULL))")
+    frame = frame.observe(counted_as, late.alias("late"), timer.alias("timer"))
+    frame = frame.where(f"tag NOT IN ('{LATE_DROPPED}', '{NEXT_TIMER}')")
     return Emitted(frame, {tag: _schema(output) for tag, output in made.outputs.items()})
 
 

@@ -29,7 +29,7 @@ from poundlock.plan.event_time import (
     with_event_time,
     without_watermark,
 )
-from poundlock.plan.keyed import LATE_ROWS, Emitted, emitted, unpacked
+from poundlock.plan.keyed import KEYED, Emitted, emitted, unpacked
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, is_ours, may_reject
 from poundlock.plan.rows import BAD, EVENT_TIME, HIDDEN, OFFSET, PARTITION, SPLIT, TOPIC
 from poundlock.plan.shipping import ship_user_modules
@@ -74,6 +74,7 @@ class Lowered:
         uses: the uses of sources; one that is read twice in the query is two sources to Spark.
         times: where event time is measured.
         ticks: whether Spark begins a batch at each trigger, data or not.
+        untimed: the uses of sources whose rows have no event time.
     """
 
     frame: DataFrame
@@ -82,6 +83,7 @@ class Lowered:
     uses: Sequence[str]
     times: Sequence[TimeChannel] = ()
     ticks: bool = False
+    untimed: Sequence[str] = ()
 
 
 @dataclass
@@ -149,7 +151,10 @@ class Lowering:
             frames.append(ticker.selectExpr(f"CAST(NULL AS STRING) AS {RECORD.split()[0]}").where("false"))
         row_wise = {b.head.id: b.row_wise for b in self.plan.branches}
         ticks = any(isinstance(self.sources[source_of(use)], SplitSource) for use in self._uses) or self._controls > 0
-        return Lowered(reduce(DataFrame.union, frames), self._observed, row_wise, self._uses, self._times, ticks)
+        timed = {use for channel in self._times for use in channel.uses}
+        untimed = [use for use in self._uses if source_of(use) not in self._timed and use not in timed]
+        query = reduce(DataFrame.union, frames)
+        return Lowered(query, self._observed, row_wise, self._uses, self._times, ticks, untimed)
 
     def _use(self, name: str) -> str:
         """Note one more use of a source and return its name; a second use is a source of its own to Spark."""
@@ -320,7 +325,7 @@ class Lowering:
             if isinstance(node, WindowNode):
                 return windowed(frames[0], node)
             made: DataFrame = node.function(*frames)
-            if self._timed:
+            if self._timed or self.plan.hosted:
                 refuse_other_watermarks(made, node.id)
             return made
         if isinstance(node, (PythonNode, SideOutputNode)):
@@ -339,7 +344,7 @@ class Lowering:
             control=control,
             groups=self.plan.job.max_parallelism,
             bounded=self.plan.bounded,
-            counted_as=f"{LATE_ROWS}{head}/{self._controls}",
+            counted_as=f"{KEYED}{head}/{self._controls}",
         )
 
     def _channels(self, node: WatermarkNode, frame: DataFrame, uses: Sequence[str]) -> Iterator[TimeChannel]:
@@ -362,7 +367,7 @@ class Lowering:
     def _set_bad_apart(self, node: Node) -> None:
         """Lead undecodable records to the stage by a second way: what a function does with them is not ours to say."""
         for parent in dict.fromkeys(node.inputs):
-            if any(may_reject(source) for source in _sources(parent)):
+            if _brings_bad(parent):
                 again = self._spark_side(parent, None)
                 if BAD in again.columns:
                     self._bad_frames.append(again.where(f"{BAD} IS NOT NULL").select(BAD))
@@ -409,8 +414,13 @@ def _without_bad(frame: DataFrame) -> DataFrame:
     return (frame.where(f"{BAD} IS NULL") if BAD in frame.columns else frame).drop(*HIDDEN)
 
 
-def _sources(node: Node) -> Iterator[Any]:
-    return (below.source for below in walk([node]) if isinstance(below, SourceNode))
+def _brings_bad(node: Node) -> bool:
+    """Return whether undecodable records come out of a node. A step with state leads its own ones past itself."""
+    if isinstance(node, SourceNode):
+        return may_reject(node.source)
+    if isinstance(node, (ApplyNode, WindowNode)) or is_ours(node):
+        return False
+    return any(_brings_bad(parent) for parent in node.inputs)
 
 
 def _carried(source: Any) -> list[str]:

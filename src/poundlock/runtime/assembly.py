@@ -63,6 +63,7 @@ class Assembly:
     requests: Requests
     attempts: Attempts
     _spark: Any = None
+    _planner: SplitPlanner | None = None
 
     @property
     def has_session(self) -> bool:
@@ -107,6 +108,9 @@ class Assembly:
             for source in sources.values():
                 if isinstance(source, SourceReading):
                     source.close()
+            if self._planner is not None:
+                self._planner.close()
+                self._planner = None
 
     def query(
         self,
@@ -154,6 +158,11 @@ class Assembly:
                 self.plan, storage, coordinator, identity, directory, spark=said, clock=self.clock, retained=retained
             )
 
+        self._planner = SplitPlanner(
+            {name: source for name, source in sources.items() if isinstance(source, SplitSource)},
+            lambda: coordinator.sources,
+            lambda name: open_storage(f"{storage.root}/sources/{name}"),
+        )
         return Query(
             plan=self.plan,
             lowered=lowered,
@@ -163,11 +172,7 @@ class Assembly:
             checkpoint_path=spark_storage.root,
             coordinator=coordinator,
             tracker=self.tracker,
-            planner=SplitPlanner(
-                {name: source for name, source in sources.items() if isinstance(source, SplitSource)},
-                lambda: coordinator.sources,
-                lambda name: open_storage(f"{storage.root}/sources/{name}"),
-            ),
+            planner=self._planner,
             interval=duration(self.job.checkpoint_interval),
             clock=self.clock,
             save=lambda directory: save(directory or f"{self.settings.state_dir}/savepoints"),

@@ -52,8 +52,6 @@ class Ends:
 
     def reached(self) -> bool:
         """Return whether all input of a bounded job was read, and what Spark held for a later time was given."""
-        if not self._plan.bounded:
-            return False
         if not self._coordinator.lock.acquire(blocking=False):
             return False
         try:
@@ -102,4 +100,4 @@ class Ends:
         if isinstance(source, SourceReading):
             found = self._coordinator.sources.get(name)
             return source.finished(None if found is None else found.end)
-        return self.spark_is_idle()
+        return self._plan.bounded and self.spark_is_idle()

@@ -12,8 +12,9 @@ from typing import Any
 
 from poundlock.checkpoint.decision import EventTime
 from poundlock.plan.event_time import TIME
+from poundlock.plan.keyed import KEYED
 
-__all__ = ["event_times", "has_run", "observed_rows", "set_watermark", "state_bytes", "state_rows"]
+__all__ = ["Observed", "event_times", "has_run", "observed_rows", "set_watermark", "state_bytes", "state_rows"]
 
 _LATE = "numRowsDroppedByWatermark"
 _NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
@@ -30,22 +31,44 @@ _STATELESS = (
 )
 
 
-def observed_rows(execution: Any) -> tuple[dict[str, int], dict[str, str]]:
-    """Return what was counted, by the name of each count; event times, of which a count has several, as JSON beside it.
+@dataclass(slots=True)
+class Observed:
+    """What Spark counted in a batch.
+
+    Args:
+        rows: by the name of each count.
+        times: event times, of which a count has several, as JSON by its name.
+        late: per branch head, how many rows steps of ours dropped as late.
+        next_timer: the earliest timer of such a step that waits for the clock, in ms; None = there is none.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    times: dict[str, str] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    next_timer: int | None = None
+
+
+def observed_rows(execution: Any) -> Observed:
+    """Return what Spark counted.
 
     Args:
         execution: Spark's QueryExecution of the batch.
     """
-    found, times = {}, {}
+    found = Observed()
     iterator = execution.observedMetrics().iterator()
     while iterator.hasNext():
         pair = iterator.next()
         name = str(pair._1())
         if name.startswith(TIME):
-            times[name] = str(pair._2().json())
+            found.times[name] = str(pair._2().json())
+        elif name.startswith(KEYED):
+            told = json.loads(str(pair._2().json()))
+            head, timer = name.removeprefix(KEYED).rpartition("/")[0], told.get("timer")
+            found.late[head] = found.late.get(head, 0) + int(told["late"])
+            found.next_timer = min((t for t in (found.next_timer, timer) if t is not None), default=None)
         else:
-            found[name] = int(pair._2().get(0))
-    return found, times
+            found.rows[name] = int(pair._2().get(0))
+    return found
 
 
 def event_times(execution: Any, observed: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, int], EventTime]:

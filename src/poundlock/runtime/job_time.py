@@ -7,7 +7,7 @@ decision. So a batch that is run again is run with the same, and nothing is meas
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poundlock.checkpoint.decision import SourceRange
@@ -46,6 +46,8 @@ class JobTime:
         spark_log: Spark's.
         publish: tells Spark the watermark of the next batch it plans, in Spark's terms.
         clock: what idleness goes by.
+        hosted: whether steps of ours keep state: they are told the time, and the end of the input.
+        untimed: the uses of sources whose rows have no event time. While something comes from them the input has no end.
     """
 
     channels: Sequence[TimeChannel] = ()
@@ -53,6 +55,8 @@ class JobTime:
     spark_log: SparkLog | None = None
     publish: Callable[[int], None] = lambda spark_ms: None
     clock: Clock = field(default_factory=SystemClock)
+    hosted: bool = False
+    untimed: Sequence[str] = ()
     _job: JobWatermarks = field(init=False)
     published: int = field(default=0, init=False)
     """What Spark was told, or has in its log: the watermark of the next batch it plans."""
@@ -60,6 +64,7 @@ class JobTime:
     over: bool = field(default=False, init=False)
     """Whether all windows were fired before this life of the query, and no batch came since."""
     _begun: bool = False
+    _told_clock: int = 0
     _measured: tuple[int, JSON] | None = None
 
     def __post_init__(self) -> None:
@@ -71,8 +76,8 @@ class JobTime:
 
     @property
     def active(self) -> bool:
-        """Whether there is any event time."""
-        return bool(self.channels)
+        """Whether there is any event time, be it its end."""
+        return bool(self.channels) or self.hosted
 
     @property
     def clocked(self) -> bool:
@@ -120,12 +125,18 @@ class JobTime:
         assert self.spark_log is not None
         return from_spark(self.spark_log.watermark(batch))
 
-    def told(self, batch: int) -> JSON:
-        """Return what the tasks of a batch are told: the watermark in use, and that of the batch before."""
+    def told(self, batch: int, decided: JSON | None = None) -> JSON:
+        """Return what the tasks of a batch are told: the watermark in use, that of the batch before, and the clock in ms.
+
+        Args:
+            batch: its number.
+            decided: the watermarks in its decision, where there is one: the clock was read then.
+        """
         if not self.active or self.spark_log is None:
             return {}
         before = from_spark(self.spark_log.watermark_before(batch))
-        return {"watermark": self.in_force(batch), "watermark_before": before}
+        self._told_clock = (decided or {}).get("clock", self.clock.now_ms())
+        return {"watermark": self.in_force(batch), "watermark_before": before, "clock": self._told_clock}
 
     def wanted(self, batch: int) -> bool:
         """Return whether a batch is to be run although it reads nothing: for the watermark in use in it, or for a later one."""
@@ -156,10 +167,13 @@ class JobTime:
         if self._measured is None or self._measured[0] != batch:
             self._job.raise_to(self.in_force(batch))
             seen = {c.name: self._seen(c, counted, ranges, split_names, has_ended) for c in self.channels}
+            if all(each.ended for each in seen.values()) and not all(has_ended(use) for use in self.untimed):
+                seen = {name: replace(each, ended=False) for name, each in seen.items()}
             self._job.checkpoint(seen, self.clock.now_ms())
             if self.in_force(batch) == MAX:
                 self._job.end()
-            self._measured = batch, {**self._job.to_json(), "in_force": _shown(self.in_force(batch))}
+            found = {**self._job.to_json(), "in_force": _shown(self.in_force(batch))}
+            self._measured = batch, {**found, "clock": self._told_clock} if self.hosted else found
         return self._measured[1]
 
     def _seen(
@@ -196,6 +210,8 @@ class JobTime:
 
     def tell(self) -> None:
         """Tell Spark the watermark; once more where it may have forgotten it, as a query that was just started has."""
+        if not self.channels and not self.at_end:
+            return
         self.published = max(self.published, to_spark(self.watermark))
         self.publish(self.published)
 

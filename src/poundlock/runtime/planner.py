@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from poundlock.checkpoint.decision import SourceRange
-from poundlock.connectors.base import Split, SplitSource
+from poundlock.connectors.base import ClosableEnumerator, Split, SplitSource
 from poundlock.storage.base import Storage
 
 __all__ = ["SplitPlanner"]
@@ -57,6 +57,12 @@ class SplitPlanner:
         """Tell the sources that everything before their positions is decided and committed."""
         for name, enumerator in self._enumerators.items():
             enumerator.committed(self._position(name))
+
+    def close(self) -> None:
+        """Let go of what the sources hold, such as connections."""
+        for enumerator in self._enumerators.values():
+            if isinstance(enumerator, ClosableEnumerator):
+                enumerator.close()
 
     def finished(self, name: str) -> bool:
         """Return whether a source was read to its end."""

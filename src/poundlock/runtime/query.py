@@ -16,9 +16,8 @@ from datetime import timedelta
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
-from poundlock.checkpoint.participant import Occasion
+from poundlock.checkpoint.participant import JSON, Occasion
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import PoundlockError
 from poundlock.operators.watermarks import MIN
@@ -27,7 +26,7 @@ from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
 from poundlock.plan.uses import source_of
 from poundlock.runtime.attempts import Attempts, known_undecided
-from poundlock.runtime.delivery import Delivery, idle
+from poundlock.runtime.delivery import Delivery
 from poundlock.runtime.ends import Ends
 from poundlock.runtime.execution import event_times, observed_rows, set_watermark, state_bytes
 from poundlock.runtime.job_time import JobTime, partitions_of
@@ -108,7 +107,8 @@ class Query:
     _newest: int = -1
     _began: float | None = None  # when the last checkpoint began, by the monotonic clock; None after one decided before
     _done: float | None = None  # when it ended
-    _told: float = 0.0
+    _told_at: float = 0.0
+    _next_timer: int | None = -1  # in ms by the clock; None = there is none
     _added: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
     _lowered_with: tuple[int, bool] = (0, False)
     _draining: list[Trigger] = field(default_factory=list)
@@ -124,7 +124,10 @@ class Query:
         self._border = Border(self.coordinator, self.spark_log)
         self._ends = Ends(self.plan, self.sources, self.planner, self.coordinator, lambda: self._query.status)
         channels = () if self.lowered is None else self.lowered.times
-        self._time = JobTime(channels, self.sources, self.spark_log, self._publish, self.clock)
+        untimed = () if self.lowered is None else self.lowered.untimed
+        self._time = JobTime(
+            channels, self.sources, self.spark_log, self._publish, self.clock, self.plan.hosted, untimed
+        )
         self._keeper = TimeKeeper(
             self._time,
             self.plan,
@@ -274,9 +277,9 @@ class Query:
             served = self._serving.begin()
             decided = self.coordinator.decided(batch)
             split = self._time.held(self.planner.ranges()) if decided is None else decided
-            if decided is None and not self._has_reason(batch, split, bool(served)):
-                return False
             delivery = Delivery.read(batch, self.spark_log, self.sources, split)
+            if decided is None and not self._has_reason(batch, delivery, bool(served)):
+                return False
             if decided is None and self._time.lacks(delivery.spark):
                 self._note_partitions(delivery)
                 raise QueryStopped
@@ -286,14 +289,20 @@ class Query:
                 self._serving.done(served, batch)
             return True
 
-    def _has_reason(self, batch: int, split: Mapping[str, SourceRange], served: bool) -> bool:
+    def _has_reason(self, batch: int, delivery: Delivery, served: bool) -> bool:
         """Return whether a batch that is not decided is to be run: there is something to read, somebody waits, or time moves on."""
         if self._time.at_end and self._time.fired:
             return False  # behind the end of all input nothing begins
-        if not self.plan.only_split or not idle(split) or not (self.plan.stateless or self._ends.was_idle):
+        if not self.lowered.ticks or not delivery.idle or not (self.plan.stateless or self._ends.was_idle):
             return True
+        if not self.plan.only_split and self._lag(delivery) != 0:
+            return True  # Spark planned before it came: the next batch has it
         self._keeper.tick()
-        return served or (not self.plan.stateless and self._time.wanted(batch))
+        return served or (not self.plan.stateless and (self._time.wanted(batch) or self._timer_due()))
+
+    def _timer_due(self) -> bool:
+        """Return whether a timer of a step of ours waits for the clock; at the start nobody knows."""
+        return self.plan.hosted and self._next_timer is not None and self._next_timer <= self.clock.now_ms()
 
     def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
         began = time.monotonic()
@@ -334,7 +343,7 @@ class Query:
         self.on_checkpoint()
 
     def _collect(self, frame: Any, directive: Directive, delivery: Delivery, found: Gathered) -> None:
-        directive = {**directive, "splits": delivery.splits(self.planner), **self._time.told(directive["checkpoint"])}
+        directive = {**directive, "splits": delivery.splits(self.planner), **self._told(directive)}
         frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
         found.add(row[0] for row in frame.collect())
         found.tasks = delivery.tasks
@@ -350,8 +359,14 @@ class Query:
                     in_use = directive["watermark"]
                     shown = None if in_use == MIN else in_use
                     found.event_time = replace(found.event_time, watermark_ms=shown)
-            observed, found.times = observed_rows(execution)
-            found.count_before_stage(self.lowered, observed, late)
+            seen = observed_rows(execution)
+            found.times = seen.times
+            self._next_timer = seen.next_timer
+            found.count_before_stage(self.lowered, seen.rows, late, seen.late)
+
+    def _told(self, directive: Directive) -> JSON:
+        batch = directive["checkpoint"]
+        return self._time.told(batch, self.coordinator.decided_watermarks(batch) if self.plan.hosted else None)
 
     # --- what is asked for -------------------------------------------------------------------------------------------
 
@@ -501,18 +516,24 @@ class Query:
 
     def _tell(self) -> None:
         now = time.monotonic()
-        if now - self._told < _TELL_S:
+        if now - self._told_at < _TELL_S:
             return
-        self._told = now
+        self._told_at = now
         decided = self.coordinator.sources
-        lags = [
-            source.lag(decided[name].end)
-            for name, source in self.sources.items()
-            if not isinstance(source, SplitSource) and name in decided and name == source_of(name)
-        ]
+        lags = self._lags({name: decided[name].end for name in decided if name in self.sources})
         known = [lag for lag in lags if lag is not None]
         state = None if self.plan.stateless else state_bytes(self._query._jsq)
         self.tracker.lag(sum(known) if known else None, state)
+
+    def _lags(self, ends: Mapping[str, Any]) -> list[int | None]:
+        """Return how much waits behind positions of Spark sources, each asked once; None where one does not say."""
+        asked = {name: self.sources[name] for name in ends if name == source_of(name)}
+        return [source.lag(ends[name]) for name, source in asked.items() if not isinstance(source, SplitSource)]
+
+    def _lag(self, delivery: Delivery) -> int | None:
+        """Return how much waits behind a batch in the Spark sources; None where one does not say."""
+        lags = self._lags({use: span.end for use, span in delivery.spark.items()})
+        return None if None in lags else sum(lag for lag in lags if lag is not None)
 
 
 def files_made(outcome: Outcome) -> int:

@@ -238,7 +238,7 @@ class _Replay:
         found.add(row[0] for row in lowered.frame.collect())
         found.check_splits({b.head.id: given.get(b.head.id, 0) for b in self.plan.branches if b.placement == "fused"})
         if any(lowered.observed.values()):
-            found.count_before_stage(lowered, observed_rows(lowered.frame._jdf.queryExecution())[0])
+            found.count_before_stage(lowered, observed_rows(lowered.frame._jdf.queryExecution()).rows)
         return found.results(self.plan.shared)
 
     def _measured(self, name: str, sink: Any) -> Any:

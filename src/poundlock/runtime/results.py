@@ -70,15 +70,13 @@ class Gathered:
                     next="nothing was committed; the checkpoint is taken again",
                 )
 
-    def count_before_stage(
-        self, lowered: Lowered, observed: Mapping[str, int], late: Mapping[str, int] | None = None
-    ) -> None:
+    def count_before_stage(self, lowered: Lowered, observed: Mapping[str, int], *late: Mapping[str, int]) -> None:
         """Add what happened to rows before they came to a stage.
 
         Args:
             lowered: the query.
             observed: rows that Spark counted, by the name of the count.
-            late: per branch head, what Spark dropped because it came behind the watermark.
+            late: per branch head, what was dropped because it came behind the watermark: by Spark, by steps of ours.
         """
         self.bytes.update({n.removeprefix(BYTES): count for n, count in observed.items() if n.startswith(BYTES)})
         for head, names in lowered.observed.items():
@@ -93,7 +91,7 @@ class Gathered:
                 if lowered.row_wise[head]:
                     found.filtered += lost
                 else:
-                    behind = (late or {}).get(head, 0)
+                    behind = sum(counts.get(head, 0) for counts in late)
                     found.produced -= lost - behind
                     found.late += behind
 

@@ -32,7 +32,7 @@ def test_how_spark_reads_it() -> None:
     ("arguments", "words"),
     [
         (("kafka",), "KafkaSource"),
-        (("socket",), "Kafka or files"),
+        (("socket",), "SocketSource"),
         (("",), "SparkSource"),
         (("rate", {"a": None}), "text"),
         (("json", {}, "a innt"), "name type"),

@@ -80,7 +80,7 @@ def test_a_requirement_that_is_none_is_refused() -> None:
 
 def test_every_kind_has_a_row() -> None:
     assert set(SINKS) == set(Kind)
-    assert set(SOURCES) == {"planned", "repeatable", "unknown"}
+    assert set(SOURCES) == {"planned", "received", "repeatable", "unknown"}
 
 
 def test_the_docs_have_the_same_table() -> None:
