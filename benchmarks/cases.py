@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 
-from benchmarks import kafka_to_kafka, latency, ledger_cost, savepoint, state_backends
+from benchmarks import kafka_to_kafka, keyed, latency, ledger_cost, savepoint, state_backends
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
@@ -102,6 +102,7 @@ CASES: tuple[Case, ...] = (
     Case("kafka_to_files/spark_file_sink", lambda bench: spark_file_sink(bench, "kafka")),
     *kafka_to_kafka.CASES,
     *latency.CASES,
+    *keyed.CASES,
     *ledger_cost.CASES,
     *savepoint.CASES,
     *state_backends.CASES,
