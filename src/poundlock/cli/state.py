@@ -78,7 +78,7 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show what a job's own operators keep: keys, windows, contents and timers.
+    """Show the state of a job's own operators.
 
     Of windows that run on Spark's own operators and of DataFrame functions Spark keeps the state in a form of its own.
     """

@@ -126,7 +126,7 @@ class JobTime:
         return from_spark(self.spark_log.watermark(batch))
 
     def told(self, batch: int, decided: JSON | None = None) -> JSON:
-        """Return what the tasks of a batch are told: the watermark in use, that of the batch before, and the clock in ms.
+        """Return what the tasks of a batch are told: the watermark in use, that of the batch before, and for steps of ours the clock, in ms.
 
         Args:
             batch: its number.
@@ -135,8 +135,11 @@ class JobTime:
         if not self.active or self.spark_log is None:
             return {}
         before = from_spark(self.spark_log.watermark_before(batch))
+        found = {"watermark": self.in_force(batch), "watermark_before": before}
+        if not self.hosted:
+            return found
         self._told_clock = (decided or {}).get("clock", self.clock.now_ms())
-        return {"watermark": self.in_force(batch), "watermark_before": before, "clock": self._told_clock}
+        return {**found, "clock": self._told_clock}
 
     def wanted(self, batch: int) -> bool:
         """Return whether a batch is to be run although it reads nothing: for the watermark in use in it, or for a later one."""
