@@ -6,6 +6,7 @@ output at the end of a stretch of rounds must be what an undisturbed run gives.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
@@ -29,7 +30,7 @@ _QUICK = (
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
 )
 _LIFE_S = 240.0
-_MOST_LOAD = 25  # calls of `produce` a round
+_MUCH_LOAD = 25  # calls of `produce` a round
 _TAKING = (SavepointFailpoint.CUT, SavepointFailpoint.FINISHED, SavepointFailpoint.LEFT)
 _RESTORING = (
     SavepointFailpoint.RESTORE_BEGUN,
@@ -358,12 +359,13 @@ class _Load:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        # Not for ever: on a slow machine a round lasts long, and the job would have to catch up with all of it.
-        for _ in range(_MOST_LOAD):
+        # On a slow machine a round lasts long and takes few checkpoints: what comes late comes slowly, so that the job can
+        # catch up with it, but it comes, for each checkpoint needs some.
+        for number in itertools.count():
             if self._end.is_set():
                 return
             self._produce()
-            self._end.wait(0.6)
+            self._end.wait(0.6 if number < _MUCH_LOAD else 4.0)
 
     def __enter__(self) -> _Load:
         self._thread.start()
