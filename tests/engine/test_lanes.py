@@ -21,7 +21,9 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
+from poundlock.checkpoint.ledger import Ledger
 from poundlock.runtime.driver import run
+from poundlock.storage import LocalStorage
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
@@ -67,6 +69,12 @@ def written(folder: Path) -> Counter[str]:
     return Counter(line for p in files for line in p.read_text().splitlines())
 
 
+def late(checkpoint: Path, sink: str) -> int:
+    """Return how many rows of a sink were dropped as late, as the ledger has it."""
+    records = Ledger(LocalStorage(str(checkpoint)))
+    return sum(record.sinks[sink].counts.late for record in records if record.occasion == "checkpoint")
+
+
 def test_both_lanes_give_the_same(tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
@@ -89,3 +97,6 @@ def test_both_lanes_give_the_same(tmp_path: Path) -> None:
         spark, ours = (written(tmp_path / lane / name) for lane in ("spark", "ours"))
         assert spark, name
         assert not (spark - ours) + (ours - spark), f"seed {seed}, {name}"
+        dropped = [late(tmp_path / "checkpoint", f"{name}-{lane}-out") for lane in ("spark", "ours")]
+        assert dropped[0] == dropped[1], f"seed {seed}, {name}"
+        assert dropped[0] or name == "sessions", name

@@ -153,7 +153,7 @@ class Host(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Called for each key group that has rows; it always has the control row."""
         times, packs = self._sorted(rows)
-        stored = self._state.get() if self._state.exists() else None
+        stored = self._state.get()
         if not packs:
             head = None if stored is None else read_head(bytes(stored[0]))
             if head is None or not _due(head, times):  # nothing changes; the group learns the time when it is needed

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.detached import detached
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import Collector
 from poundlock.operators.keyed.state import StateStore
@@ -22,6 +23,7 @@ from poundlock.stream.window_functions import ProcessWindowFunction
 __all__ = ["Firing", "as_namespace", "as_window"]
 
 _GLOBAL = GlobalWindow()
+_MUTABLE = (dict, list, set)
 
 
 def as_window(namespace: Any) -> Window:
@@ -119,15 +121,16 @@ class Firing:
         """Emit a result, or what the user's function makes of it; rows carry the window's last timestamp."""
         process = self.process
         if process is None:
-            self.out.emit_window(result, key, last, namespace)
+            # What was emitted stays as it was, although what a function reduced to may be its state and change.
+            self.out.emit_window(detached(result) if type(result) in _MUTABLE else result, key, last, namespace)
             return
         elements: Sequence[Any] = result if self._keeps_elements else [result]
         self._move(key, namespace)
         for row in process.process(key, self._context, elements) or ():
             if isinstance(row, Side):
-                self.out.emit(row.record, key, last, row.tag)
+                self.out.emit(detached(row.record), key, last, row.tag)
             else:
-                self.out.emit_window(row, key, last, namespace)
+                self.out.emit_window(detached(row), key, last, namespace)
 
     def clear(self, key: Any, namespace: Any) -> None:
         """Tell the user's function that a window goes away."""

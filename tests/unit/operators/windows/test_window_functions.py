@@ -406,3 +406,24 @@ class Largest:
 def test_what_is_no_function_is_refused(make: Any, says: str) -> None:
     with pytest.raises(DefinitionError, match=says):
         make()
+
+
+def test_a_result_stays_as_it_was_when_the_function_changes_its_record() -> None:
+    def add(total: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+        total["v"] += row["v"]
+        return total
+
+    class Growing(ProcessWindowFunction):
+        def open(self, context: Any) -> None:
+            self.all: list[int] = []
+
+        def process(self, key: Any, context: Any, elements: Sequence[Any]) -> Iterable[Any]:
+            self.all.append(len(elements))
+            yield {"all": self.all}
+
+    with WindowHarness(GlobalWindows(), ReduceWindow(add), key="k", trigger=CountTrigger(1)) as h:
+        h.process_elements([(v(1), None), (v(2), None), (v(3), None)])
+        assert [row.value["v"] for row in h.output] == [1, 3, 6]
+    with WindowHarness(GlobalWindows(), Growing(), key="k", trigger=CountTrigger(1)) as h:
+        h.process_elements([(v(1), None), (v(2), None)])
+        assert [row.value["all"] for row in h.output] == [[1], [1, 2]]
