@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -14,12 +15,14 @@ import pytest
 from poundlock.failpoints import Failpoint
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.lives import Lives, failpoint_setting
+from poundlock.testing.torture import tortured
 
 pytestmark = pytest.mark.crash
 
 JOB = Path(__file__).parent / "jobs/keyed.py"
 BASE = 1_545_184_220_000
 TOPICS = ("quiet", "sessions")
+_MOST_FILES = 600
 
 
 def write_input(folder: Path, seed: int, files: int, rows: int = 40) -> None:
@@ -27,12 +30,18 @@ def write_input(folder: Path, seed: int, files: int, rows: int = 40) -> None:
     made = random.Random(seed)
     folder.mkdir()
     for number in range(files):
-        lines = []
-        for _ in range(rows):
-            behind = made.choice([0, 0, 0, 1_000, 4_000, 9_000, 14_000, 40_000])
-            at = BASE + 5_000 * number + made.randrange(5_000) - behind
-            lines.append(json.dumps({"k": f"k{made.randrange(7)}", "at": at}) + "\n")
-        (folder / f"{number:03d}.jsonl").write_text("".join(lines))
+        write_file(folder, made, number, rows)
+
+
+def write_file(folder: Path, made: random.Random, number: int, rows: int = 40) -> None:
+    lines = []
+    for _ in range(rows):
+        behind = made.choice([0, 0, 0, 1_000, 4_000, 9_000, 14_000, 40_000])
+        at = BASE + 5_000 * number + made.randrange(5_000) - behind
+        lines.append(json.dumps({"k": f"k{made.randrange(7)}", "at": at}) + "\n")
+    hidden = folder / f".{number:05d}.jsonl"
+    hidden.write_text("".join(lines))
+    hidden.rename(folder / f"{number:05d}.jsonl")
 
 
 def visible(folder: Path) -> dict[str, Counter[str]]:
@@ -95,8 +104,37 @@ def test_killed_everywhere_into_files_and_topics(tmp_path: Path, kafka_broker: E
     with Lives(JOB, environment=given, folder=tmp_path) as lives:
         codes = lives.run(most=60, POUNDLOCK_FAILPOINTS=deaths)
     assert codes.count(-9) == 2 * len(Failpoint), codes
-    seen = visible(tmp_path / "out")
+    assert not difference(seen_with_topics(tmp_path, kafka_broker, seed), wanted), f"seed {seed}"
+
+
+def seen_with_topics(folder: Path, broker: EmbeddedKafka, seed: int) -> dict[str, Counter[str]]:
+    seen = visible(folder / "out")
     for topic in TOPICS:
-        records = kafka_broker.read(f"keyed-{seed}-{topic}")
+        records = broker.read(f"keyed-{seed}-{topic}")
         seen[topic] = Counter(record.value.decode() for record in records if record.value is not None)
-    assert not difference(seen, wanted), f"seed {seed}"
+    return seen
+
+
+@pytest.mark.torture
+@pytest.mark.services
+def test_killed_at_random_into_files_and_topics(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
+    seed = random.randrange(1 << 30)
+    given = {
+        **environment(tmp_path, tmp_path / "in"),
+        "CRASH_SERVERS": kafka_broker.bootstrap_servers,
+        "CRASH_TOPIC": f"keyed-{seed}",
+        "CRASH_WATCH": "1",
+    }
+    made, numbers = random.Random(seed), itertools.count()
+    (tmp_path / "in").mkdir()
+
+    def produce() -> None:
+        if (number := next(numbers)) < _MOST_FILES:
+            write_file(tmp_path / "in", made, number)
+
+    with Lives(JOB, environment=given, folder=tmp_path) as lives:
+        job = tortured(lives.start, produce, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "30")))
+        assert lives.stop(job) == 0
+        lives.run(CRASH_WATCH="0")  # reads what is left, and ends
+    wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
+    assert not difference(seen_with_topics(tmp_path, kafka_broker, seed), wanted), f"seed {seed}"

@@ -39,7 +39,14 @@ class Quiet(KeyedProcessFunction):
 
 job = Job("crash-keyed", checkpoint_interval="0 s", checkpoint_dir=environ["CRASH_CHECKPOINTS"], on_error="fail")
 rows = job.from_source(
-    FileSource(environ["CRASH_IN"], format="json", schema="k string, at bigint", max_files_per_checkpoint=1),
+    FileSource(
+        environ["CRASH_IN"],
+        format="json",
+        schema="k string, at bigint",
+        watch=environ.get("CRASH_WATCH") == "1",
+        discover_every="200 ms",
+        max_files_per_checkpoint=1,
+    ),
     WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="at"),
     name="rows",
 )

@@ -135,7 +135,8 @@ def test_nothing_that_listens_is_told_and_a_peer_that_had_ended_is_the_end(tmp_p
     peer.close()
     after = source.enumerator(LocalStorage(str(tmp_path / "one")))
     assert after.latest(start) == end
-    assert after.finished(end) and not after.finished(start)
+    assert after.finished(end)
+    assert not after.finished(start)
     with pytest.raises(TransientError, match=f"nothing listens at 127.0.0.1:{peer.port}"):
         source.enumerator(LocalStorage(str(tmp_path / "two"))).latest(start)
 
