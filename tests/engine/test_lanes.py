@@ -97,6 +97,6 @@ def test_both_lanes_give_the_same(tmp_path: Path) -> None:
         spark, ours = (written(tmp_path / lane / name) for lane in ("spark", "ours"))
         assert spark, name
         assert not (spark - ours) + (ours - spark), f"seed {seed}, {name}"
-        dropped = [late(tmp_path / "checkpoint", f"{name}-{lane}-out") for lane in ("spark", "ours")]
-        assert dropped[0] == dropped[1], f"seed {seed}, {name}"
-        assert dropped[0] or name == "sessions", name
+    # Spark counts late rows behind its partial sums, we count every one.
+    counted = sum(json.loads(line)["rows"] for line in written(tmp_path / "ours/tumbling").elements())
+    assert 0 < late(tmp_path / "checkpoint", "tumbling-ours-out") == 6 * 60 - counted, f"seed {seed}"
