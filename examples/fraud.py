@@ -20,7 +20,8 @@ class Fraud(KeyedProcessFunction):
         timers = ctx.timer_service()
         at = self.small_at.value()
         if at is not None:
-            if payment["amount"] > 500:
+            # The timer fires once the watermark is there; a payment may come before that and still be too late.
+            if payment["amount"] > 500 and ctx.timestamp() <= at + MINUTE_MS:
                 yield {"card": payment["card"], "amount": payment["amount"], "paid_at": payment["paid_at"]}
             timers.delete_event_time_timer(at + MINUTE_MS)
             self.small_at.clear()

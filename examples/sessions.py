@@ -24,8 +24,11 @@ sessions = (
     .window(EventTimeSessionWindows("30 s"))
     .allowed_lateness("10 s")
     .side_output_late_data("late")
-    .aggregate("count(*) as clicks", "count(distinct page) as pages", "max(at) - min(at) as lasted_ms", name="sessions")
+    .aggregate(
+        "count(*) as clicks", "count(distinct page) as pages", "min(at) as first", "max(at) as last", name="sessions"
+    )
 )
 out = environ.get("SESSIONS_TO", "out")
-sessions.sink_to(FileSink(f"{out}/sessions", format="json"), name="sessions-out")
+lasted = sessions.select("user", "window_start", "clicks", "pages", "last - first as lasted_ms")
+lasted.sink_to(FileSink(f"{out}/sessions", format="json"), name="sessions-out")
 sessions.side_output("late").sink_to(FileSink(f"{out}/late", format="json"), name="late-out")

@@ -113,7 +113,7 @@ def test_sessions_and_late_clicks_are_all_there(tmp_path: Path, monkeypatch: pyt
         ("u", "01:53:40"): (1, 1, 0),
         ("v", "01:51:20"): (1, 1, 0),
     }
-    assert visible(tmp_path / "out/late") == [late]
+    assert visible(tmp_path / "out/late") == [{**late, "event_time": "2018-12-19T01:51:10Z"}]
 
 
 def test_rules_hold_for_payments_before_and_after_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

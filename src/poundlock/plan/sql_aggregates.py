@@ -45,7 +45,8 @@ def parse_aggregates(spark: SparkSession, texts: Sequence[str], operator: str) -
         if call is None:
             raise DefinitionError(
                 f"{operator}: {text!r} cannot be computed with this trigger, evictor, lateness or window",
-                next=f"write one of {', '.join(KINDS)} of one argument, or an AggregateFunction",
+                next=f"use {', '.join(KINDS)} of one argument each and put results together in a select(…) behind, "
+                "or write an AggregateFunction",
             )
         kind, argument = call
         if argument is None:
