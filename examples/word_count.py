@@ -5,7 +5,7 @@ Then run: poundlock run examples/word_count.py
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from os import environ
 
 from poundlock import Job, KafkaSink, KafkaSource
@@ -18,23 +18,7 @@ def words(record: dict) -> Iterator[dict]:
     line = (record["value"] or b"").decode("utf-8", "replace")
     for word in re.split(r"\W+", line.lower(), flags=re.ASCII):
         if word:
-            yield {"word": word}
-
-
-def count(key: tuple, frames: Iterable, state) -> Iterator:
-    """Number the occurrences of a word; Spark keeps the count from one checkpoint to the next."""
-    n = state.get[0] if state.exists else 0
-    for frame in frames:
-        yield frame.assign(n=range(n + 1, n + len(frame) + 1))
-        n += len(frame)
-    state.update((n,))
-
-
-def counted(frame):
-    """Return the words with their running counts: one output per word."""
-    return frame.groupBy("word").applyInPandasWithState(
-        count, "word string, n bigint", "n bigint", outputMode="append", timeoutConf="NoTimeout"
-    )
+            yield {"word": word, "n": 1}
 
 
 job = Job(
@@ -48,7 +32,8 @@ lines = job.from_source(
     KafkaSource(bootstrap_servers=SERVERS, topics=environ.get("WORD_COUNT_FROM", "input-topic")), name="lines"
 )
 (
-    lines.flat_map(words, schema="word string", name="words")
-    .apply(counted, name="counts")
+    lines.flat_map(words, schema="word string, n bigint", name="words")
+    .key_by("word")
+    .sum("n", name="counts")
     .sink_to(KafkaSink(SERVERS, environ.get("WORD_COUNT_TO", "output-topic"), key="word", format="json"), name="out")
 )
