@@ -45,6 +45,7 @@ from poundlock.values import Clock
 
 __all__ = ["Partitions", "Query", "QueryStopped", "Saved", "files_made"]
 
+_ASK_S = 0.25  # how often a source that Spark reads is asked what waits in it, while nothing does
 _POLL_S = 0.05
 _TELL_S = 1.0
 _COMMIT_LOG_S = 10.0
@@ -251,7 +252,8 @@ class Query:
         try:
             self._await_turn()
             while not self._take(frame, batch):
-                self._serving.pause(max(self.interval.total_seconds(), _POLL_S))
+                least = _POLL_S if self.plan.only_split else _ASK_S
+                self._serving.pause(max(self.interval.total_seconds(), least))
         except QueryStopped:
             raise
         except BaseException as error:
