@@ -161,7 +161,7 @@ class Rounds:
         """Choose how to begin; return the arguments of `run`."""
         older = self.taken and self.random.random() < 0.45
         chosen = self.random.choice(self.taken) if older else None
-        if chosen is not None and chosen.path not in self.line and self._refused(chosen):
+        if chosen is not None and chosen.path not in self.line and (self._emptied(chosen) or self._refused(chosen)):
             chosen = None
         if chosen is None:
             arguments = self._go_on()
@@ -182,6 +182,22 @@ class Rounds:
         if arguments and self.random.random() < 0.5:
             self.config["parallelism"] = self.random.randint(1, 4)
         return arguments
+
+    def _emptied(self, chosen: Taken) -> bool:
+        """Return whether a folder has no finished file any more although a savepoint counts on some.
+
+        Nothing is refused then where the folder is not the savepoint's own: a fork may begin in an empty one, and what was
+        finished before is where it was. Here it would be missing in the output that is compared.
+        """
+        sinks = json.loads((Path(chosen.path) / "_metadata.json").read_text())["decision"]["sinks"]
+        folders = {"event-files": f"{self.config['output']}/events", "count-files": f"{self.config['output']}/counts"}
+        if chosen.config["extra"]:
+            folders["extra-files"] = chosen.config["extra"]
+        return any(
+            bool(sinks.get(name, {}).get("state", {}).get("newest"))
+            and not any(path.is_file() and not path.name.startswith(".") for path in Path(folder).rglob("*"))
+            for name, folder in folders.items()
+        )
 
     def _refused(self, chosen: Taken) -> bool:
         """Return whether the output as it is now lacks what a savepoint of another line counts on: that one is refused.
