@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,6 +24,7 @@ from poundlock.plan.tasks import Task
 __all__ = ["PairRows", "RecordRows", "Unpack", "WindowRows", "unpack_task"]
 
 TAG = "tag"
+_EXACT = Context(prec=100)
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,16 @@ class WindowRows:
         starts, ends = ([None if span[i] is None else span[i] * 1000 for span in spans] for i in (0, 1))
         results = list(zip(*chunk.values, strict=True))
         columns = [*keys, starts, ends, *results]
-        arrays = [pa.array(list(values), field.type) for values, field in zip(columns, self.schema, strict=True)]
+        arrays = [pa.array(_scaled(values, f.type), f.type) for values, f in zip(columns, self.schema, strict=True)]
         return with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
+
+
+def _scaled(values: Sequence[Any], kind: pa.DataType) -> list[Any]:
+    """Return values with as many decimals as their column has; averages come with more. Spark rounds them so."""
+    if not pa.types.is_decimal(kind):
+        return list(values)
+    unit = Decimal(1).scaleb(-kind.scale)
+    return [None if v is None else v.quantize(unit, ROUND_HALF_UP, _EXACT) for v in values]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Nothing is checked against data here and nothing runs; `plan/` turns the graph i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -141,20 +142,29 @@ class WindowNode(Node):
 
         assigner = self.assigner
         gaps = isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms
-        if self.column is None or gaps:
+        if self.column is None or gaps or self._distinct:
             return False
         plain = self.trigger is None and self.evictor is None and not self.allowed_lateness and self.late_tag is None
         known = (TumblingEventTimeWindows, SlidingEventTimeWindows, EventTimeSessionWindows)
         return plain and self.function is None and isinstance(assigner, known)
 
+    @property
+    def _distinct(self) -> bool:
+        """Whether different values are counted: Spark refuses that on streams."""
+        return any(_DISTINCT.search(text) for text in self.aggregates or ())
+
     def describe(self) -> str:
         """Return what was said, for `explain`."""
         said = [self.assigner.describe()]
+        said += ["with distinct values"] if self._distinct else []
         said += [f"fired {self.trigger.describe()}"] if self.trigger is not None else []
         said += [f"keeping {self.evictor.describe()}"] if self.evictor is not None else []
         said += [f"late by up to {format_duration(self.allowed_lateness)}"] if self.allowed_lateness else []
         said += [f"late rows to {self.late_tag}"] if self.late_tag is not None else []
         return ", ".join(said)
+
+
+_DISTINCT = re.compile(r"\(\s*distinct\b", re.IGNORECASE)
 
 
 def walk(roots: Sequence[Node]) -> Iterator[Node]:
