@@ -54,6 +54,7 @@ class Life:
         self.identity = open_identity(self.storage, name="job", clock=CLOCK)
         self.output = output
         self.salt = b""
+        self.rows = rows
 
     def run(self, first: int, last: int, *, end: bool = False) -> None:
         """Take checkpoints; with `end`, finish every file."""
@@ -79,7 +80,9 @@ class Life:
             directive=directive["sinks"]["out"], reject=refuse, started_ms=directive["started_ms"],
         )  # fmt: skip
         writer = self.sink.open_writer(context)
-        writer.write(Batch(pa.record_batch({"value": pa.array([row + self.salt for row in rows(n)], pa.binary())})))
+        writer.write(
+            Batch(pa.record_batch({"value": pa.array([row + self.salt for row in self.rows(n)], pa.binary())}))
+        )
         prepared = [Prepared("out", n % 2, payload) for payload in writer.prepare()]
         return TaskResults(prepared=prepared, counts={"out": Counts(read=5, written=5)}, rows_read={"in": 5})
 
@@ -196,6 +199,19 @@ def test_a_savepoint_whose_output_was_taken_back_since(life: Life, tmp_path: Pat
     twice = restored(fork.save(tmp_path), tmp_path / "fork-of-fork", tmp_path / "elsewhere")
     twice.run(8, 9, end=True)
     assert set(rows(8)) <= set(twice.seen()), "files of the first output are nothing to count on in the second"
+
+
+def test_a_file_that_only_began_as_the_finished_one_is_another(life: Life, tmp_path: Path) -> None:
+    life.run(0, 1)
+    early = life.save(tmp_path)  # with the first rows of a file
+    life.run(1, 4)
+    late = life.save(tmp_path)
+    sibling = restored(early, tmp_path / "sibling", tmp_path / "out", "retract")
+    sibling.rows = lambda n: rows(n + 6)  # of the same size, as where tasks read one another's partitions
+    sibling.run(1, 4)
+    assert rows(8)[0] in sibling.seen()
+    with pytest.raises(DefinitionError, match="has another file part-0-0"):
+        restored(late, tmp_path / "again", tmp_path / "out", "retract")
 
 
 def test_a_restore_that_was_killed_is_begun_anew(life: Life, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Occasion, Prepared, Staged
+from poundlock.connectors.files.checksums import combined
 from poundlock.connectors.files.compaction import Compactor, FileCompaction, Request
 from poundlock.connectors.files.names import final_name, join, numbers_of
 from poundlock.connectors.files.rolling import RollingPolicy
@@ -84,7 +85,7 @@ def stage(rules: Rules, state: JSON, prepared: Sequence[Prepared], occasion: Occ
         "parts": list(parts.values()),
         # Repeated here so that a sweep before the commits are done spares them.
         "closing": [s["path"] for c in committables for s in c["segments"]],
-        "newest": _newest(rules, state.get("newest", {}), committables),
+        "newest": _newest(rules, state.get("newest", {}), committables, now_ms),
     }
     if waiting is not None:
         next_state["compaction"] = waiting
@@ -196,19 +197,20 @@ def _committable(rules: Rules, tag: str, request: Request) -> JSON:
     }
 
 
-def _newest(rules: Rules, before: JSON, committables: Sequence[JSON]) -> JSON:
-    """Return the file of the highest counter that each subtask has finished: its path, size, and how its first segment is told."""
+def _newest(rules: Rules, before: JSON, committables: Sequence[JSON], now_ms: int) -> JSON:
+    """Return the file of the highest counter that each subtask has finished: its path, size, checksum, and when it was finished."""
     found = {subtask: file for subtask, file in before.items() if _numbers(rules, file["path"]) is not None}
     for committable in committables:
         subtask, counter = _numbers(rules, committable["final"]) or ("", 0)
         known = _numbers(rules, found[subtask]["path"]) if subtask in found else None
         if known is None or known[1] < counter:
-            first = committable["segments"][0]
-            joined = rules.whole and len(committable["segments"]) > 1  # record by record, so that it is of another size
+            segments = committable["segments"]
+            joined = rules.whole and len(segments) > 1  # record by record, so that it is of another size
             found[subtask] = {
                 "path": committable["final"],
                 "bytes": None if joined else committable["bytes"],
-                "first": None if joined else [first["bytes"], first["crc32"]],
+                "crc32": None if joined else combined((s["bytes"], s["crc32"]) for s in segments),
+                "finished_ms": now_ms,
             }
     return found
 

@@ -1,0 +1,58 @@
+"""The CRC-32 of a whole out of those of its pieces, without reading them again.
+
+A CRC is a remainder of polynomials over GF(2): behind a piece come as many zero bits as the next has, then the next is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["combined"]
+
+_POLYNOMIAL = 0xEDB88320  # of CRC-32 as zlib has it, lowest power first in the highest bit
+_ONE = 1 << 31
+
+
+def _product(a: int, b: int) -> int:
+    """Return a times b modulo the polynomial."""
+    found, bit = 0, _ONE
+    while a:
+        if a & bit:
+            found ^= b
+            a ^= bit
+        bit >>= 1
+        b = (b >> 1) ^ _POLYNOMIAL if b & 1 else b >> 1
+    return found
+
+
+def _powers() -> list[int]:
+    """Return x to the power of 1, 2, 4, … 2^63."""
+    found = [1 << 30]
+    for _ in range(63):
+        found.append(_product(found[-1], found[-1]))
+    return found
+
+
+_X = _powers()
+
+
+def _shift(count: int) -> int:
+    """Return x to the power of 8 times a number of bytes."""
+    found, bits, power = _ONE, count * 8, 0
+    while bits:
+        if bits & 1:
+            found = _product(_X[power], found)
+        bits, power = bits >> 1, power + 1
+    return found
+
+
+def combined(pieces: Iterable[tuple[int, int]]) -> int:
+    """Return the CRC-32 of pieces one behind another.
+
+    Args:
+        pieces: (bytes, CRC-32) of each.
+    """
+    crc = 0
+    for count, of_piece in pieces:
+        crc = _product(_shift(count), crc) ^ of_piece if crc else of_piece
+    return crc
