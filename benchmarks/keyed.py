@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -107,6 +108,38 @@ def flink(bench: Bench, work: str, size: str) -> Result | None:
     return Result.of(name, rows, usage)
 
 
+def _open_at_once(bench: Bench, keys: int) -> Path:
+    """Return a folder with one row for each key, all in one window, and behind them a row an hour later."""
+    folder = bench.folder(f"keyed-open-{keys}-in")
+    names = pa.array([f"key-{number}" for number in range(keys)])
+    for number, first in enumerate(range(0, keys, 250_000)):
+        some = names.slice(first, 250_000)
+        _write(folder / f"{number}.parquet", np.full(len(some), _BASE_MS), some)
+    _write(folder / "9.parquet", np.array([_BASE_MS + 3_600_000]), names.slice(0, 1))
+    return folder
+
+
+def _write(path: Path, at_ms: npt.NDArray[np.int64], key: pa.Array) -> None:
+    n = pa.array(np.zeros(len(key), np.int64))
+    at = pa.array(at_ms * 1000, pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"at": at, "key": key, "n": n}), path, use_dictionary=False)
+
+
+def open_windows(bench: Bench, keys: int) -> Result:
+    """So many windows are open at once in the Python lane, and one watermark closes all of them."""
+    bench.warm()
+    size = f"{keys // 1000}k"
+    name, folder = f"keyed/open_windows_{size}", bench.folder(f"keyed-open-{size}")
+    source = _open_at_once(bench, keys)
+    words = ("window_python", keys, source, folder / "out", folder / "checkpoints")
+    usage = run(program("jobs/keyed_work.py", *words), env=bench.environment(folder), log=bench.log(name))
+    if (found := counted(folder / "out")) != keys + 1:
+        raise WrongOutput(f"{found} of {keys + 1} rows were counted")
+    shutil.rmtree(folder)
+    shutil.rmtree(source)
+    return Result.of(name, keys + 1, usage)
+
+
 def _cases() -> Sequence[Case]:
     """Return the cases, what is compared side by side."""
     found: list[Case] = []
@@ -117,6 +150,8 @@ def _cases() -> Sequence[Case]:
             if work != "process":
                 found.append(Case(f"keyed/spark_{work}_{size}", partial(spark, work=work, size=size)))
             found.append(Case(f"keyed/flink_{work}_{size}", partial(flink, work=work, size=size)))
+    for keys in (100_000, 1_000_000):
+        found.append(Case(f"keyed/open_windows_{keys // 1000}k", partial(open_windows, keys=keys)))
     return found
 
 
