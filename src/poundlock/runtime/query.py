@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import JSON, Occasion
 from poundlock.connectors.base import SplitSource
@@ -26,7 +27,7 @@ from poundlock.plan.plan import Plan
 from poundlock.plan.stage import PROPERTY
 from poundlock.plan.uses import source_of
 from poundlock.runtime.attempts import Attempts, known_undecided
-from poundlock.runtime.delivery import Delivery
+from poundlock.runtime.delivery import Delivery, idle
 from poundlock.runtime.ends import Ends
 from poundlock.runtime.execution import event_times, observed_rows, set_watermark, state_bytes
 from poundlock.runtime.job_time import JobTime, partitions_of
@@ -279,9 +280,9 @@ class Query:
             served = self._serving.begin()
             decided = self.coordinator.decided(batch)
             split = self._time.held(self.planner.ranges()) if decided is None else decided
-            delivery = Delivery.read(batch, self.spark_log, self.sources, split)
-            if decided is None and not self._has_reason(batch, delivery, bool(served)):
+            if decided is None and not self._has_reason(batch, split, bool(served)):
                 return False
+            delivery = Delivery.read(batch, self.spark_log, self.sources, split)
             if decided is None and self._time.lacks(delivery.spark):
                 self._note_partitions(delivery)
                 raise QueryStopped
@@ -291,14 +292,18 @@ class Query:
                 self._serving.done(served, batch)
             return True
 
-    def _has_reason(self, batch: int, delivery: Delivery, served: bool) -> bool:
+    def _has_reason(self, batch: int, split: Mapping[str, SourceRange], served: bool) -> bool:
         """Return whether a batch that is not decided is to be run: there is something to read, somebody waits, or time moves on."""
         if self._time.at_end and self._time.fired:
             return False  # behind the end of all input nothing begins
-        if not self.lowered.ticks or not delivery.idle or not (self.plan.stateless or self._ends.was_idle):
+        if not (self.plan.only_split or self.lowered.ticks):
+            return True  # Spark begins no batch without data
+        if not idle(split) or not (self.plan.stateless or self._ends.was_idle):
             return True
-        if not self.plan.only_split and self._lag(delivery) != 0:
-            return True  # Spark planned before it came: the next batch has it
+        if not self.plan.only_split:
+            delivery = Delivery.read(batch, self.spark_log, self.sources, split)
+            if not idle(delivery.spark) or self._lag(delivery) != 0:
+                return True  # what came after Spark planned, the next batch has
         self._keeper.tick()
         return served or (not self.plan.stateless and (self._time.wanted(batch) or self._timer_due()))
 

@@ -52,11 +52,14 @@ class Planner:
     def committed(self) -> None:
         pass
 
+    def finished(self, name: str) -> bool:
+        return False
+
 
 def query(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Query:
     made: Any = Query(
-        plan=SimpleNamespace(only_split=True, bounded=False, stateless=True, timed=False, shared={}),  # type: ignore[arg-type]
-        lowered=None,  # type: ignore[arg-type]
+        plan=SimpleNamespace(only_split=True, bounded=False, stateless=True, timed=False, shared={}, hosted=False),  # type: ignore[arg-type]
+        lowered=SimpleNamespace(times=(), untimed=(), ticks=False),  # type: ignore[arg-type]
         sources={"made": DatagenSource("n int")},
         spark_log=SimpleNamespace(
             planned=lambda n: {"made": {"offset": n + 1}}, planned_before=lambda n: {}, check_gap=lambda n: None
