@@ -99,7 +99,6 @@ class Lowering:
         sinks: participants by name, as this job owns them.
         parallelism: greatest number of tasks of a split-planned source.
         partitions: per source of Kafka, the (topic, partition) whose event time is told apart.
-        pulse: whether Spark is to begin a batch at each trigger, data or not.
     """
 
     streaming: ClassVar[bool] = True
@@ -111,7 +110,6 @@ class Lowering:
     sinks: Mapping[str, Participant]
     parallelism: int
     partitions: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
-    pulse: bool = False
     _times: list[TimeChannel] = field(default_factory=list)
     _bad_frames: list[DataFrame] = field(default_factory=list)
     _observed: dict[str, list[str]] = field(default_factory=dict)
@@ -146,11 +144,14 @@ class Lowering:
                 frames.append(self._direct(branch))
             else:
                 frames.extend(self._spread(branch))
-        if self.pulse:
+        ticks = any(isinstance(self.sources[source_of(use)], SplitSource) for use in self._uses) or self._controls > 0
+        if self.streaming and self._timed and not (ticks or self.plan.stateless):
+            # Batches without data have to follow event time. Spark would run them by itself, but only before it has looked for
+            # one in vain: a watermark that moves after that ends the query.
+            ticks = True
             ticker = self.spark.readStream.name(spark_name(PULSE)).format(TICKER).options(**ticker_options(1)).load()
             frames.append(ticker.selectExpr(f"CAST(NULL AS STRING) AS {RECORD.split()[0]}").where("false"))
         row_wise = {b.head.id: b.row_wise for b in self.plan.branches}
-        ticks = any(isinstance(self.sources[source_of(use)], SplitSource) for use in self._uses) or self._controls > 0
         timed = {use for channel in self._times for use in channel.uses}
         untimed = [use for use in self._uses if source_of(use) not in self._timed and use not in timed]
         query = reduce(DataFrame.union, frames)

@@ -134,7 +134,7 @@ class Assembly:
         spark = self._session(storage, {jars for read in reads.values() for jars in read.jars})
         from poundlock.plan.lower import Lowered, Lowering
 
-        def lower(added: Partitions, pulse: bool) -> Lowered:
+        def lower(added: Partitions) -> Lowered:
             known = {n: s.partitions() for n, s in sources.items() if isinstance(s, PartitionedSource)}
             return Lowering(
                 plan=self.plan,
@@ -145,10 +145,9 @@ class Assembly:
                 sinks=self.sinks(identity),
                 parallelism=self.job.parallelism or spark.sparkContext.defaultParallelism,
                 partitions={n: sorted({*found, *added.get(n, ())}) for n, found in known.items()},
-                pulse=pulse,
             ).lower()
 
-        lowered = lower({}, False)
+        lowered = lower({})
         spark_storage = open_storage(f"{storage.root}/spark")
         forget_undecided(spark_storage, recovery.checkpoint, spark)
 

@@ -18,6 +18,7 @@ from poundlock.runtime.planner import SplitPlanner
 __all__ = ["Ends"]
 
 _QUIET_POLLS = 10
+_QUIET_BATCHES = 2  # for each of them Spark has asked its sources
 
 
 class Ends:
@@ -29,6 +30,7 @@ class Ends:
         planner: plans the split-planned sources.
         coordinator: knows what was decided.
         status: gives the status of Spark's query.
+        ticks: whether Spark begins a batch at each trigger, data or not.
     """
 
     def __init__(
@@ -38,9 +40,10 @@ class Ends:
         planner: SplitPlanner,
         coordinator: Coordinator,
         status: Callable[[], Mapping[str, Any]],
+        ticks: Callable[[], bool],
     ) -> None:
         self._plan, self._sources, self._planner = plan, sources, planner
-        self._coordinator, self._status = coordinator, status
+        self._coordinator, self._status, self._ticks = coordinator, status, ticks
         self._quiet = 0
         self.was_idle = False
         """Whether there was nothing to read in the newest batch."""
@@ -83,8 +86,8 @@ class Ends:
 
     def spark_is_idle(self) -> bool:
         """Return whether Spark has looked for data several times in a row and found none: all a source it knows can say."""
-        if self._planner.names:
-            return self._quiet >= _QUIET_POLLS
+        if self._ticks():
+            return self._quiet >= _QUIET_BATCHES
         status = self._status()
         waiting = (
             not status["isDataAvailable"] and not status["isTriggerActive"] and "Initializing" not in status["message"]

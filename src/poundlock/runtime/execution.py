@@ -14,10 +14,9 @@ from poundlock.checkpoint.decision import EventTime
 from poundlock.plan.event_time import TIME
 from poundlock.plan.keyed import KEYED
 
-__all__ = ["Observed", "event_times", "has_run", "observed_rows", "set_watermark", "state_bytes", "state_rows"]
+__all__ = ["Observed", "event_times", "observed_rows", "set_watermark", "state_bytes", "state_rows"]
 
 _LATE = "numRowsDroppedByWatermark"
-_NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 # Without state, and often in a plan: each question to the JVM saved counts, for this is asked at every checkpoint.
 _STATELESS = (
     "WholeStageCodegen",
@@ -127,13 +126,6 @@ def set_watermark(query: Any, spark_ms: int) -> None:
     tracker = query.streamingQuery().watermarkTracker()
     if tracker is not None:  # the query was started a moment ago: it is set once more then
         tracker.setWatermark(spark_ms)
-
-
-def has_run(query: Any) -> bool:
-    """Return whether the query has run a batch since it was started; only then does Spark run one without data, if at all."""
-    if query.streamingQuery().lastExecution() is None:
-        return False
-    return str(query.sparkSession().conf().get(_NO_DATA, "true")) == "true"
 
 
 def state_rows(query: Any) -> int | None:

@@ -47,6 +47,7 @@ from poundlock.values import Clock
 __all__ = ["Partitions", "Query", "QueryStopped", "Saved", "files_made"]
 
 _ASK_S = 0.25  # how often a source that Spark reads is asked what waits in it, while nothing does
+_LOOK_S = 1.0  # after so long Spark is to look again in sources that cannot say what waits
 _POLL_S = 0.05
 _TELL_S = 1.0
 _COMMIT_LOG_S = 10.0
@@ -82,8 +83,7 @@ class Query:
         min_pause: time between the end of a checkpoint and the beginning of the next, at least.
         attempts: told of every checkpoint that begins; says when one takes too long.
         retained: keeps copies of the newest checkpoints; None = there are none.
-        lower: makes the query anew: with these partitions of sources besides those known at the start, and with or without a
-            pulse, which has Spark begin a batch at each trigger.
+        lower: makes the query anew, with these partitions of sources besides those known at the start.
     """
 
     plan: Plan
@@ -102,7 +102,7 @@ class Query:
     min_pause: timedelta = timedelta(0)
     attempts: Attempts = field(default_factory=Attempts)
     retained: Retained | None = None
-    lower: Callable[[Partitions, bool], Lowered] | None = None
+    lower: Callable[[Partitions], Lowered] | None = None
     error: BaseException | None = None
     _query: Any = None
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -110,9 +110,10 @@ class Query:
     _began: float | None = None  # when the last checkpoint began, by the monotonic clock; None after one decided before
     _done: float | None = None  # when it ended
     _told_at: float = 0.0
+    _held: tuple[int, float] = (-1, 0.0)
     _next_timer: int | None = -1  # in ms by the clock; None = there is none
     _added: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
-    _lowered_with: tuple[int, bool] = (0, False)
+    _lowered_with: int = 0
     _draining: list[Trigger] = field(default_factory=list)
     _time: JobTime = field(init=False)
     _keeper: TimeKeeper = field(init=False)
@@ -124,7 +125,14 @@ class Query:
     def __post_init__(self) -> None:
         self._serving = Serving(self.requests, self._stopping)
         self._border = Border(self.coordinator, self.spark_log)
-        self._ends = Ends(self.plan, self.sources, self.planner, self.coordinator, lambda: self._query.status)
+        self._ends = Ends(
+            self.plan,
+            self.sources,
+            self.planner,
+            self.coordinator,
+            lambda: self._query.status,
+            lambda: self.lowered.ticks,
+        )
         channels = () if self.lowered is None else self.lowered.times
         untimed = () if self.lowered is None else self.lowered.untimed
         self._time = JobTime(
@@ -133,11 +141,8 @@ class Query:
         self._keeper = TimeKeeper(
             self._time,
             self.plan,
-            self.interval,
             self.tracker,
             spark=lambda: self._query._jsq,
-            ticks=lambda: self.lowered.ticks,
-            idle=self._ends.spark_is_idle,
         )
         self._savepoints = Savepoints(
             self._border,
@@ -149,7 +154,6 @@ class Query:
 
     def start(self) -> None:
         """Start the query; returns at once."""
-        self._keeper.look()
         self._time.begin(self.coordinator.watermarks, self.coordinator.newest.checkpoint)
         writer = self.lowered.frame.writeStream.foreachBatch(self._on_batch)
         writer = writer.option("checkpointLocation", self.checkpoint_path).queryName(self.plan.job.name)
@@ -302,10 +306,20 @@ class Query:
             return True
         if not self.plan.only_split:
             delivery = Delivery.read(batch, self.spark_log, self.sources, split)
-            if not idle(delivery.spark) or self._lag(delivery) != 0:
+            if not idle(delivery.spark):
+                return True
+            lag = self._lag(delivery)
+            if lag or (lag is None and (self.plan.bounded or self._held_s(batch) >= _LOOK_S)):
                 return True  # what came after Spark planned, the next batch has
         self._keeper.tick()
         return served or (not self.plan.stateless and (self._time.wanted(batch) or self._timer_due()))
+
+    def _held_s(self, batch: int) -> float:
+        """Return since when a batch is held, in seconds."""
+        now = time.monotonic()
+        if self._held[0] != batch:
+            self._held = batch, now
+        return now - self._held[1]
 
     def _timer_due(self) -> bool:
         """Return whether a timer of a step of ours waits for the clock; at the start nobody knows."""
@@ -338,7 +352,6 @@ class Query:
             outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
         self._newest = batch
         self._time.carried(batch, outcome.decision.watermarks if self._time.active else None, idle=delivery.idle)
-        self._keeper.look()
         self._began, self._done = (None, None) if outcome.replayed else (began, time.monotonic())
         counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
         took = int((time.monotonic() - began) * 1000)
@@ -438,19 +451,19 @@ class Query:
         self._stopping.set()
 
     def _mind_the_time(self) -> None:
-        """Make the query anew where that is needed, and move event time on where Spark finds nothing to read."""
+        """Make the query anew where that is needed."""
         if self._wants_another:
             assert self.lower is not None
             self._end_turns()
             self._query.stop()
             self._lowered_with = self._lowered_as
-            self.lowered = self.lower(self._added, self._keeper.pulsing)
+            self.lowered = self.lower(self._added)
             self._time.channels = self.lowered.times
             self._stopping.clear()
             self.start()
         elif self._keeper.fires and self.coordinator.lock.acquire(blocking=False):
             try:
-                again = self._move_on()
+                again = self._goes_on_behind_its_end()
             finally:
                 self.coordinator.lock.release()
             if again:
@@ -458,24 +471,21 @@ class Query:
                 self._start_again()
 
     @property
-    def _lowered_as(self) -> tuple[int, bool]:
-        """What the query has to be made with."""
-        return sum(len(found) for found in self._added.values()), self._keeper.pulsing
+    def _lowered_as(self) -> int:
+        """How many partitions the query has to be made with besides those known at the start."""
+        return sum(len(found) for found in self._added.values())
 
     @property
     def _wants_another(self) -> bool:
         return self._lowered_as != self._lowered_with
 
-    def _move_on(self) -> bool:
-        """See to it that event time is followed by a batch; return whether the query is to be started again for it.
+    def _goes_on_behind_its_end(self) -> bool:
+        """Return whether the query is to be started again, as when the savepoint it was to end with was not written.
 
         The caller holds the lock.
         """
-        if self._time.at_end and self._time.fired:
-            # The job goes on behind its end after all, as when the savepoint it was to end with was not written.
-            return not self._draining and not self._savepoints.busy and self._ends.more_comes()
-        self._keeper.move_on()
-        return False
+        over = self._time.at_end and self._time.fired
+        return over and not self._draining and not self._savepoints.busy and self._ends.more_comes()
 
     def _time_is_up(self) -> bool:
         """Have event time end, and return whether all windows are fired."""
