@@ -143,7 +143,8 @@ def test_windows_of_ingestion_time_close_by_the_clock_and_then_nothing_more_happ
 
 
 def test_spark_draws_no_watermark_and_its_operators_still_know_the_delay(jvm: Any) -> None:
-    rows = jvm.readStream.format("rate").load().selectExpr("timestamp", "value as `a b`")
+    jvm.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
+    rows = jvm.readStream.name("made").format("rate").load().selectExpr("timestamp", "value as `a b`")
     strategy = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp", column="timestamp")
     frame = without_watermark(rows, strategy)
     assert frame.columns == ["timestamp", "a b"]
