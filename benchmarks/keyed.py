@@ -62,7 +62,8 @@ def given(bench: Bench, keys: int) -> Path:
 
 def counted(folder: Path) -> int:
     """Return the sum of all counts in the finished files."""
-    files = (p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
+    found = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+    files = [folder / p for p in found if not any(part.startswith((".", "_")) for part in p.parts)]
     return sum(json.loads(line)["n"] for path in files for line in path.read_bytes().splitlines())
 
 
