@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from poundlock.errors import TerminalError
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, FileOrigin, Records
-from poundlock.formats.convert import take, to_batch, to_records
+from poundlock.formats.convert import column_values, take, to_batch, to_records
 from poundlock.formats.reject import Reject
 
 Make = Callable[..., Any]
@@ -112,3 +112,17 @@ def test_a_batch_that_fits_is_not_copied(values: Make) -> None:
     chunk = values(b"a")
     assert to_batch(chunk) is chunk
     assert to_batch(chunk, pa.schema([("value", pa.binary())])) is chunk
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_times_are_the_datetimes_that_arrow_gives(unit: str, zone: str | None) -> None:
+    step = {"s": 1, "ms": 1_000, "us": 1_000_000}[unit]
+    seconds = [0, -1, 1_545_184_226, None, -62_135_596_800, 253_402_300_799]
+    column = pa.array([None if s is None else s * step for s in seconds], pa.timestamp(unit, zone))
+    assert column_values(column) == column.to_pylist()
+    assert column_values(column.slice(2, 2)) == column.to_pylist()[2:4]
+    assert column_values(column.slice(0, 0)) == []
+    beyond = pa.array([253_402_300_800 * step], pa.timestamp(unit, zone))
+    with pytest.raises((ValueError, OverflowError)):
+        column_values(beyond)
