@@ -24,14 +24,14 @@ from benchmarks.result import Result
 
 __all__ = ["CASES"]
 
-_BASE_MS, _FILES = 1_545_184_224_000, 8
+_BASE_MS, _FILES = 1_545_184_224_000, 20
 _KEYS = {"1k": 1_000, "100k": 100_000}
 _WORK = ("window_native", "window_python", "process", "sessions_native", "sessions_python")
 
 
 def rows_of(bench: Bench) -> int:
     """Return how many rows there are."""
-    return 200_000 if bench.quick else 4_000_000
+    return 200_000 if bench.quick else 10_000_000
 
 
 def given(bench: Bench, keys: int) -> Path:
