@@ -5,19 +5,17 @@ The segments of a file are its bytes in order, so a checksum that differs says w
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from poundlock.checkpoint.auditable import AuditScope, Decided, Disagreement, ReadBack
 from poundlock.checkpoint.participant import JSON
+from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.committer import merged_by_record
 from poundlock.formats.encode_bulk import count_rows
 from poundlock.storage.base import Storage
 
 __all__ = ["FileReading", "audit"]
-
-_BLOCK = 1 << 20
 
 
 class FileReading:
@@ -79,11 +77,8 @@ def audit(storage: Storage, committable: JSON) -> Sequence[Disagreement]:
 
 
 def _segment(path: str, segment: JSON, handle: BinaryIO) -> Disagreement | None:
-    left, crc = int(segment["bytes"]), 0
-    while left and (block := handle.read(min(left, _BLOCK))):
-        crc = zlib.crc32(block, crc)
-        left -= len(block)
-    checkpoint = segment.get("checkpoint")
+    size, crc = read_crc32(handle, int(segment["bytes"]))
+    left, checkpoint = int(segment["bytes"]) - size, segment.get("checkpoint")
     if left:
         return Disagreement(checkpoint, path, f"the file ends {left} bytes too early")
     if crc != segment.get("crc32", crc):

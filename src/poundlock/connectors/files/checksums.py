@@ -1,16 +1,27 @@
-"""The CRC-32 of a whole out of those of its pieces, without reading them again.
+"""CRC-32: of what a file holds, and of a whole out of those of its pieces, without reading them again.
 
 A CRC is a remainder of polynomials over GF(2): behind a piece come as many zero bits as the next has, then the next is added.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
+from typing import BinaryIO
 
-__all__ = ["combined"]
+__all__ = ["combined", "read_crc32"]
 
+_BLOCK = 1 << 20
 _POLYNOMIAL = 0xEDB88320  # of CRC-32 as zlib has it, lowest power first in the highest bit
 _ONE = 1 << 31
+
+
+def read_crc32(content: BinaryIO, most: int) -> tuple[int, int]:
+    """Read on in an open file, at most so many bytes; return how many there were, and their CRC-32."""
+    left, crc = most, 0
+    while left and (block := content.read(min(left, _BLOCK))):
+        crc, left = zlib.crc32(block, crc), left - len(block)
+    return most - left, crc
 
 
 def _product(a: int, b: int) -> int:

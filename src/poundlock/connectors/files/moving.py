@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import copy as copies
 import re
-import zlib
 from collections.abc import Callable, Sequence
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
+from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.names import final_name, join, numbers_of
 from poundlock.connectors.files.staging import Rules, carried_segments
 from poundlock.errors import DefinitionError
@@ -63,11 +63,8 @@ def _holds(storage: Storage, file: JSON) -> bool:
         return False
     if found.modified_ms <= file["finished_ms"]:
         return True
-    crc = 0
     with storage.open(str(file["path"])) as content:
-        while block := content.read(1 << 20):
-            crc = zlib.crc32(block, crc)
-    return bool(crc == file["crc32"])
+        return read_crc32(content, found.bytes) == (file["bytes"], file["crc32"])
 
 
 def _newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:

@@ -199,20 +199,26 @@ def _committable(rules: Rules, tag: str, request: Request) -> JSON:
 
 def _newest(rules: Rules, before: JSON, committables: Sequence[JSON], now_ms: int) -> JSON:
     """Return the file of the highest counter that each subtask has finished: its path, size, checksum, and when it was finished."""
-    found = {subtask: file for subtask, file in before.items() if _numbers(rules, file["path"]) is not None}
+    highest = dict(known for file in before.values() if (known := _numbers(rules, file["path"])) is not None)
+    found = {subtask: before[subtask] for subtask in highest}
+    newer: dict[str, JSON] = {}
     for committable in committables:
         subtask, counter = _numbers(rules, committable["final"]) or ("", 0)
-        known = _numbers(rules, found[subtask]["path"]) if subtask in found else None
-        if known is None or known[1] < counter:
-            segments = committable["segments"]
-            joined = rules.whole and len(segments) > 1  # record by record, so that it is of another size
-            found[subtask] = {
-                "path": committable["final"],
-                "bytes": None if joined else committable["bytes"],
-                "crc32": None if joined else combined((s["bytes"], s["crc32"]) for s in segments),
-                "finished_ms": now_ms,
-            }
-    return found
+        if highest.get(subtask, -1) < counter:
+            highest[subtask], newer[subtask] = counter, committable
+    # A checkpoint may finish thousands of files: only those that are kept are described.
+    return found | {subtask: _described(rules, committable, now_ms) for subtask, committable in newer.items()}
+
+
+def _described(rules: Rules, committable: JSON, now_ms: int) -> JSON:
+    segments = committable["segments"]
+    joined = rules.whole and len(segments) > 1  # record by record, so that it is of another size
+    return {
+        "path": committable["final"],
+        "bytes": None if joined else committable["bytes"],
+        "crc32": None if joined else combined((s["bytes"], s["crc32"]) for s in segments),
+        "finished_ms": now_ms,
+    }
 
 
 def _numbers(rules: Rules, path: str) -> tuple[str, int] | None:
