@@ -298,6 +298,7 @@ def test_a_process_ends_with_its_supervisor(watched: Any) -> None:
     finally:
         os.close(handle)
     assert process_start(child) is None
+    job.process.wait()  # a process that ends lets its children know before it is gone itself
     entry = job.entry()
     assert (entry.state, entry.gone, entry.child) == ("FAILED", True, child)
 
