@@ -26,7 +26,7 @@ from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.arrow import map_in_arrow
 from poundlock.plan.emitted import PairRows, RecordRows, WindowRows, unpack_task
 from poundlock.plan.hosting import LATE_DROPPED, NEXT_TIMER, Host, Input, Output, hosted
-from poundlock.plan.packing import PACKED, Packing, pack_task
+from poundlock.plan.packing import PACKED, Packing, check_keys, pack_task
 from poundlock.plan.rows import BAD, EVENT_TIME, HIDDEN, OFFSET, PARTITION, TOPIC
 from poundlock.plan.sql_aggregates import parse_aggregates
 from poundlock.stream.nodes import WindowNode
@@ -80,6 +80,9 @@ def emitted(
         counted_as: name of the count of late rows that went nowhere, and of the earliest timer that waits for the clock.
     """
     made = _window(node, inputs[0], groups) if isinstance(node, WindowNode) else _process(node, inputs, groups, bounded)
+    keyed = [(frame, taken.keys) for frame, taken in zip(made.frames, made.inputs, strict=True) if taken.keys]
+    texts = [node.keys] if isinstance(node, WindowNode) else node.keys
+    check_keys(node.id, [keys for keys in texts if keys], [_arrow(frame.select(*keys)) for frame, keys in keyed])
     packs = [
         map_in_arrow(frame, pack_task(packing), PACKED)
         for frame, packing in zip(made.frames, made.packings, strict=True)

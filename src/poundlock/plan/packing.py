@@ -15,12 +15,23 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
+from poundlock.errors import DefinitionError
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.keys import group_of, normal
 from poundlock.plan.rows import OFFSET, PARTITION, TOPIC
 from poundlock.plan.tasks import Task
 
-__all__ = ["CONTROL", "PACKED", "Packing", "groups_of", "key_values", "pack_bytes", "pack_task", "unpack_rows"]
+__all__ = [
+    "CONTROL",
+    "PACKED",
+    "Packing",
+    "check_keys",
+    "groups_of",
+    "key_values",
+    "pack_bytes",
+    "pack_task",
+    "unpack_rows",
+]
 
 _PLACE = (TOPIC, PARTITION, OFFSET)
 GROUP, SIDE, PLACE, PAYLOAD = "group", "side", "place", "payload"
@@ -48,6 +59,35 @@ class Packing:
     side: int = 0
     everywhere: bool = False
     spread: bool = False
+
+
+def check_keys(operator: str, texts: Sequence[Sequence[str]], sides: Sequence[pa.Schema]) -> None:
+    """Raise unless keys can be told apart, and those of several inputs can meet.
+
+    Args:
+        operator: its id, for errors.
+        texts: per input with keys, the SQL text of each.
+        sides: the columns they are.
+
+    Raises:
+        DefinitionError: one is an array, a struct or a map, or the inputs' keys are of different types.
+    """
+    for keys, side in zip(texts, sides, strict=True):
+        for text, found, first, meets in zip(keys, side, texts[0], sides[0], strict=True):
+            if pa.types.is_nested(found.type):
+                raise DefinitionError(
+                    f"{operator}: the key {text} is of type {found.type}, which cannot be a key",
+                    next=f"give its parts as several keys, or to_json({text})",
+                )
+            if not _meet(found.type, meets.type):
+                raise DefinitionError(
+                    f"{operator}: the keys {first} and {text} are of the types {meets.type} and {found.type}, which never meet",
+                    next="CAST one of them to the type of the other",
+                )
+
+
+def _meet(one: pa.DataType, other: pa.DataType) -> bool:
+    return one == other or any(alike(one) and alike(other) for alike in (pa.types.is_integer, pa.types.is_floating))
 
 
 def pack_task(packing: Packing) -> Task:

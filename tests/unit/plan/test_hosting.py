@@ -11,12 +11,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from poundlock import KeyedProcessFunction, ValueStateDescriptor
+from poundlock import DefinitionError, KeyedProcessFunction, ValueStateDescriptor
 from poundlock.operators.keyed.output import MAIN
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.plan.emitted import TAG, RecordRows
 from poundlock.plan.hosting import NEXT_TIMER, Host, Input, Times
-from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, Packing, pack_task, unpack_rows
+from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, Packing, check_keys, pack_task, unpack_rows
 from poundlock.plan.rows import EVENT_TIME
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
@@ -112,6 +112,37 @@ def test_a_key_is_the_same_in_the_next_batch(kind: pa.DataType, key: Any) -> Non
     assert batches.run([(key, 1000)], MIN, 500) == []
     assert batches.run([(key, 1200)], 500, 1100) == []
     assert batches.run([], 1100, 5000) == [{"n": 2}, {"n": 2}]
+
+
+INTEGER, LONG, DOUBLE, TEXT = pa.int32(), pa.int64(), pa.float64(), pa.string()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(TEXT, TEXT), (INTEGER, LONG), (pa.float32(), DOUBLE), (pa.date32(), pa.date32())]
+)
+def test_keys_that_meet(one: pa.DataType, other: pa.DataType) -> None:
+    check_keys("join", [["a"], ["b"]], [pa.schema([("x", one)]), pa.schema([("x", other)])])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (INTEGER, TEXT),
+        (INTEGER, DOUBLE),
+        (pa.bool_(), INTEGER),
+        (pa.decimal128(10, 1), pa.decimal128(10, 2)),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+    ],
+)
+def test_keys_that_would_never_meet_are_refused(one: pa.DataType, other: pa.DataType) -> None:
+    with pytest.raises(DefinitionError, match="never meet"):
+        check_keys("join", [["a"], ["b"]], [pa.schema([("x", one)]), pa.schema([("x", other)])])
+
+
+@pytest.mark.parametrize("kind", [pa.list_(TEXT), pa.struct([("a", TEXT)]), pa.map_(TEXT, TEXT)])
+def test_keys_with_parts_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(DefinitionError, match="step: the key tags is of type"):
+        check_keys("step", [["user", "tags"]], [pa.schema([("x", TEXT), ("y", kind)])])
 
 
 def test_what_goes_on_behind_the_end_of_the_input_has_timers_again() -> None:
