@@ -238,7 +238,9 @@ class SocketEnumerator:
                 self._next += 1
             self._next += 1
             with self._lock:
-                del self._held[: end - at]  # at once: a disk that is full for the next part must not have this one twice
+                del self._held[
+                    : end - at
+                ]  # at once: a disk that is full for the next part must not have this one twice
                 self._lock.notify_all()
         if ended and self._storage.stat(_CLOSED) is None:
             self._storage.create_exclusive(_CLOSED, b"")
