@@ -104,11 +104,14 @@ def pack_task(packing: Packing) -> Task:
 
 
 def _place(batch: pa.RecordBatch, subtask: int, number: int) -> str:
-    """Return what the pack is put in order by: the place of its first row in the source, where Spark tells it."""
+    """Return what the pack is put in order by: the place of its first row in the source, where Spark tells it.
+
+    Several rows may be made of one record; the batches they are in stay in order by their numbers.
+    """
     if {TOPIC, PARTITION, OFFSET} <= set(batch.schema.names):
         topic, partition, offset = (batch.column(name)[0].as_py() for name in (TOPIC, PARTITION, OFFSET))
         if partition is not None and offset is not None:
-            return f"{topic}/{partition:010d}/{offset:020d}"
+            return f"{topic}/{partition:010d}/{offset:020d}/{number:010d}"
     return f"{subtask:010d}/{number:010d}"
 
 

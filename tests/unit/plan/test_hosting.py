@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import permutations
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ from poundlock.operators.process.process import ProcessOperator
 from poundlock.plan.emitted import TAG, RecordRows
 from poundlock.plan.hosting import NEXT_TIMER, Host, Input, Times
 from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, Packing, check_keys, pack_task, unpack_rows
-from poundlock.plan.rows import EVENT_TIME
+from poundlock.plan.rows import EVENT_TIME, OFFSET, PARTITION, TOPIC
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
 
@@ -112,6 +113,57 @@ def test_a_key_is_the_same_in_the_next_batch(kind: pa.DataType, key: Any) -> Non
     assert batches.run([(key, 1000)], MIN, 500) == []
     assert batches.run([(key, 1200)], 500, 1100) == []
     assert batches.run([], 1100, 5000) == [{"n": 2}, {"n": 2}]
+
+
+class Order(KeyedProcessFunction):
+    """Hands on what came."""
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield {"n": value["n"]}
+
+
+def pack(packing: Packing, *batches: Sequence[tuple[int, int]]) -> list[pd.DataFrame]:
+    """Return the packs of one task's batches of rows: the offset in Kafka and a number."""
+    kinds = {"n": pa.int64(), TOPIC: pa.string(), PARTITION: pa.int32(), OFFSET: pa.int64()}
+    made = [
+        pa.RecordBatch.from_pydict(
+            {
+                "n": [n for _, n in rows],
+                TOPIC: ["t"] * len(rows),
+                PARTITION: [0] * len(rows),
+                OFFSET: [o for o, _ in rows],
+            },
+            schema=pa.schema(kinds),
+        )
+        for rows in batches
+    ]
+    return [found.to_pandas() for found in pack_task(packing)(iter(made))]
+
+
+def test_packs_are_worked_on_in_the_same_order_however_they_arrive() -> None:
+    packing = Packing(keys=["n"], time=None, groups=1)
+    of_one_task = pack(packing, [(5, 1), (5, 2)], [(5, 3)], [(7, 4)])
+    of_another = pack(packing, [(5, 5), (5, 6)])
+    orders = set()
+    for frames in permutations([*of_one_task, *of_another]):
+        host = Told(
+            ProcessOperator(Order()),
+            [Input(keys=["n"], time=None, columns=["n"])],
+            {MAIN: RecordRows("order", pa.schema([("n", pa.int64())]))},
+        )
+        host.now = Times(MIN, MIN, 0)
+        host.init(Blob())
+        control = pd.DataFrame({GROUP: [0], SIDE: [CONTROL], PLACE: [""], PAYLOAD: [b"0"]})
+        found = [
+            row["n"]
+            for frame in host.handleInputRows((0,), iter([*frames, control]), None)
+            for payload in frame[PAYLOAD]
+            for row in unpack_rows(payload).to_pylist()
+        ]
+        host.close()
+        orders.add(tuple(found))
+    assert len(orders) == 1
+    assert [n for n in orders.pop() if n < 5] == [1, 2, 3, 4]
 
 
 INTEGER, LONG, DOUBLE, TEXT = pa.int32(), pa.int64(), pa.float64(), pa.string()
