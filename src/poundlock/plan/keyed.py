@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import reduce
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -137,23 +136,14 @@ def _window(node: WindowNode, frame: DataFrame, groups: int) -> _Made:
         outputs[MAIN] = _window_rows(node, frame)
         kept = columns if node.late_tag is not None else []
         how: Literal["record", "tuple"] = "tuple"
-        function: Any = SqlAggregates(parsed.aggregates)
+        aggregates: SqlAggregates | None = SqlAggregates(parsed.aggregates)
     else:
-        assert node.function is not None
-        elements, kept, how, function = columns, columns, "record", node.function
+        elements, kept, how, aggregates = columns, columns, "record", None
         outputs[MAIN] = RecordRows(node.id, input_schema if node.schema is None else ddl.parse(node.schema))
     outputs |= {tag: RecordRows(node.id, ddl.parse(text)) for tag, text in node.side_outputs.items()}
     if node.late_tag is not None:
         outputs[node.late_tag] = RecordRows(node.id, input_schema)
-    spec = WindowSpec(
-        assigner=node.assigner,
-        function=function,
-        trigger=node.trigger,
-        evictor=node.evictor,
-        allowed_lateness_ms=node.allowed_lateness // timedelta(milliseconds=1),
-        late_tag=node.late_tag,
-    )
-    made = _Made(window_operator(spec), outputs=outputs)
+    made = _Made(window_operator(WindowSpec.of(node, aggregates)), outputs=outputs)
     _add(
         made,
         frame,
