@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.files.reader import FileReader
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.formats import ddl
 from poundlock.formats.decode import decoder
 from poundlock.storage import Storage
@@ -183,6 +183,11 @@ class SocketEnumerator:
 
     def _connect(self) -> None:
         with self._lock:
+            if len(self._held) > _MOST and b"\n" not in self._held:
+                raise TerminalError(
+                    f"{self._host}:{self._port} has sent {len(self._held) >> 20} MB without a line end",
+                    next="send lines; one may have up to 64 MB",
+                )
             if self._failure is not None:
                 failure, self._failure, self._ended = self._failure, None, False
                 raise TransientError(

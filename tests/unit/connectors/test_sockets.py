@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from poundlock import DefinitionError, SocketSource, TransientError
+from poundlock import DefinitionError, SocketSource, TerminalError, TransientError
 from poundlock.connectors.base import ReaderContext
 from poundlock.formats.convert import to_records
 from poundlock.storage import LocalStorage
@@ -244,3 +244,16 @@ def test_lines_that_were_written_before_the_disk_was_full_are_not_written_again(
         start = end
     assert found == [{"value": b"number 1"}, {"value": b"number 2"}]
     again.close()
+
+
+def test_a_line_that_never_ends_is_an_error_and_not_a_wait_for_ever(
+    tmp_path: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poundlock.connectors.sockets._MOST", 10)
+    half = SocketSource("127.0.0.1", peer.port).enumerator(LocalStorage(str(tmp_path)))
+    half.latest(half.initial())
+    peer.say(b"no line end here")
+    until(lambda: len(half._held) > 10)
+    with pytest.raises(TerminalError, match="without a line end"):
+        half.latest(half.initial())
+    half.close()
