@@ -182,9 +182,8 @@ class Host(StatefulProcessor):
         if stored is None:
             return KeyGroup(number, watermark=times.before, processing_time=times.now)
         group = KeyGroup.decode(bytes(stored[0]))
-        # In between it was not needed, so no timer lies there; behind the end of the input it goes back.
-        gone_back = group.watermark > times.after
-        group.watermark = times.before if gone_back else max(group.watermark, times.before)
+        # In between it was not needed, so no timer lies there. It goes back where a job goes on behind the end of its input.
+        group.watermark = times.before if group.watermark == MAX else max(group.watermark, times.before)
         return group
 
     def _work(self, group: KeyGroup, times: Times, packs: Iterable[tuple[int, bytes]]) -> Iterator[_Found]:

@@ -197,6 +197,14 @@ def test_keys_with_parts_are_refused(kind: pa.DataType) -> None:
         check_keys("step", [["user", "tags"]], [pa.schema([("x", TEXT), ("y", kind)])])
 
 
+def test_a_log_that_knows_no_watermark_for_the_batch_before_opens_nothing_again() -> None:
+    batches = Batches(pa.string())
+    assert batches.run([("a", 1000)], MIN, 1500) == []
+    assert batches.run([("a", 0)], MIN, MIN) == []
+    assert batches.run([], MIN, 1500) == [], "no timer fires at a watermark that was there before"
+    assert batches.run([], 1500, 2000) == [{"n": 2}, {"n": 2}]
+
+
 def test_what_goes_on_behind_the_end_of_the_input_has_timers_again() -> None:
     batches = Batches(pa.string())
     assert batches.run([("a", 1000)], MIN, MAX) == [{"n": 1}]
