@@ -15,6 +15,7 @@ import pytest
 from jobs_in_threads import Running, settings
 
 from poundlock import (
+    DefinitionError,
     FileSink,
     FileSource,
     Job,
@@ -26,6 +27,8 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.checkpoint.ledger import Ledger
+from poundlock.operators.windows.aggregates import SqlAggregate
+from poundlock.plan.sql_aggregates import parse_aggregates
 from poundlock.runtime.driver import run
 from poundlock.runtime.restoring import Beginning
 from poundlock.storage import LocalStorage
@@ -140,3 +143,21 @@ def test_a_chain_of_steps_a_savepoint_that_moves_and_state_for_people(tmp_path: 
     second.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop", drain=True)
     second.end()
     assert written(tmp_path / "out") == wanted
+
+
+def test_sql_aggregates_are_what_their_texts_say_of_nulls(jvm: Any) -> None:
+    texts = ["first(a)", "last(a IGNORE NULLS) as l", "first_value(a) IGNORE NULLS", "count(1)", "count(NULL)"]
+    assert parse_aggregates(jvm, texts, "step").aggregates == [
+        SqlAggregate(kind="first", column=0),
+        SqlAggregate(kind="last", column=0, ignore_nulls=True),
+        SqlAggregate(kind="first", column=0, ignore_nulls=True),
+        SqlAggregate(kind="count"),
+        SqlAggregate(kind="count", column=1),
+    ]
+    for text in (
+        "collect_list(a) RESPECT NULLS",
+        "collect_list(a) WITHIN GROUP (ORDER BY b)",
+        "first(a) FILTER (WHERE b)",
+    ):
+        with pytest.raises(DefinitionError, match="cannot be computed"):
+            parse_aggregates(jvm, [text], "step")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.files.reader import FileReader
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.formats import ddl
 from poundlock.formats.decode import decoder
 from poundlock.storage import Storage
@@ -136,8 +136,8 @@ class SocketEnumerator:
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
         number, size = int(start["file"]), int(start["bytes"])
         self._next = max(self._next, number)
-        self._connect()
         self._write_down()
+        self._connect()
         first = number
         while (entry := self._storage.stat(_name(number))) is not None:
             if number > first and size + entry.bytes - int(start["bytes"]) > _LIMIT:
@@ -177,12 +177,17 @@ class SocketEnumerator:
             with suppress(OSError):
                 open_one.shutdown(socket.SHUT_RDWR)
             open_one.close()
-            self._write_down()
+        self._write_down()
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
         with self._lock:
+            if len(self._held) > _MOST and b"\n" not in self._held:
+                raise TerminalError(
+                    f"{self._host}:{self._port} has sent {len(self._held) >> 20} MB without a line end",
+                    next="send lines; one may have up to 64 MB",
+                )
             if self._failure is not None:
                 failure, self._failure, self._ended = self._failure, None, False
                 raise TransientError(
@@ -237,9 +242,11 @@ class SocketEnumerator:
             while not self._storage.create_exclusive(_name(self._next), lines[at:end]):
                 self._next += 1
             self._next += 1
-        with self._lock:
-            del self._held[:whole]
-            self._lock.notify_all()
+            with self._lock:
+                del self._held[
+                    : end - at
+                ]  # at once: a disk that is full for the next part must not have this one twice
+                self._lock.notify_all()
         if ended and self._storage.stat(_CLOSED) is None:
             self._storage.create_exclusive(_CLOSED, b"")
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from poundlock.operators.generators import MAX, MIN, milliseconds
+from poundlock.operators.generators import MAX, MIN
 from poundlock.operators.watermarks import PartitionWatermarks
+from poundlock.values import span_ms
 
 __all__ = ["Paused", "allowed", "paused"]
 
@@ -50,7 +51,7 @@ def paused(sources: Mapping[str, PartitionWatermarks]) -> list[Paused]:
         alignment = source.strategy.alignment
         if alignment is None:
             continue
-        limit = allowed(groups.get(alignment.group, ()), milliseconds(alignment.max_drift))
+        limit = allowed(groups.get(alignment.group, ()), span_ms(alignment.max_drift))
         found += _ahead(name, None, source.watermark, limit)
         for partition, watermark in source.partitions.items():
             found += _ahead(name, partition, watermark, limit)

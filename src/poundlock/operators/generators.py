@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Protocol
 
 from poundlock.stream.watermarks import WatermarkOutput, WatermarkStrategy
+from poundlock.values import span_ms
 
 __all__ = [
     "MAX",
@@ -22,16 +22,10 @@ __all__ = [
     "OfTheClock",
     "UserGenerator",
     "generator_of",
-    "milliseconds",
 ]
 
 MIN, MAX = -(1 << 63), (1 << 63) - 1
 """The watermark before any, and the one behind the end of the input."""
-
-
-def milliseconds(span: timedelta) -> int:
-    """Return a time span in whole milliseconds."""
-    return span // timedelta(milliseconds=1)
 
 
 class Generator(Protocol):
@@ -133,7 +127,7 @@ class UserGenerator:
 
 
 _MADE: Mapping[str, Callable[[WatermarkStrategy], Generator]] = {
-    "bounded": lambda s: BoundedOutOfOrderness(milliseconds(s.delay)),
+    "bounded": lambda s: BoundedOutOfOrderness(span_ms(s.delay)),
     "monotonous": lambda s: BoundedOutOfOrderness(0),
     "none": lambda s: NoWatermarks(),
     "generator": lambda s: UserGenerator(s.generator()),  # type: ignore[misc]

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from poundlock.operators.generators import MAX, MIN, Generator, IdlenessTimer, generator_of, milliseconds
+from poundlock.operators.generators import MAX, MIN, Generator, IdlenessTimer, generator_of
 from poundlock.stream.watermarks import WatermarkStrategy
+from poundlock.values import span_ms
 
 __all__ = ["MAX", "MIN", "PartitionWatermarks", "Seen"]
 
@@ -73,7 +74,7 @@ class PartitionWatermarks:
             self.add(name)
 
     def _new_timer(self) -> IdlenessTimer | None:
-        return None if self.strategy.idleness is None else IdlenessTimer(milliseconds(self.strategy.idleness))
+        return None if self.strategy.idleness is None else IdlenessTimer(span_ms(self.strategy.idleness))
 
     @property
     def partitions(self) -> Mapping[str, int]:

@@ -132,16 +132,12 @@ def with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBat
 class Unpack:
     """The first step of a stage behind a keyed operator: packs come in, rows go on under the tag they were emitted with."""
 
-    times: bool = False
-
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Hand on the rows of each pack."""
         assert isinstance(chunk, Batch)
         tags, payloads = (chunk.batch.column(name).to_pylist() for name in (TAG, PAYLOAD))
         for tag, payload in zip(tags, payloads, strict=True):
-            rows = unpack_rows(payload)
-            rows = rows if self.times else rows.drop_columns([EVENT_TIME])
-            emit(tag, Batch(rows, NoOrigin(tag)))
+            emit(tag, Batch(unpack_rows(payload).drop_columns([EVENT_TIME]), NoOrigin(tag)))
 
 
 def unpack_task(tag: str, schema: pa.Schema) -> Task:

@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.generators import milliseconds
 from poundlock.operators.watermarks import Seen
 from poundlock.plan.rows import PARTITION, SPLIT, TOPIC
 from poundlock.stream.nodes import WatermarkNode
 from poundlock.stream.watermarks import WatermarkStrategy
+from poundlock.values import span_ms
 
 __all__ = [
     "SPLIT_SLOTS",
@@ -145,7 +145,7 @@ def without_watermark(frame: DataFrame, strategy: WatermarkStrategy) -> DataFram
     How late rows may be stays known to operators that go by it, such as `dropDuplicatesWithinWatermark`.
     """
     marked = frame.withWatermark(strategy.column, _NEVER)
-    kept = F.col(f"`{strategy.column}`").alias(strategy.column, metadata={_DELAY: milliseconds(strategy.delay)})
+    kept = F.col(f"`{strategy.column}`").alias(strategy.column, metadata={_DELAY: span_ms(strategy.delay)})
     return marked.select(*(kept if name == strategy.column else F.col(f"`{name}`") for name in marked.columns))
 
 

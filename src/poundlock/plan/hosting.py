@@ -182,7 +182,8 @@ class Host(StatefulProcessor):
         if stored is None:
             return KeyGroup(number, watermark=times.before, processing_time=times.now)
         group = KeyGroup.decode(bytes(stored[0]))
-        group.watermark = max(group.watermark, times.before)  # in between it was not needed, so no timer lies there
+        # In between it was not needed, so no timer lies there. It goes back where a job goes on behind the end of its input.
+        group.watermark = times.before if group.watermark == MAX else max(group.watermark, times.before)
         return group
 
     def _work(self, group: KeyGroup, times: Times, packs: Iterable[tuple[int, bytes]]) -> Iterator[_Found]:
@@ -205,7 +206,7 @@ class Host(StatefulProcessor):
                 else:
                     packs.append((side != self._first, int(side), str(place), bytes(payload)))
         assert times is not None, "every group has a control row in every batch"
-        packs.sort(key=lambda pack: pack[:3])
+        packs.sort()  # by their bytes where a place is there twice, as of a source that is read twice: never as they arrived
         return times, [(side, payload) for _, side, _, payload in packs]
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import reduce
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -26,7 +25,7 @@ from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.arrow import map_in_arrow
 from poundlock.plan.emitted import PairRows, RecordRows, WindowRows, unpack_task
 from poundlock.plan.hosting import LATE_DROPPED, NEXT_TIMER, Host, Input, Output, hosted
-from poundlock.plan.packing import PACKED, Packing, pack_task
+from poundlock.plan.packing import PACKED, Packing, check_keys, pack_task
 from poundlock.plan.rows import BAD, EVENT_TIME, HIDDEN, OFFSET, PARTITION, TOPIC
 from poundlock.plan.sql_aggregates import parse_aggregates
 from poundlock.stream.nodes import WindowNode
@@ -80,6 +79,9 @@ def emitted(
         counted_as: name of the count of late rows that went nowhere, and of the earliest timer that waits for the clock.
     """
     made = _window(node, inputs[0], groups) if isinstance(node, WindowNode) else _process(node, inputs, groups, bounded)
+    keyed = [(frame, taken.keys) for frame, taken in zip(made.frames, made.inputs, strict=True) if taken.keys]
+    texts = [node.keys] if isinstance(node, WindowNode) else node.keys
+    check_keys(node.id, [keys for keys in texts if keys], [_arrow(frame.select(*keys)) for frame, keys in keyed])
     packs = [
         map_in_arrow(frame, pack_task(packing), PACKED)
         for frame, packing in zip(made.frames, made.packings, strict=True)
@@ -134,23 +136,14 @@ def _window(node: WindowNode, frame: DataFrame, groups: int) -> _Made:
         outputs[MAIN] = _window_rows(node, frame)
         kept = columns if node.late_tag is not None else []
         how: Literal["record", "tuple"] = "tuple"
-        function: Any = SqlAggregates(parsed.aggregates)
+        aggregates: SqlAggregates | None = SqlAggregates(parsed.aggregates)
     else:
-        assert node.function is not None
-        elements, kept, how, function = columns, columns, "record", node.function
+        elements, kept, how, aggregates = columns, columns, "record", None
         outputs[MAIN] = RecordRows(node.id, input_schema if node.schema is None else ddl.parse(node.schema))
     outputs |= {tag: RecordRows(node.id, ddl.parse(text)) for tag, text in node.side_outputs.items()}
     if node.late_tag is not None:
         outputs[node.late_tag] = RecordRows(node.id, input_schema)
-    spec = WindowSpec(
-        assigner=node.assigner,
-        function=function,
-        trigger=node.trigger,
-        evictor=node.evictor,
-        allowed_lateness_ms=node.allowed_lateness // timedelta(milliseconds=1),
-        late_tag=node.late_tag,
-    )
-    made = _Made(window_operator(spec), outputs=outputs)
+    made = _Made(window_operator(WindowSpec.of(node, aggregates)), outputs=outputs)
     _add(
         made,
         frame,

@@ -15,12 +15,23 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
+from poundlock.errors import DefinitionError
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.keys import group_of, normal
 from poundlock.plan.rows import OFFSET, PARTITION, TOPIC
 from poundlock.plan.tasks import Task
 
-__all__ = ["CONTROL", "PACKED", "Packing", "groups_of", "key_values", "pack_bytes", "pack_task", "unpack_rows"]
+__all__ = [
+    "CONTROL",
+    "PACKED",
+    "Packing",
+    "check_keys",
+    "groups_of",
+    "key_values",
+    "pack_bytes",
+    "pack_task",
+    "unpack_rows",
+]
 
 _PLACE = (TOPIC, PARTITION, OFFSET)
 GROUP, SIDE, PLACE, PAYLOAD = "group", "side", "place", "payload"
@@ -50,6 +61,35 @@ class Packing:
     spread: bool = False
 
 
+def check_keys(operator: str, texts: Sequence[Sequence[str]], sides: Sequence[pa.Schema]) -> None:
+    """Raise unless keys can be told apart, and those of several inputs can meet.
+
+    Args:
+        operator: its id, for errors.
+        texts: per input with keys, the SQL text of each.
+        sides: the columns they are.
+
+    Raises:
+        DefinitionError: one is an array, a struct or a map, or the inputs' keys are of different types.
+    """
+    for keys, side in zip(texts, sides, strict=True):
+        for text, found, first, meets in zip(keys, side, texts[0], sides[0], strict=True):
+            if pa.types.is_nested(found.type):
+                raise DefinitionError(
+                    f"{operator}: the key {text} is of type {found.type}, which cannot be a key",
+                    next=f"give its parts as several keys, or to_json({text})",
+                )
+            if not _meet(found.type, meets.type):
+                raise DefinitionError(
+                    f"{operator}: the keys {first} and {text} are of the types {meets.type} and {found.type}, which never meet",
+                    next="CAST one of them to the type of the other",
+                )
+
+
+def _meet(one: pa.DataType, other: pa.DataType) -> bool:
+    return one == other or any(alike(one) and alike(other) for alike in (pa.types.is_integer, pa.types.is_floating))
+
+
 def pack_task(packing: Packing) -> Task:
     """Return the packing as a task over the rows of one input; hidden columns say where they come from and stay behind."""
 
@@ -64,11 +104,14 @@ def pack_task(packing: Packing) -> Task:
 
 
 def _place(batch: pa.RecordBatch, subtask: int, number: int) -> str:
-    """Return what the pack is put in order by: the place of its first row in the source, where Spark tells it."""
+    """Return what the pack is put in order by: the place of its first row in the source, where Spark tells it.
+
+    Several rows may be made of one record; the batches they are in stay in order by their numbers.
+    """
     if {TOPIC, PARTITION, OFFSET} <= set(batch.schema.names):
         topic, partition, offset = (batch.column(name)[0].as_py() for name in (TOPIC, PARTITION, OFFSET))
         if partition is not None and offset is not None:
-            return f"{topic}/{partition:010d}/{offset:020d}"
+            return f"{topic}/{partition:010d}/{offset:020d}/{number:010d}"
     return f"{subtask:010d}/{number:010d}"
 
 

@@ -48,22 +48,24 @@ def parse_aggregates(spark: SparkSession, texts: Sequence[str], operator: str) -
                 next=f"use {', '.join(KINDS)} of one argument each and put results together in a select(…) behind, "
                 "or write an AggregateFunction",
             )
-        kind, argument = call
+        kind, argument, ignore_nulls = call
         if argument is None:
             found.append(SqlAggregate(kind="count"))
             continue
         if argument not in arguments:
             arguments.append(argument)
-        found.append(SqlAggregate(kind=kind, column=arguments.index(argument)))
+        found.append(SqlAggregate(kind=kind, column=arguments.index(argument), ignore_nulls=ignore_nulls))
     return Parsed(found, arguments)
 
 
-def _call(spark: SparkSession, text: str) -> tuple[Any, str | None] | None:
-    """Return the function and its argument, None for the argument of count(*); None if it is anything else."""
+def _call(spark: SparkSession, text: str) -> tuple[Any, str | None, bool] | None:
+    """Return the function, its argument and whether it ignores nulls; None for the argument of count(*); None if it is anything else."""
     tree = spark._jsparkSession.sessionState().sqlParser().parseExpression(text)
     if tree.nodeName() == "Alias":
         tree = tree.child()
-    if tree.nodeName() != "UnresolvedFunction" or tree.filter().isDefined():
+    if tree.nodeName() == "AggregateExpression":
+        return _end(tree)
+    if tree.nodeName() != "UnresolvedFunction" or tree.filter().isDefined() or tree.orderingWithinGroup().nonEmpty():
         return None
     names, given = tree.nameParts(), tree.arguments()
     name = str(names.head()).lower()
@@ -73,8 +75,20 @@ def _call(spark: SparkSession, text: str) -> tuple[Any, str | None] | None:
     argument = given.apply(0)
     if name == "count" and not tree.isDistinct():
         kind = argument.nodeName()
-        if kind in ("UnresolvedStar", "Literal"):
-            return "count", None
+        if kind == "UnresolvedStar" or (kind == "Literal" and argument.value() is not None):
+            return "count", None, False
     if tree.isDistinct():
         name = f"{name}_distinct"
-    return (name, str(argument.sql())) if name in KINDS else None
+    nulls = tree.ignoreNulls()  # IGNORE NULLS, RESPECT NULLS, or neither
+    if name not in KINDS or (nulls.isDefined() and name not in ("first", "last")):
+        return None
+    return name, str(argument.sql()), nulls.isDefined() and bool(nulls.get())
+
+
+def _end(tree: Any) -> tuple[Any, str | None, bool] | None:
+    """Return what `_call` does, of first(…) and last(…): the parser makes aggregates of them at once."""
+    function = tree.aggregateFunction()
+    name = str(function.prettyName())
+    if name not in ("first", "last") or tree.filter().isDefined():
+        return None
+    return name, str(function.child().sql()), bool(function.ignoreNulls())

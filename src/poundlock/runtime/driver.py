@@ -29,7 +29,7 @@ from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.leaving import leave, refuse_left
 from poundlock.runtime.offsets import SparkLog
-from poundlock.runtime.operators import operators
+from poundlock.runtime.operators import operators, refuse_changed
 from poundlock.runtime.partitions import PARTITIONS, kept_note, wanted_partitions
 from poundlock.runtime.progress import Progress, State, StopRequest
 from poundlock.runtime.query import Saved, files_made
@@ -189,6 +189,7 @@ class Driver:
             )
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
             self._note_partitions(storage)
+            refuse_changed(storage, self.plan)
             sinks = {
                 name: sink.describe_json()
                 for name, sink in self._assembly.sinks(identity).items()

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from poundlock.checkpoint.epoch import described_operators
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan, is_ours
 from poundlock.savepoint.metadata import Operator
+from poundlock.savepoint.restore import changed
+from poundlock.storage import Storage
 from poundlock.stream.nodes import ApplyNode, WindowNode, walk
 from poundlock.stream.process_nodes import KeyedNode
 
-__all__ = ["operators"]
+__all__ = ["operators", "refuse_changed"]
+
+_GROUPS = "key groups"
 
 
 def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
@@ -29,11 +36,37 @@ def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
         if isinstance(node, (WindowNode, KeyedNode)):
             made_of = _window(node) if isinstance(node, WindowNode) else _keyed(node)
             if is_ours(node):
-                made_of["key groups"] = plan.job.max_parallelism
+                made_of[_GROUPS] = plan.job.max_parallelism
             found[node.id] = Operator("stateful", node.id not in unnamed, made_of)
         elif stateful and isinstance(node, ApplyNode):
             found[node.id] = Operator("stateful", node.id not in unnamed)
     return found
+
+
+def refuse_changed(storage: Storage, plan: Plan) -> None:
+    """Refuse to go on from state of our own operators that is made of something else, as a restore does.
+
+    To Spark, which compares the state of its own, it is the same bytes whatever is in them.
+
+    Args:
+        storage: the job's checkpoint folder.
+        plan: of the job that is to go on.
+
+    Raises:
+        DefinitionError: it is, in an operator that is named as before.
+    """
+    newest = Ledger(storage).newest()
+    if newest is None or newest.checkpoint < 0:
+        return
+    now = operators(plan, stateful=True)
+    for i, said in described_operators(storage).items():
+        was = Operator(**said)
+        if _GROUPS in was.made_of and i in now and (what := changed(was.made_of, now[i].made_of)):
+            raise DefinitionError(
+                f"{i!r} cannot go on from its state: {what}",
+                next="write it as it was, or begin without its state in another checkpoint_dir",
+                job=plan.job.name,
+            )
 
 
 def _kind(part: Any) -> str:

@@ -111,9 +111,9 @@ def _compare(
             next="keep the operator, or begin without the savepoint",
         )
     for i, was in saved.items():
-        if i not in dropped and (changed := _changed(was.made_of, operators[i].made_of)):
+        if i not in dropped and (what := changed(was.made_of, operators[i].made_of)):
             raise DefinitionError(
-                f"{was.kind} {i!r} cannot be restored: {changed}",
+                f"{was.kind} {i!r} cannot be restored: {what}",
                 next="write it as it was, or give the new one another name and begin without its state",
             )
     before, now = ([i for i, o in side.items() if o.kind == "stateful"] for side in (saved, operators))
@@ -125,7 +125,7 @@ def _compare(
     return dropped
 
 
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Say what of an operator's state is made of something else; None if nothing is known to be."""
     for name, was in before.items():
         if name in now and now[name] != was:

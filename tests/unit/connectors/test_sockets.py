@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from poundlock import DefinitionError, SocketSource, TransientError
+from poundlock import DefinitionError, SocketSource, TerminalError, TransientError
 from poundlock.connectors.base import ReaderContext
 from poundlock.formats.convert import to_records
 from poundlock.storage import LocalStorage
@@ -171,3 +172,88 @@ def test_the_position_is_json(tmp_path: Path) -> None:
     half = SocketSource("localhost", 9181).enumerator(LocalStorage(str(tmp_path)))
     assert json.loads(json.dumps(half.initial())) == half.initial()
     assert SocketSource("localhost", 9181).describe(half.initial()) == "lines from localhost:9181: 0 bytes received"
+
+
+def test_what_came_before_the_peer_hung_up_is_written_down_when_the_driver_stops(tmp_path: Path, peer: Peer) -> None:
+    source = SocketSource("127.0.0.1", peer.port)
+    half = source.enumerator(LocalStorage(str(tmp_path)))
+    start = half.initial()
+    half.latest(start)
+    peer.say(b"one\ntwo")
+    peer.hang_up()
+    until(lambda: half._ended)
+    half.close()
+    peer.close()
+    again = source.enumerator(LocalStorage(str(tmp_path)))
+    end = again.latest(start)
+    assert rows(source, again, start, end) == [{"value": b"one"}, {"value": b"two"}]
+    assert again.finished(end)
+
+
+def test_what_came_before_the_connection_broke_is_kept(tmp_path: Path, peer: Peer) -> None:
+    source = SocketSource("127.0.0.1", peer.port)
+    half = source.enumerator(LocalStorage(str(tmp_path)))
+    start = half.initial()
+    half.latest(start)
+    peer.say(b"one\n")
+    until(lambda: half._held)
+    assert peer.connection is not None
+    peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # hang up with a reset
+    peer.hang_up()
+    until(lambda: half._ended)
+    with pytest.raises(TransientError, match="broke"):
+        half.latest(start)
+    half.close()
+    again = source.enumerator(LocalStorage(str(tmp_path)))
+    end = again.latest(start)
+    assert rows(source, again, start, end) == [{"value": b"one"}]
+    again.close()
+
+
+class FullDisk(LocalStorage):
+    """Has room for so many files."""
+
+    room = 1
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        self.room -= 1
+        return super().create_exclusive(path, data)
+
+
+def test_lines_that_were_written_before_the_disk_was_full_are_not_written_again(
+    tmp_path: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poundlock.connectors.sockets._LIMIT", 8)
+    disk = FullDisk(str(tmp_path))
+    source = SocketSource("127.0.0.1", peer.port)
+    half = source.enumerator(disk)
+    start = half.initial()
+    half.latest(start)
+    peer.say(b"number 1\nnumber 2\n")
+    until(lambda: len(half._held) == 18)
+    with pytest.raises(OSError, match="No space"):
+        half.latest(start)
+    disk.room = 9
+    half.close()
+    again = source.enumerator(LocalStorage(str(tmp_path)))
+    found = []
+    while (end := again.latest(start)) != start:
+        found += rows(source, again, start, end)
+        start = end
+    assert found == [{"value": b"number 1"}, {"value": b"number 2"}]
+    again.close()
+
+
+def test_a_line_that_never_ends_is_an_error_and_not_a_wait_for_ever(
+    tmp_path: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poundlock.connectors.sockets._MOST", 10)
+    half = SocketSource("127.0.0.1", peer.port).enumerator(LocalStorage(str(tmp_path)))
+    half.latest(half.initial())
+    peer.say(b"no line end here")
+    until(lambda: len(half._held) > 10)
+    with pytest.raises(TerminalError, match="without a line end"):
+        half.latest(half.initial())
+    half.close()

@@ -5,6 +5,7 @@ What comes back equals what went in, types included; anything that could not is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -27,7 +28,7 @@ __all__ = [
     "pack_table",
     "read_blob",
     "read_head",
-    "unpack_column",
+    "unpack_keys",
     "unpack_table",
 ]
 
@@ -172,6 +173,14 @@ def unpack_column(column: list[Any]) -> list[Any]:
     return list(zip(*map(unpack_column, content), strict=True)) if kind == "t" else content
 
 
+def unpack_keys(column: list[Any]) -> list[Any]:
+    """Return keys that `pack_column` was given. NaN equals nothing: it is found again as the one object that stands for it."""
+    kind, content = column
+    if kind == "t":
+        return list(zip(*map(unpack_keys, content), strict=True))
+    return [math.nan if key != key else key for key in content] if float in set(map(type, content)) else content
+
+
 def pack_table(table: Mapping[Any, Any]) -> list[Any]:
     """Return a table, of any keys, as two columns: a hundred thousand entries cost a few calls."""
     return [pack_column(list(table)), pack_column(list(table.values()))]
@@ -179,8 +188,8 @@ def pack_table(table: Mapping[Any, Any]) -> list[Any]:
 
 def unpack_table(packed: list[Any]) -> dict[Any, Any]:
     """Return what `pack_table` was given."""
-    keys, values = map(unpack_column, packed)
-    return dict(zip(keys, values, strict=True))
+    keys, values = packed
+    return dict(zip(unpack_keys(keys), unpack_column(values), strict=True))
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):

@@ -20,7 +20,7 @@ from poundlock.operators.keyed.codec import (
     pack_table,
     read_blob,
     read_head,
-    unpack_column,
+    unpack_keys,
     unpack_table,
 )
 from poundlock.operators.keyed.timers import Timers
@@ -216,7 +216,7 @@ def _timer_bytes(timers: Timers) -> bytes:
 
 def _timers(data: memoryview) -> Timers:
     times, counts, column = decode(data)
-    return Timers.of(times, counts, unpack_column(column))
+    return Timers.of(times, counts, unpack_keys(column))
 
 
 def describe(data: bytes) -> dict[str, Any]:

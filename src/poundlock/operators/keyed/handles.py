@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from poundlock.operators.keyed.detached import detached
 from poundlock.operators.keyed.folds import Fold
 from poundlock.operators.keyed.group import Table
 
@@ -38,7 +39,8 @@ class Value:
         self.table: Table = {}
 
     def value(self) -> Any:
-        return self.table.get(self.at.entry, self.default)
+        held = self.table.get(self.at.entry)
+        return detached(self.default) if held is None else held  # a list as default must not be that of every key
 
     def update(self, value: Any) -> None:
         if value is None:

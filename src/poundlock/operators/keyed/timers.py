@@ -43,7 +43,7 @@ class Timers:
             heappush(self._heap, time)
         elif type(entries) is dict:
             entries[entry] = None
-        elif entries[0] != entry:
+        elif entries != (entry,):  # unlike !=, tuples know a NaN that is the very same
             at[time] = {entries[0]: None, entry: None}
 
     def delete(self, time: int, entry: Any) -> None:
@@ -57,7 +57,7 @@ class Timers:
             entries.pop(entry, None)
             if entries:
                 return
-        elif entries[0] != entry:
+        elif entries != (entry,):
             return
         del self._at[time]  # its place in the heap is passed over
 

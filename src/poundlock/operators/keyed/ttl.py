@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from poundlock.operators.keyed.detached import detached
 from poundlock.operators.keyed.folds import Fold
 from poundlock.operators.keyed.group import Table
 from poundlock.operators.keyed.handles import Cursor, forget
@@ -55,11 +56,11 @@ class TtlValue(_Ttl):
     def value(self) -> Any:
         item = self.table.get(self.at.entry)
         if item is None:
-            return self.default
+            return detached(self.default)
         alive = self._alive(item)
         if self._over(item):
             self.clear()
-        return item[1] if alive else self.default
+        return item[1] if alive else detached(self.default)
 
     def update(self, value: Any) -> None:
         if value is None:

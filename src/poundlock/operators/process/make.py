@@ -5,8 +5,6 @@ Every call makes a new operator; the user's function in it is the node's own, so
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
@@ -15,6 +13,7 @@ from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.process.window_join import WindowJoinOperator, WindowJoinSpec
 from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.values import span_ms
 
 __all__ = ["process_operator"]
 
@@ -43,7 +42,7 @@ def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int 
             function=node.function,
             trigger=node.trigger,
             evictor=node.evictor,
-            allowed_lateness_ms=node.allowed_lateness // timedelta(milliseconds=1),
+            allowed_lateness_ms=span_ms(node.allowed_lateness),
             tags=tags,
         )
         return WindowJoinOperator(joined, chunk_rows=chunk_rows)

@@ -13,6 +13,7 @@ from poundlock.operators.keyed.detached import detached
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import Collector
 from poundlock.operators.keyed.state import StateStore
+from poundlock.operators.process.rows import check_tag
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.assigners import MergingWindowAssigner
 from poundlock.stream.functions import KeyedStateStore
@@ -96,6 +97,7 @@ class Firing:
         self._keeps_elements = spec.keeps_elements
         self._context = _Context(self)
         process = self.process
+        self._tags = None if spec.tags is None else frozenset(spec.tags)
         self.clears = process is not None and type(process).clear is not ProcessWindowFunction.clear
 
     def open(self) -> None:
@@ -128,6 +130,7 @@ class Firing:
         self._move(key, namespace)
         for row in process.process(key, self._context, elements) or ():
             if isinstance(row, Side):
+                check_tag(row.tag, self._tags, type(process).__name__)
                 self.out.emit(detached(row.record), key, last, row.tag)
             else:
                 self.out.emit_window(detached(row), key, last, namespace)

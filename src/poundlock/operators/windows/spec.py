@@ -36,6 +36,7 @@ class WindowSpec:
         evictor: None for the assigner's own, mostly none.
         allowed_lateness_ms: how long after its end an event-time window still takes elements.
         late_tag: side output of late elements; None to drop and count them.
+        tags: of the function's side outputs; None = any.
     """
 
     assigner: WindowAssigner
@@ -44,6 +45,7 @@ class WindowSpec:
     evictor: Evictor | None = None
     allowed_lateness_ms: int = 0
     late_tag: str | None = None
+    tags: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, node: WindowNode, aggregates: SqlAggregates | None = None) -> WindowSpec:
@@ -58,6 +60,7 @@ class WindowSpec:
             evictor=node.evictor,
             allowed_lateness_ms=span_ms(node.allowed_lateness),
             late_tag=node.late_tag,
+            tags=tuple(node.side_outputs),
         )
 
     def fold(self) -> Fold:

@@ -134,3 +134,10 @@ def test_a_value_of_an_unknown_kind_is_refused() -> None:
     data = known[:1] + b"\x63" + known[2:]  # msgpack: "two bytes of kind 1" becomes "of kind 99"
     with pytest.raises(TerminalError, match="unknown kind 99"):
         codec.decode(data)
+
+
+def test_nan_is_found_again_as_a_key_alone_and_in_a_tuple() -> None:
+    window = (0, 10)
+    for key in (math.nan, (math.nan, 1), ((math.nan, "a"), window)):
+        packed = codec.encode(codec.pack_table({key: 1, None: 2} if key is math.nan else {key: 1}))
+        assert codec.unpack_table(codec.decode(packed))[key] == 1

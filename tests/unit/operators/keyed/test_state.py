@@ -76,6 +76,17 @@ def test_a_value(config: StateTtlConfig | None) -> None:
 
 
 @BOTH
+def test_a_default_that_is_changed_is_not_that_of_the_next_key(config: StateTtlConfig | None) -> None:
+    keyed = Keyed(ValueStateDescriptor("v", [], ttl=config))
+    for key in ("a", "b"):
+        state = keyed.at(key)
+        found = state.value()
+        found.append(key)
+        state.update(found)
+        assert keyed.at(key).value() == [key]
+
+
+@BOTH
 def test_a_list(config: StateTtlConfig | None) -> None:
     keyed = Keyed(ListStateDescriptor("l", ttl=config))
     assert keyed.at("a").get() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from hypothesis import given
@@ -73,3 +74,12 @@ def test_a_timer_registered_again_before_its_turn_fires_once_and_after_it_again(
     pairs = (1, "a"), (1, "b")
     assert fired(make(*pairs), 1, {"a": lambda t: t.register(1, "b")}) == [(1, "a"), (1, "b")]
     assert fired(make(*pairs), 1, {"b": lambda t: t.register(1, "a")}) == [(1, "a"), (1, "b"), (1, "a")]
+
+
+def test_a_timer_of_nan_is_one_timer_and_can_be_deleted() -> None:
+    timers = Timers()
+    timers.register(5, math.nan)
+    timers.register(5, math.nan)
+    assert len(timers) == 1
+    timers.delete(5, math.nan)
+    assert not timers

@@ -24,9 +24,9 @@ from poundlock.stream.session_windows import DynamicEventTimeSessionWindows
 from poundlock.stream.state import ListStateDescriptor, ValueStateDescriptor
 from poundlock.stream.triggers import Trigger
 from poundlock.stream.window import CountWindow, GlobalWindow, TimeWindow, Window
-from poundlock.stream.window_functions import AggregateWindow, ProcessWindowFunction, ReduceWindow
+from poundlock.stream.window_functions import AggregateWindow, ProcessWindow, ProcessWindowFunction, ReduceWindow
 from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-from poundlock.testing import WindowHarness
+from poundlock.testing import KeyedOperatorHarness, WindowHarness
 
 TEN = TumblingEventTimeWindows(ms(10))
 BOTH = pytest.mark.parametrize("general", [False, True], ids=["quick", "general"])
@@ -356,13 +356,29 @@ def test_common_windows_have_an_operator_of_their_own(spec: dict[str, Any], kind
 def test_a_spec_is_what_a_node_says() -> None:
     said: dict[str, Any] = {"trigger": CountTrigger(2), "evictor": CountEvictor(1), "late_tag": "too late"}
     function = ReduceWindow(plus)
-    node = WindowNode("w", [], [], TEN, "at", [], function=function, allowed_lateness=ms(5), **said)
-    assert WindowSpec.of(node) == WindowSpec(assigner=TEN, function=function, allowed_lateness_ms=5, **said)
+    sides = {"many": "n int"}
+    node = WindowNode("w", [], [], TEN, "at", [], function=function, allowed_lateness=ms(5), side_outputs=sides, **said)
+    wanted = WindowSpec(assigner=TEN, function=function, allowed_lateness_ms=5, tags=("many",), **said)
+    assert WindowSpec.of(node) == wanted
     sql = WindowNode("w", [], [], TEN, "at", ["count(*) as n"])
     count = SqlAggregates([SqlAggregate(kind="count")])
-    assert WindowSpec.of(sql, count) == WindowSpec(assigner=TEN, function=count)
+    assert WindowSpec.of(sql, count) == WindowSpec(assigner=TEN, function=count, tags=())
     with pytest.raises(TypeError, match="say what they mean"):
         WindowSpec.of(sql)
+
+
+class Misspelt(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield Side("mnay", key)
+
+
+@pytest.mark.parametrize("late_tag", [None, "mnay"])
+def test_a_side_output_that_was_not_declared_is_refused(late_tag: str | None) -> None:
+    spec = WindowSpec(assigner=TEN, function=ProcessWindow(Misspelt()), tags=("many",), late_tag=late_tag)
+    with KeyedOperatorHarness(lambda: window_operator(spec)) as h:
+        h.process_element(1, 1)
+        with pytest.raises(DefinitionError, match="Misspelt sent a record to the side output 'mnay'"):
+            h.end_of_input()
 
 
 class Keeping(ProcessWindowFunction):
