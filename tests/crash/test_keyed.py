@@ -21,7 +21,7 @@ pytestmark = pytest.mark.crash
 
 JOB = Path(__file__).parent / "jobs/keyed.py"
 BASE = 1_545_184_220_000
-TOPICS = ("quiet", "sessions")
+TOPICS = ("quiet", "sessions", "counts-too", "late-too")
 _MOST_FILES = 600
 
 
@@ -66,7 +66,7 @@ def undisturbed(folder: Path, given: Path) -> Mapping[str, Counter[str]]:
     with Lives(JOB, environment=environment(folder, given), folder=folder) as lives:
         assert lives.run() == [0]
     seen = visible(folder / "out")
-    assert all(seen[name] for name in ("counts", "late", "numbered", "quiet", "sessions"))
+    assert all(seen[name] for name in ("counts", "late", "numbered", *TOPICS))
     return seen
 
 

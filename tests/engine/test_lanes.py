@@ -98,3 +98,33 @@ def test_both_lanes_give_the_same(tmp_path: Path) -> None:
     # Spark counts late rows behind its partial sums, we count every one.
     counted = sum(json.loads(line)["rows"] for line in written(tmp_path / "ours/tumbling").elements())
     assert 0 < late(tmp_path / "checkpoint", "tumbling-ours-out") == 6 * 60 - counted, f"seed {seed}"
+
+
+def test_where_the_lanes_differ_a_late_row_next_to_a_session_that_is_open(tmp_path: Path) -> None:
+    """Ours judges a row after merging, as Flink does: it belongs to a session that it touches. Spark drops it before."""
+    files = (
+        [("a", 100_000), ("mark", 107_001)],  # the watermark behind this is 105 000: the session of "a" is open
+        [("mark", 107_001)],
+        [("mark", 107_001)],
+        [("a", 92_000), ("b", 92_000)],  # by itself each ends at 101 999
+    )
+    (tmp_path / "in").mkdir()
+    for number, rows in enumerate(files):
+        text = "".join(json.dumps({"k": k, "at": BASE + at}) + "\n" for k, at in rows)
+        (tmp_path / f"in/{number}.jsonl").write_text(text)
+    job = Job("sessions", checkpoint_interval="0 s", on_error="fail")
+    source = FileSource(str(tmp_path / "in"), format="json", schema="k string, at bigint", max_files_per_checkpoint=1)
+    rows = job.from_source(source, WatermarkStrategy.bounded_out_of_orderness("2 s", timestamp="at"), name="rows")
+    windowed = rows.key_by("k").window(EventTimeSessionWindows("10 s"))
+    for name, stream in (("default", windowed), ("named", windowed.trigger(EventTimeTrigger()))):
+        counts = stream.aggregate("count(*) as n", "min(at) as first", name=name)
+        counts.sink_to(FileSink(str(tmp_path / "out" / name), format="json"), name=f"{name}-out")
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+    expected = {"default": (("a", 100_000), 1, 2), "named": (("a", 92_000), 2, 1)}
+    for name, (session, rows_of_session, late_rows) in expected.items():
+        found = [json.loads(line) for line in written(tmp_path / "out" / name).elements()]
+        assert {(row["k"], row["first"] - BASE): row["n"] for row in found} == {
+            session: rows_of_session,
+            ("mark", 107_001): 3,
+        }, name
+        assert late(tmp_path / "checkpoint", f"{name}-out") == late_rows, name

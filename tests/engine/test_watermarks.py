@@ -142,6 +142,77 @@ def test_windows_of_ingestion_time_close_by_the_clock_and_then_nothing_more_happ
     assert sum(record.sinks["out"].counts.late for record in before) == 0
 
 
+def test_a_source_that_is_ahead_of_its_group_waits_and_the_least_of_both_is_the_jobs(tmp_path: Path) -> None:
+    """Both sources have a file a checkpoint; one goes on by a minute with each, the other by ten seconds."""
+    step = {"fast": 60_000, "slow": 10_000}
+    for name, files in (("fast", 5), ("slow", 9)):
+        for number in range(files):
+            put(tmp_path / name, f"{number}.jsonl", (name, step[name] * number))
+    aligned = WatermarkStrategy.monotonous(timestamp="at").with_watermark_alignment("g", "30 s")
+    job = Job("aligned", checkpoint_interval="0 s", on_error="fail")
+    fast, slow = (
+        job.from_source(
+            FileSource(str(tmp_path / name), format="json", schema="k string, at bigint", max_files_per_checkpoint=1),
+            aligned,
+            name=name,
+        )
+        for name in step
+    )
+    counts = fast.union(slow).key_by("k").window(TumblingEventTimeWindows("10 s")).aggregate("count(*) as n", name="n")
+    shown = counts.select("k", "unix_seconds(window_start) as start", "n")
+    shown.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+
+    read, waited = {"fast": 0, "slow": 0}, 0
+    for record in checkpoints(tmp_path):
+        now = {name for name in step if record.sources[name].start != record.sources[name].end}
+        if min(read.values()) and read["slow"] < 9:
+            ahead = step["fast"] * (read["fast"] - 1) - step["slow"] * (read["slow"] - 1)
+            assert ("fast" in now) == (ahead <= 30_000 and read["fast"] < 5), (read, now)
+            waited += "fast" not in now
+        for name in now:
+            read[name] += 1
+        if read["slow"] < 9:
+            least = min(step[name] * (read[name] - 1) for name in step)
+            assert record.watermarks is not None
+            assert record.watermarks["watermark"] == BASE + least - 1
+    assert read == {"fast": 5, "slow": 9}
+    assert waited > 3
+    expected = {("fast", 60 * n): 1 for n in range(5)} | {("slow", 10 * n): 1 for n in range(9)}
+    assert written(tmp_path / "out") == expected
+
+
+class Behind:
+    """A user's generator: a millisecond behind for every row of the checkpoint."""
+
+    def on_event(self, timestamp: int, count: int, output: Any) -> None:
+        output.emit_watermark(timestamp - count)
+
+    def on_periodic_emit(self, output: Any) -> None:
+        pass
+
+
+def test_a_users_generator_is_told_what_spark_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    put(folder, "0.jsonl", ("a", 5_000))
+    put(folder, "1.jsonl", ("a", 13_000), ("b", 12_000), ("b", 11_000))
+    put(folder, "2.jsonl", ("a", 14_000))
+    job = counting(tmp_path, WatermarkStrategy.for_generator(Behind, timestamp="at"), max_files_per_checkpoint=1)
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+    marks = [record.watermarks and record.watermarks["watermark"] - BASE for record in checkpoints(tmp_path)]
+    assert marks[:2] == [4_999, 12_997]
+    assert written(tmp_path / "out") == {("a", 0): 1, ("a", 10): 2, ("b", 10): 2}
+
+
+def test_the_end_of_the_input_is_no_end_of_processing_time(tmp_path: Path) -> None:
+    put(tmp_path / "in", "0.jsonl", ("a", 1))
+    assert run(counting(tmp_path, WatermarkStrategy.processing_time(), size="50000 h"), settings=settings(tmp_path))
+    assert written(tmp_path / "out") == {}
+    (tmp_path / "checkpoint").rename(tmp_path / "first")
+    assert run(counting(tmp_path, WatermarkStrategy.ingestion_time(), size="50000 h"), settings=settings(tmp_path))
+    assert [key for key, _ in written(tmp_path / "out")] == ["a"], "it is one of ingestion time"
+
+
 def test_spark_draws_no_watermark_and_its_operators_still_know_the_delay(jvm: Any) -> None:
     jvm.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
     rows = jvm.readStream.name("made").format("rate").load().selectExpr("timestamp", "value as `a b`")

@@ -76,12 +76,15 @@ sessions = (
     .window(EventTimeSessionWindows("2 s"))
     .reduce(lambda a, b: {"k": a["k"], "at": max(a["at"], b["at"])}, name="sessions")
 )
-if "CRASH_SERVERS" in environ:
-    for stream, topic in ((quiet.side_output("quiet"), "quiet"), (sessions, "sessions")):
-        stream.sink_to(
-            KafkaSink(environ["CRASH_SERVERS"], f"{environ['CRASH_TOPIC']}-{topic}", format="json", create_topic=2),
-            name=f"{topic}-out",
-        )
-else:
-    quiet.side_output("quiet").sink_to(files("quiet"), name="quiet-out")
-    sessions.sink_to(files("sessions"), name="sessions-out")
+for stream, name in (
+    (quiet.side_output("quiet"), "quiet"),
+    (sessions, "sessions"),
+    (counts, "counts-too"),
+    (counts.side_output("late"), "late-too"),
+):
+    sink = (
+        KafkaSink(environ["CRASH_SERVERS"], f"{environ['CRASH_TOPIC']}-{name}", format="json", create_topic=2)
+        if "CRASH_SERVERS" in environ
+        else files(name)
+    )
+    stream.sink_to(sink, name=f"{name}-out")

@@ -130,6 +130,17 @@ def test_info_asks_the_job_and_goes_without_its_answer(capsys: pytest.CaptureFix
     assert "progress" not in said(capsys, 0, "info", "orders")[0]
 
 
+def test_info_names_the_partition_that_holds_the_watermark_back(
+    capsys: pytest.CaptureFixture[str], served: Served
+) -> None:
+    assert "watermark" not in said(capsys, 0, "info", "orders")[0]
+    served.job.update(Progress("RUNNING", watermark=1_545_184_226_432, held_by="clicks-1 of time"))
+    (line,) = (line for line in said(capsys, 0, "info", "orders")[0].splitlines() if line.startswith("  watermark"))
+    assert line == "  watermark   2018-12-19 01:50:26.432, held back by clicks-1 of time"
+    found = json.loads(said(capsys, 0, "info", "orders", "--json")[0])["progress"]
+    assert (found["watermark"], found["held_by"]) == (1_545_184_226_432, "clicks-1 of time")
+
+
 def test_what_is_no_http_says_nothing_on_the_jobs_terminal(capfd: pytest.CaptureFixture[str], served: Served) -> None:
     assert main(["info", "orders", "--json"]) == 0
     capfd.readouterr()

@@ -7,11 +7,13 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from window_model import Model, shown
 from window_scripts import Setting, Step, aligned, ms, plain_settings, play, run, scripts, settings_of_all
 
 from poundlock.operators.windows.aggregates import SqlAggregate
-from poundlock.stream.assigners import AlignedWindows, WindowAssigner
+from poundlock.stream.assigners import AlignedWindows, MergingWindowAssigner, WindowAssigner
 from poundlock.stream.count_windows import CountSlidingWindows
+from poundlock.stream.evictors import CountEvictor, DeltaEvictor
 from poundlock.stream.windows import EventTimeSessionWindows
 
 COUNT_AND_SUM = [SqlAggregate(kind="count"), SqlAggregate(kind="sum", column="v")]
@@ -87,6 +89,34 @@ def test_sessions_are_runs_of_elements_no_further_apart_than_the_gap(
     h.close()
 
 
+def has_an_order(setting: Setting) -> bool:
+    """Return whether a result does not depend on the order of elements that nothing says: that behind a merge."""
+    return not (
+        isinstance(setting.assigner, MergingWindowAssigner)
+        and isinstance(setting.evictor, (CountEvictor, DeltaEvictor))
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(settings_of_all.filter(has_an_order), scripts(), st.booleans(), st.booleans())
+def test_all_windows_triggers_and_evictors_do_what_the_model_does(
+    setting: Setting, script: list[Step], general: bool, one_by_one: bool
+) -> None:
+    model, h, seen = Model(setting), setting.harness(general=general), 0
+    for step in script:
+        out = run(h, step, one_by_one)
+        found = Counter(shown(e.key, *e.value, e.window, model.merges) for e in out)
+        late = Counter((e.key, e.value["v"], e.timestamp) for e in h.late[seen:])
+        seen = len(h.late)
+        assert (found, late) == model.run(step), step
+        assert all(e.timestamp == e.window.max_timestamp() for e in out)
+        if general:  # the quick ones need fewer
+            assert {(t.domain, t.time, t.key, t.window) for t in h.timers()} == model.set_timers()
+            kept = {name: set(held) for name, held in h.state().items() if name.startswith("trigger:")}
+            assert kept == model.trigger_states()
+    h.close()
+
+
 @settings(max_examples=150, deadline=None)
 @given(plain_settings, scripts(), st.booleans())
 def test_the_quick_operators_do_what_the_general_one_does(setting: Setting, script: list[Step], sql: bool) -> None:
@@ -145,3 +175,15 @@ def test_the_order_of_elements_between_watermarks_changes_no_final_result(
         last.append({(e.key, e.window): e.value for e in h.output} | {"late": Counter(map(repr, h.late))})
         h.close()
     assert last[0] == last[1]
+
+
+@quick
+@given(st.data(), st.integers(1, 12), scripts(late=False), st.booleans())
+def test_the_order_of_elements_between_watermarks_changes_no_session(
+    data: st.DataObject, gap: int, script: list[Step], general: bool
+) -> None:
+    """Without late elements: one that is late by itself is not if it comes behind the one whose session it joins, as in Flink."""
+    shuffled = [(k, data.draw(st.permutations(w))) if k == "elements" else (k, w) for k, w in script]
+    setting = Setting(EventTimeSessionWindows(ms(gap)))
+    wanted = play(setting.harness(COUNT_AND_SUM, general=general), script)
+    assert play(setting.harness(COUNT_AND_SUM, general=general), shuffled) == wanted

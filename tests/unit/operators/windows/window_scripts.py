@@ -30,8 +30,14 @@ from poundlock.stream.count_windows import (
 )
 from poundlock.stream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from poundlock.stream.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
-from poundlock.stream.session_windows import DynamicEventTimeSessionWindows, ProcessingTimeSessionWindows
-from poundlock.stream.triggers import Trigger
+from poundlock.stream.session_windows import (
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+)
+from poundlock.stream.state import ReducingStateDescriptor
+from poundlock.stream.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from poundlock.stream.window import Window
 from poundlock.stream.window_functions import ProcessWindowFunction
 from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from poundlock.testing import Element, Emitted, WindowHarness
@@ -57,6 +63,72 @@ def difference(a: dict[str, Any], b: dict[str, Any]) -> float:
     return float(b["v"] - a["v"])
 
 
+@dataclass(frozen=True)
+class OddOnesFire(Trigger):
+    """A user's: every third element fires, the end fires and purges, and some time by the clock behind an odd one purges."""
+
+    pause: int
+    count = ReducingStateDescriptor("count", lambda a, b: a + b)
+    due = ReducingStateDescriptor("due", max)
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        ctx.register_event_time_timer(window.max_timestamp())
+        if value["v"] % 2:
+            due = ctx.get_partitioned_state(self.due)
+            due.add(ctx.get_current_processing_time() + self.pause)
+            ctx.register_processing_time_timer(due.get())
+        count = ctx.get_partitioned_state(self.count)
+        count.add(1)
+        if count.get() < 3:
+            return TriggerResult.CONTINUE
+        count.clear()
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE_AND_PURGE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        due = ctx.get_partitioned_state(self.due)
+        if due.get() != time:
+            return TriggerResult.CONTINUE
+        due.clear()
+        return TriggerResult.PURGE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self.count)
+        ctx.merge_partitioned_state(self.due)
+        ctx.register_event_time_timer(window.max_timestamp())
+        due = ctx.get_partitioned_state(self.due).get()
+        if due is not None:
+            ctx.register_processing_time_timer(due)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        due = ctx.get_partitioned_state(self.due)
+        if due.get() is not None:
+            ctx.delete_processing_time_timer(due.get())
+        due.clear()
+        ctx.get_partitioned_state(self.count).clear()
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+    def can_merge(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class SomeValues(Evictor):
+    """A user's: the function does not see values of one kind, and those of another kind go behind it. It looks at both times."""
+
+    of: int
+
+    def evict_before(self, elements: Sequence[Any], window: Window, context: Any) -> Sequence[Any]:
+        late = context.get_current_watermark() > window.max_timestamp()
+        return [e for e in elements if late or e.value["v"] % 3 != self.of]
+
+    def evict_after(self, elements: Sequence[Any], window: Window, context: Any) -> Sequence[Any]:
+        odd = context.get_current_processing_time() % 2
+        return [e for e in elements if e.value["v"] % 2 == odd]
+
+
 _small = st.integers(1, 12)
 
 
@@ -66,7 +138,8 @@ def aligned(draw: st.DrawFn) -> WindowAssigner:
     size, slide = draw(_small), draw(_small)
     kind = draw(st.sampled_from(["tumbling", "sliding", "cumulative", "tumbling clock", "sliding clock"]))
     if kind == "cumulative":
-        return CumulativeEventTimeWindows(ms(size), ms(size * draw(st.integers(1, 4))))
+        longest = size * draw(st.integers(1, 4))
+        return CumulativeEventTimeWindows(ms(size), ms(longest), ms(draw(st.integers(1 - longest, longest - 1))))
     offset = ms(draw(st.integers(1 - slide, slide - 1)))
     if kind.startswith("sliding"):
         sliding = SlidingProcessingTimeWindows if kind.endswith("clock") else SlidingEventTimeWindows
@@ -78,7 +151,12 @@ def aligned(draw: st.DrawFn) -> WindowAssigner:
 sessions = st.builds(EventTimeSessionWindows, _small.map(ms)) | st.builds(ProcessingTimeSessionWindows, _small.map(ms))
 counts = st.builds(CountTumblingWindows, st.integers(1, 4))
 others = st.sampled_from(
-    [GlobalWindows(), GlobalWindows(at_end=True), DynamicEventTimeSessionWindows(gap_of)]
+    [
+        GlobalWindows(),
+        GlobalWindows(at_end=True),
+        DynamicEventTimeSessionWindows(gap_of),
+        DynamicProcessingTimeSessionWindows(gap_of),
+    ]
 ) | st.builds(CountSlidingWindows, st.integers(1, 4), st.integers(1, 3), st.booleans())
 assigners: st.SearchStrategy[WindowAssigner] = st.one_of(aligned(), sessions, counts, others)
 
@@ -88,6 +166,7 @@ _simple = st.one_of(
     st.builds(ContinuousEventTimeTrigger, _small.map(ms)),
     st.builds(ContinuousProcessingTimeTrigger, _small.map(ms)),
     st.builds(DeltaTrigger, st.integers(0, 5), st.just(difference)),
+    st.builds(OddOnesFire, _small),
 )
 triggers: st.SearchStrategy[Trigger] = st.one_of(
     _simple,
@@ -98,6 +177,7 @@ evictors: st.SearchStrategy[Evictor] = st.one_of(
     st.builds(CountEvictor, st.integers(0, 3), st.booleans()),
     st.builds(TimeEvictor, _small.map(ms), st.booleans()),
     st.builds(DeltaEvictor, st.integers(1, 5), st.just(difference), st.booleans()),
+    st.builds(SomeValues, st.integers(0, 2)),
 )
 
 
