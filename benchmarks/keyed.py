@@ -26,7 +26,7 @@ __all__ = ["CASES"]
 
 _BASE_MS, _FILES = 1_545_184_224_000, 20
 _KEYS = {"1k": 1_000, "100k": 100_000}
-_WORK = ("window_native", "window_python", "process", "sessions_native", "sessions_python")
+_WORK = ("window_native", "window_python", "process", "sessions")
 
 
 def rows_of(bench: Bench) -> int:

@@ -1,7 +1,7 @@
 """Work by key on poundlock, over rows (at, key, n) in Parquet files. Arguments: WORK KEYS IN OUT CHECKPOINTS.
 
-WORK is window_native or window_python (counts of ten seconds), process (a state and a timer for each key and ten seconds),
-sessions_native or sessions_python.
+WORK is window_native or window_python (counts of ten seconds), process (a state and a timer for each key and ten seconds) or
+sessions.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.watermarks import Seen
-from poundlock.plan.rows import PARTITION, SPLIT, TOPIC
+from poundlock.plan.rows import BAD, OFFSET, PARTITION, SPLIT, TOPIC
+from poundlock.plan.sql import quoted, visible
 from poundlock.stream.nodes import WatermarkNode
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import span_ms
@@ -29,6 +30,7 @@ __all__ = [
     "merged",
     "refuse_other_watermarks",
     "with_event_time",
+    "without_timeless",
     "without_watermark",
 ]
 
@@ -36,7 +38,11 @@ TIME = "time/"  # before the name of a count: what Spark counts is event time, p
 SPLIT_SLOTS = 8  # the splits of one use of a source are told apart up to so many; further ones share a slot
 UNKNOWN = "(not known)"  # stands for the partition of rows whose place Spark's operators have hidden
 
+_TIMELESS = "a row without a usable event time"
+
 _NEVER = "36500 days"
+_USABLE = "TIMESTAMP'0001-01-01 00:00:00Z' AND TIMESTAMP'9999-12-31 23:59:59.999999Z'"  # Python has no others
+_MILLIS = "-62135596800000L AND 253402300799999L"  # the same
 _DELAY = "spark.watermarkDelayMs"  # Spark's own name of it, in the metadata of a column of event time
 _SLOT, _MS = "__slot", "__ms"
 _CHUNK = 32  # beyond that the JVM does not compile what counts into one piece, and it costs ten times as much
@@ -128,15 +134,48 @@ def with_event_time(frame: DataFrame, node: WatermarkNode, python: Callable[[Dat
         frame = frame.withColumn(strategy.column, F.expr(strategy.timestamp))
     else:
         frame = python(frame)
-    kind = frame.schema[strategy.column].dataType.simpleString()
+    kind = _kind_of(frame, strategy.column)
     if kind in ("bigint", "int"):
-        return frame.withColumn(strategy.column, F.timestamp_millis(F.col(f"`{strategy.column}`").cast("bigint")))
+        number = f"CAST(`{strategy.column}` AS BIGINT)"
+        return frame.withColumn(
+            strategy.column, F.expr(f"IF({number} BETWEEN {_MILLIS}, timestamp_millis({number}), NULL)")
+        )
     if kind not in ("timestamp", "timestamp_ntz"):
         raise DefinitionError(
             f"{node.id}: event time {strategy.timestamp} is of type {kind}",
             next='give a timestamp, such as "timestamp_seconds(ts)", or a whole number of milliseconds since 1970',
         )
     return frame
+
+
+def without_timeless(frame: DataFrame, node: WatermarkNode, *, dead_letters: bool) -> DataFrame:
+    """Let no row without a usable event time pass as good: windows could not hold it, and would lose it without a word.
+
+    Args:
+        frame: the rows, with event time in its column.
+        node: the step.
+        dead_letters: whether the rows have a way to the dead letters here. Else such a row fails the job, as it does in Flink.
+    """
+    strategy = node.strategy
+    if strategy.clocked:
+        return frame
+    column = f"`{strategy.column}`"
+    usable = f"coalesce(CAST({column} AS TIMESTAMP) BETWEEN {_USABLE}, false)"
+    reason = _literal(f"{node.id}: {_TIMELESS} in {strategy.column}: it is null, or not between the years 1 and 9999")
+    if BAD in frame.columns:
+        usable = f"({BAD} IS NOT NULL OR {usable})"
+    if not dead_letters:
+        failed = f"IF({usable}, {column}, CAST(raise_error({reason}) AS {_kind_of(frame, strategy.column)}))"
+        return frame.withColumn(strategy.column, F.expr(failed))
+    value = f"base64(CAST(to_json(struct({', '.join(quoted(visible(frame)))})) AS BINARY))"
+    place = [f"{name} AS {name.strip('_')}" for name in (TOPIC, PARTITION, OFFSET) if name in frame.columns]
+    where = f"struct({', '.join([f'{_literal(node.id)} AS source', *place])})"
+    bad = f"to_json(struct({reason} AS reason, {value} AS value, {where} AS where))"
+    return frame.withColumn(BAD, F.expr(f"IF({usable}, {BAD}, {bad})"))
+
+
+def _kind_of(frame: DataFrame, column: str) -> str:
+    return str(frame.schema[column].dataType.simpleString())
 
 
 def without_watermark(frame: DataFrame, strategy: WatermarkStrategy) -> DataFrame:

@@ -27,6 +27,7 @@ from poundlock.plan.event_time import (
     measured,
     refuse_other_watermarks,
     with_event_time,
+    without_timeless,
     without_watermark,
 )
 from poundlock.plan.keyed import KEYED, Emitted, emitted, unpacked
@@ -313,6 +314,7 @@ class Lowering:
             return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), inputs)
         if isinstance(node, WatermarkNode):
             frame = with_event_time(inputs[0], node, lambda frame: _python_stage(frame, timestamps(frame, node)))
+            frame = without_timeless(frame, node, dead_letters=_brings_bad(node))
             if head is None:
                 return frame  # records that do not decode: they have no time
             for channel in self._channels(node, frame, self._uses[before:]):

@@ -265,7 +265,9 @@ def _kind(node: Node) -> str:
     if isinstance(node, WatermarkNode):
         return "event time"
     if isinstance(node, WindowNode):
-        return node.assigner.describe() if node.native else f"{node.describe()}: our own operator, by key group"
+        return (
+            f"{node.describe()}: our own operator, by key group: {node.why_ours}" if is_ours(node) else node.describe()
+        )
     if isinstance(node, KeyedNode):
         return f"{node.describe()}: our own operator, by key group"
     if isinstance(node, PythonNode):

@@ -1,4 +1,4 @@
-"""Event-time windows in Spark's own operators: `window`, `session_window` and `groupBy`.
+"""Event-time windows in Spark's own operators: `window` and `groupBy`.
 
 The watermark that closes them is the driver's, see `plan/event_time.py`.
 """
@@ -7,38 +7,31 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from poundlock.stream.nodes import WindowNode
-from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from poundlock.stream.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from poundlock.values import duration
 
 __all__ = ["windowed"]
 
-_WINDOW, _ALL = "__window", "__all"
+_WINDOW = "__window"
 
 
 def windowed(frame: DataFrame, node: WindowNode) -> DataFrame:
     """Return a row for each key and window that is over."""
     assigner = node.assigner
-    column: Column
     assert node.column is not None
-    if isinstance(assigner, EventTimeSessionWindows):
-        column = F.session_window(node.column, _interval(duration(assigner.gap)))
-    else:
-        assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
-        size = duration(assigner.size)
-        slide = duration(assigner.slide) if isinstance(assigner, SlidingEventTimeWindows) else size
-        assert isinstance(assigner.offset, timedelta)
-        column = F.window(node.column, _interval(size), _interval(slide), _interval(assigner.offset % slide))
+    assert isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
+    size = duration(assigner.size)
+    slide = duration(assigner.slide) if isinstance(assigner, SlidingEventTimeWindows) else size
+    assert isinstance(assigner.offset, timedelta)
+    column = F.window(node.column, _interval(size), _interval(slide), _interval(assigner.offset % slide))
     keys = [F.expr(key) for key in node.keys]
-    if not keys and isinstance(assigner, EventTimeSessionWindows):
-        # Spark refuses sessions without a key. It would see through a literal; every value of this is 0.
-        keys = [F.expr(f"hash(`{node.column}`) % 1").alias(_ALL)]
     aggregates = [F.expr(text) for text in node.aggregates]
     grouped = frame.groupBy(*keys, column.alias(_WINDOW)).agg(*aggregates)
-    names = [name for name in grouped.columns if name not in (_WINDOW, _ALL)]
+    names = [name for name in grouped.columns if name != _WINDOW]
     bounds = [f"{_WINDOW}.start as window_start", f"{_WINDOW}.end as window_end"]
     count = len(node.keys)
     quoted = [f"`{name}`" for name in names]

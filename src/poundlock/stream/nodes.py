@@ -138,25 +138,34 @@ class WindowNode(Node):
     @property
     def native(self) -> bool:
         """Whether Spark's own windows mean the same."""
+        return self.why_ours is None
+
+    @property
+    def why_ours(self) -> str | None:
+        """What Spark's own windows do not do, or not with the same meaning; None if they do it all."""
         from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 
         assigner = self.assigner
-        gaps = isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms
-        if self.column is None or gaps or self._distinct:
-            return False
-        plain = self.trigger is None and self.evictor is None and not self.allowed_lateness and self.late_tag is None
-        known = (TumblingEventTimeWindows, SlidingEventTimeWindows, EventTimeSessionWindows)
-        return plain and self.function is None and isinstance(assigner, known)
-
-    @property
-    def _distinct(self) -> bool:
-        """Whether different values are counted: Spark refuses that on streams."""
-        return any(_DISTINCT.search(text) for text in self.aggregates or ())
+        if isinstance(assigner, EventTimeSessionWindows):
+            return "Spark drops a late row before it sees that a session takes it"
+        if self.column is None or not isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
+            return "Spark has no such windows"
+        if isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms:
+            return "Spark has no windows with gaps between them"
+        lacks = {
+            "triggers": self.trigger is not None,
+            "evictors": self.evictor is not None,
+            "allowed lateness": bool(self.allowed_lateness),
+            "side output of late rows": self.late_tag is not None,
+            "Python window functions": self.function is not None,
+            "distinct values on streams": any(_DISTINCT.search(text) for text in self.aggregates or ()),
+        }
+        found = [name for name, asked in lacks.items() if asked]
+        return f"Spark has no {' and no '.join(found)}" if found else None
 
     def describe(self) -> str:
         """Return what was said, for `explain`."""
         said = [self.assigner.describe()]
-        said += ["with distinct values"] if self._distinct else []
         said += [f"fired {self.trigger.describe()}"] if self.trigger is not None else []
         said += [f"keeping {self.evictor.describe()}"] if self.evictor is not None else []
         said += [f"late by up to {format_duration(self.allowed_lateness)}"] if self.allowed_lateness else []
