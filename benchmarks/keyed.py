@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, Case, program
 from benchmarks.data import WrongOutput
-from benchmarks.measure import run
+from benchmarks.measure import Usage, run
 from benchmarks.result import Result
 
 __all__ = ["CASES"]
@@ -126,20 +126,28 @@ def _write(path: Path, at_ms: npt.NDArray[np.int64], key: pa.Array) -> None:
     pq.write_table(pa.table({"at": at, "key": key, "n": n}), path, use_dictionary=False)
 
 
-def open_windows(bench: Bench, keys: int) -> Result:
-    """So many windows are open at once in the Python lane, and one watermark closes all of them."""
+def open_windows(bench: Bench) -> Result:
+    """A hundred thousand windows are open at once, then a million, and one watermark closes all of them: what state takes grows as they do."""
     bench.warm()
-    size = f"{keys // 1000}k"
-    keys = keys // 100 if bench.quick else keys
-    name, folder = f"keyed/open_windows_{size}", bench.folder(f"keyed-open-{size}")
-    source = _open_at_once(bench, keys)
-    words = ("window_python", keys, source, folder / "out", folder / "checkpoints")
-    usage = run(program("jobs/keyed_work.py", *words), env=bench.environment(folder), log=bench.log(name))
+    few, many = (1_000, 10_000) if bench.quick else (100_000, 1_000_000)
+    _, before = _open_windows(bench, few)
+    usage, after = _open_windows(bench, many)
+    figures = {"state bytes a window": after / many, "growth": (after / many) / (before / few)}
+    return Result.of("keyed/open_windows", many + 1, usage, figures=figures)
+
+
+def _open_windows(bench: Bench, keys: int) -> tuple[Usage, int]:
+    """Return what it took, and the bytes of state there were at most."""
+    folder, source = bench.folder(f"keyed-open-{keys}"), _open_at_once(bench, keys)
+    words = ("window_python", keys, source, folder / "out", folder / "checkpoints", folder / "state-bytes")
+    log = bench.log(f"keyed/open_windows_{keys}")
+    usage = run(program("jobs/keyed_work.py", *words), env=bench.environment(folder), log=log)
     if (found := counted(folder / "out")) != keys + 1:
         raise WrongOutput(f"{found} of {keys + 1} rows were counted")
+    state = int((folder / "state-bytes").read_text())
     shutil.rmtree(folder)
     shutil.rmtree(source)
-    return Result.of(name, keys + 1, usage)
+    return usage, state
 
 
 def _cases() -> Sequence[Case]:
@@ -152,9 +160,7 @@ def _cases() -> Sequence[Case]:
             if work != "process":
                 found.append(Case(f"keyed/spark_{work}_{size}", partial(spark, work=work, size=size)))
             found.append(Case(f"keyed/flink_{work}_{size}", partial(flink, work=work, size=size)))
-    for keys in (100_000, 1_000_000):
-        found.append(Case(f"keyed/open_windows_{keys // 1000}k", partial(open_windows, keys=keys)))
-    return found
+    return [*found, Case("keyed/open_windows", open_windows)]
 
 
 CASES: tuple[Case, ...] = tuple(_cases())

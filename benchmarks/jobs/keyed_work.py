@@ -1,12 +1,13 @@
-"""Work by key on poundlock, over rows (at, key, n) in Parquet files. Arguments: WORK KEYS IN OUT CHECKPOINTS.
+"""Work by key on poundlock, over rows (at, key, n) in Parquet files. Arguments: WORK KEYS IN OUT CHECKPOINTS [STATE].
 
 WORK is window_native or window_python (counts of ten seconds), process (a state and a timer for each key and ten seconds) or
-sessions.
+sessions. Into the file STATE goes how many bytes of state there were at most.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from poundlock import (
@@ -20,6 +21,7 @@ from poundlock import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
+from poundlock.runtime.driver import run
 
 _SPAN_MS = 10_000
 
@@ -76,4 +78,8 @@ def job(work: str, keys: int, given: str, out: str, checkpoints: str) -> Job:
 
 
 if __name__ == "__main__":
-    job(sys.argv[1], int(sys.argv[2]), *sys.argv[3:]).run()
+    work, keys, given, out, checkpoints, *state = sys.argv[1:]
+    sizes = [0]
+    run(job(work, int(keys), given, out, checkpoints), on_progress=lambda told: sizes.append(told.state_bytes or 0))
+    for path in state:
+        Path(path).write_text(str(max(sizes)))
