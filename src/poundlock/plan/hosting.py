@@ -140,10 +140,10 @@ class Host(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called once a task and batch."""
-        # State is many small objects that all stay: going through them again and again costs more than what is worked on.
-        gc.disable()
         self._state = handle.getValueState(STATE, "blob binary")
         self._operator.open()
+        # State is many small objects that all stay: going through them again and again costs more than what is worked on.
+        gc.disable()
 
     def close(self) -> None:
         """Called at the end of the task."""

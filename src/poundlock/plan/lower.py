@@ -307,7 +307,9 @@ class Lowering:
         if isinstance(node, SideOutputNode) and is_ours(node.inputs[0]):
             return unpacked(self._emitted(node.inputs[0], head), node.tag)
         before = len(self._uses)
-        inputs = [self._spark_side(parent, head) for parent in node.inputs]
+        # On the way of undecodable records those that bring none are left out: a step of ours would be there twice.
+        parents = [each for each in node.inputs if head is not None or len(node.inputs) == 1 or _brings_bad(each)]
+        inputs = [self._spark_side(parent, head) for parent in parents]
         if isinstance(node, SqlNode):
             return apply_sql(inputs[0], node)
         if isinstance(node, UnionNode):

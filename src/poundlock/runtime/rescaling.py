@@ -63,10 +63,16 @@ def rescale(job: Job, settings: Settings, folder: str, wanted: Rescaling, *, say
 
 def _checked(checkpoint: Storage, wanted: Rescaling) -> int:
     """Return the newest batch of a checkpoint that was rescaled. Raises PoundlockError if it does not look like one."""
-    planned, finished = SparkLog(open_storage(f"{checkpoint.root}/spark")).newest()
+    log = SparkLog(open_storage(f"{checkpoint.root}/spark"))
+    planned, finished = log.newest()
     if planned != finished or state_partitions(checkpoint) != wanted.after:
         raise PoundlockError(
             f"Spark left the state in {state_partitions(checkpoint)} partitions, batch {planned} planned, {finished} done",
+            next=f"restore with -p {wanted.before}, and report this",
+        )
+    if log.watermark(planned) < log.watermark_before(planned):  # windows that are closed would open again
+        raise PoundlockError(
+            f"Spark took the watermark back to {log.watermark(planned)}",
             next=f"restore with -p {wanted.before}, and report this",
         )
     _forget_partitions(checkpoint, wanted.after)
