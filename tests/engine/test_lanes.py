@@ -99,7 +99,7 @@ def test_both_lanes_give_the_same(tmp_path: Path) -> None:
     dead = [json.loads(line) for line in written(tmp_path / "dead").elements()]
     assert len(dead) == progress.dead_lettered == 6 * len(TIMELESS) * 2 * len(WINDOWS)
     assert {letter["reason"].split(" in at: ")[0] for letter in dead} == {
-        "rows-watermarks: a row without a usable event time"
+        "rows-time: a row without a usable event time"
     }
     for name in WINDOWS:
         spark, ours = (written(tmp_path / lane / name) for lane in ("spark", "ours"))

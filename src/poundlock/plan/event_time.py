@@ -161,7 +161,8 @@ def without_timeless(frame: DataFrame, node: WatermarkNode, *, dead_letters: boo
         return frame
     column = f"`{strategy.column}`"
     usable = f"coalesce(CAST({column} AS TIMESTAMP) BETWEEN {_USABLE}, false)"
-    reason = _literal(f"{node.id}: {_TIMELESS} in {strategy.column}: it is null, or not between the years 1 and 9999")
+    said = strategy.timestamp if isinstance(strategy.timestamp, str) else strategy.column
+    reason = _literal(f"{node.id}: {_TIMELESS} in {said}: it is null, or not between the years 1 and 9999")
     if BAD in frame.columns:
         usable = f"({BAD} IS NOT NULL OR {usable})"
     if not dead_letters:
