@@ -143,7 +143,7 @@ def test_a_row_without_event_time_that_cannot_be_led_away_fails_the_job(tmp_path
     rows = job.from_source(source, WatermarkStrategy.monotonous(timestamp="at"), name="rows")
     counts = rows.key_by("k").window(TumblingEventTimeWindows("10 s")).aggregate("count(*) as n")
     counts.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
-    with pytest.raises(TerminalError, match="a row without a usable event time in at: it is null") as failed:
+    with pytest.raises(TerminalError, match="1 rows without a usable event time in at: it is null") as failed:
         run(job, settings=settings(tmp_path))
     assert failed.value.next is not None
     assert "coalesce" in failed.value.next

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.watermarks import Seen
 from poundlock.plan.rows import BAD, OFFSET, PARTITION, SPLIT, TOPIC
 from poundlock.plan.sql import quoted, visible
@@ -29,8 +29,8 @@ __all__ = [
     "measured",
     "merged",
     "refuse_other_watermarks",
+    "timeless_apart",
     "with_event_time",
-    "without_timeless",
     "without_watermark",
 ]
 
@@ -38,13 +38,13 @@ TIME = "time/"  # before the name of a count: what Spark counts is event time, p
 SPLIT_SLOTS = 8  # the splits of one use of a source are told apart up to so many; further ones share a slot
 UNKNOWN = "(not known)"  # stands for the partition of rows whose place Spark's operators have hidden
 
-_TIMELESS = "a row without a usable event time"
+TIMELESS = "it is null, or not between the years 1 and 9999"
 
 _NEVER = "36500 days"
 _USABLE = "TIMESTAMP'0001-01-01 00:00:00Z' AND TIMESTAMP'9999-12-31 23:59:59.999999Z'"  # Python has no others
 _MILLIS = "-62135596800000L AND 253402300799999L"  # the same
 _DELAY = "spark.watermarkDelayMs"  # Spark's own name of it, in the metadata of a column of event time
-_SLOT, _MS = "__slot", "__ms"
+_SLOT, _MS, _TIMELESS = "__slot", "__ms", "timeless"
 _CHUNK = 32  # beyond that the JVM does not compile what counts into one piece, and it costs ten times as much
 
 
@@ -97,6 +97,16 @@ class TimeChannel:
                     found[self._name(int(key[1:]), split_names)] = Seen(int(value), count)
         return found
 
+    def check(self, texts: Mapping[str, str]) -> None:
+        """Raise TerminalError if a row had no event time and no way to the dead letters, as Flink fails then."""
+        found = texts.get(f"{TIME}{self.name}/0")
+        count = 0 if found is None else int(json.loads(found).get(_TIMELESS, 0))
+        if count:
+            raise TerminalError(
+                f"{self.name}: {count} rows without a usable event time in {self.strategy.said}: {TIMELESS}",
+                next="leave such rows out before it with where(…), or give them a time: coalesce(…) in timestamp=",
+            )
+
     def _name(self, slot: int, split_names: Mapping[str, Sequence[str]]) -> str:
         known = len(self.partitions or ())
         if slot < 0:
@@ -140,39 +150,26 @@ def with_event_time(frame: DataFrame, node: WatermarkNode, python: Callable[[Dat
         return frame.withColumn(
             strategy.column, F.expr(f"IF({number} BETWEEN {_MILLIS}, timestamp_millis({number}), NULL)")
         )
-    if kind not in ("timestamp", "timestamp_ntz"):
-        raise DefinitionError(
-            f"{node.id}: event time {strategy.timestamp} is of type {kind}",
-            next='give a timestamp, such as "timestamp_seconds(ts)", or a whole number of milliseconds since 1970',
-        )
-    return frame
+    if kind in ("timestamp", "timestamp_ntz"):
+        usable = f"CAST(`{strategy.column}` AS TIMESTAMP) BETWEEN {_USABLE}"
+        return frame.withColumn(strategy.column, F.expr(f"IF({usable}, `{strategy.column}`, NULL)"))
+    raise DefinitionError(
+        f"{node.id}: event time {strategy.timestamp} is of type {kind}",
+        next='give a timestamp, such as "timestamp_seconds(ts)", or a whole number of milliseconds since 1970',
+    )
 
 
-def without_timeless(frame: DataFrame, node: WatermarkNode, *, dead_letters: bool) -> DataFrame:
-    """Let no row without a usable event time pass as good: windows could not hold it, and would lose it without a word.
-
-    Args:
-        frame: the rows, with event time in its column.
-        node: the step.
-        dead_letters: whether the rows have a way to the dead letters here. Else such a row fails the job, as it does in Flink.
-    """
+def timeless_apart(frame: DataFrame, node: WatermarkNode) -> DataFrame:
+    """Mark rows without event time as ones that go to the dead letters: windows could not hold them, and would lose them without a word."""
     strategy = node.strategy
     if strategy.clocked:
         return frame
-    column = f"`{strategy.column}`"
-    usable = f"coalesce(CAST({column} AS TIMESTAMP) BETWEEN {_USABLE}, false)"
-    said = strategy.timestamp if isinstance(strategy.timestamp, str) else strategy.column
-    reason = _literal(f"{node.id}: {_TIMELESS} in {said}: it is null, or not between the years 1 and 9999")
-    if BAD in frame.columns:
-        usable = f"({BAD} IS NOT NULL OR {usable})"
-    if not dead_letters:
-        failed = f"IF({usable}, {column}, CAST(raise_error({reason}) AS {_kind_of(frame, strategy.column)}))"
-        return frame.withColumn(strategy.column, F.expr(failed))
+    reason = _literal(f"{node.id}: a row without a usable event time in {strategy.said}: {TIMELESS}")
     value = f"base64(CAST(to_json(struct({', '.join(quoted(visible(frame)))})) AS BINARY))"
     place = [f"{name} AS {name.strip('_')}" for name in (TOPIC, PARTITION, OFFSET) if name in frame.columns]
     where = f"struct({', '.join([f'{_literal(node.id)} AS source', *place])})"
     bad = f"to_json(struct({reason} AS reason, {value} AS value, {where} AS where))"
-    return frame.withColumn(BAD, F.expr(f"IF({usable}, {BAD}, {bad})"))
+    return frame.withColumn(BAD, F.expr(f"IF({BAD} IS NOT NULL OR `{strategy.column}` IS NOT NULL, {BAD}, {bad})"))
 
 
 def _kind_of(frame: DataFrame, column: str) -> str:
@@ -211,12 +208,13 @@ def measured(frame: DataFrame, channel: TimeChannel) -> DataFrame:
     strategy = channel.strategy
     if strategy.clocked:
         return frame
+    timeless = f"{_MS} IS NULL" + (f" AND {BAD} IS NULL" if BAD in frame.columns else "")
     slots = [-1, *range(channel.slots)]
     told = frame.withColumn(_SLOT, F.expr(_slot_of(channel, frame.columns))).withColumn(
         _MS, F.expr(f"unix_millis(CAST(`{strategy.column}` AS TIMESTAMP))")
     )
     for number, start in enumerate(range(0, len(slots), _CHUNK)):
-        counts = []
+        counts = [] if number else [F.count(F.expr(f"IF({timeless}, 1, NULL)")).alias(_TIMELESS)]
         for slot in slots[start : start + _CHUNK]:
             of_slot = f"IF({_SLOT} = {slot}, {_MS}, NULL)"
             counts.append(F.max(F.expr(of_slot)).alias(f"m{slot}"))

@@ -26,8 +26,8 @@ from poundlock.plan.event_time import (
     TimeChannel,
     measured,
     refuse_other_watermarks,
+    timeless_apart,
     with_event_time,
-    without_timeless,
     without_watermark,
 )
 from poundlock.plan.keyed import KEYED, Emitted, emitted, unpacked
@@ -316,7 +316,8 @@ class Lowering:
             return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), inputs)
         if isinstance(node, WatermarkNode):
             frame = with_event_time(inputs[0], node, lambda frame: _python_stage(frame, timestamps(frame, node)))
-            frame = without_timeless(frame, node, dead_letters=_brings_bad(node))
+            if _brings_bad(node):
+                frame = timeless_apart(frame, node)
             if head is None:
                 return frame  # records that do not decode: they have no time
             for channel in self._channels(node, frame, self._uses[before:]):

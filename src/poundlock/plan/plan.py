@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from poundlock.connectors.base import SplitSource
+from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -217,6 +217,8 @@ def is_ours(node: Node) -> bool:
 
 def may_reject(source: Any) -> bool:
     """Return whether reading a source can meet records that do not decode."""
+    if isinstance(source, SparkSource):
+        return source.decoder() is not None
     return getattr(source, "format", "raw") not in ("raw", "text", "parquet")
 
 

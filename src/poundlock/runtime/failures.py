@@ -108,12 +108,6 @@ _RULES: tuple[_Rule, ...] = (
         "give it the stream twice: events.apply(lambda a, b: …, events)",
     ),
     _rule(
-        r"(?P<what>\S+: a row without a usable event time in .*? 9999)",
-        TerminalError,
-        "{what}",
-        "leave such rows out before it with where(…), or give them a time: coalesce(…) in timestamp=",
-    ),
-    _rule(
         r"No space left on device(?:: '(?P<path>[^']+)')?|\[Errno (?:28|122)\]|Disk quota exceeded",
         TransientError,
         "the disk is full: {line}",

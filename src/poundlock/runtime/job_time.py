@@ -168,6 +168,8 @@ class JobTime:
         if not self.active:
             return None
         if self._measured is None or self._measured[0] != batch:
+            for channel in self.channels:
+                channel.check(counted)
             self._job.raise_to(self.in_force(batch))
             seen = {c.name: self._seen(c, counted, ranges, split_names, has_ended) for c in self.channels}
             if all(each.ended for each in seen.values()) and not all(has_ended(use) for use in self.untimed):

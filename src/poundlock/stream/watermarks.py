@@ -210,6 +210,11 @@ class WatermarkStrategy:
         """Whether rows get their time from a clock and not from themselves."""
         return self.kind in _CLOCKED
 
+    @property
+    def said(self) -> str:
+        """What a person knows a row's event time by."""
+        return self.timestamp if isinstance(self.timestamp, str) else self.column
+
     def check(self) -> None:
         """Raise DefinitionError if there is no saying what a row's event time is."""
         if self.timestamp is None and not self.clocked:
