@@ -165,7 +165,7 @@ BARS = (
         for size, rows in (("1k", 150_000), ("100k", 100_000))
         for work in ("window_python", "process", "sessions")
     ),
-    Bar(name="keyed/open_windows", figure="growth", most=1.2),
+    Bar(name="keyed/open_windows", figure="growth", most=2),
     Bar(name="latency/poundlock_0s", most_ms=600),
     Bar(name="ledger_cost/poundlock", figure="growth", most=1.5),
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
