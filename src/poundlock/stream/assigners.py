@@ -15,7 +15,7 @@ from poundlock.stream.evictors import Evictor
 from poundlock.stream.functions import KeyedStateStore
 from poundlock.stream.triggers import Trigger
 from poundlock.stream.window import TimeWindow, Window, merge_time_windows, window_start
-from poundlock.values import duration, format_duration, span_ms
+from poundlock.values import duration, format_duration, positive, signed_duration, span_ms
 
 __all__ = ["AlignedWindows", "AssignerContext", "MergingWindowAssigner", "WindowAssigner", "moved", "require_time"]
 
@@ -83,6 +83,18 @@ class Tumbling(AlignedWindows):
     size: str | timedelta
     offset: str | timedelta
 
+    def __post_init__(self) -> None:
+        size = positive("size", self.size)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), size, "size"))
+
+    def describe(self) -> str:
+        return f"tumbling windows of {format_duration(duration(self.size))}{self._moved}"
+
+    @property
+    def _moved(self) -> str:
+        return ("" if self.is_event_time() else " by the clock") + moved(self.offset)
+
     @cached_property
     def size_ms(self) -> int:
         """The size in ms."""
@@ -102,6 +114,16 @@ class Sliding(Tumbling):
     """Windows of one size that begin every `slide`. Needs `size`, `slide` and `offset`."""
 
     slide: str | timedelta
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", positive("size", self.size))
+        slide = positive("slide", self.slide)
+        object.__setattr__(self, "slide", slide)
+        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), slide, "slide"))
+
+    def describe(self) -> str:
+        size, slide = format_duration(duration(self.size)), format_duration(duration(self.slide))
+        return f"sliding windows of {size} every {slide}{self._moved}"
 
     @cached_property
     def slide_ms(self) -> int:

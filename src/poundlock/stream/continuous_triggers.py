@@ -20,8 +20,44 @@ __all__ = ["ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger"]
 _NEXT = ReducingStateDescriptor("fire-time", min)
 
 
+class _Continuous(Trigger):
+    """Waits for one border of an interval at a time. Needs `interval`."""
+
+    interval: str | timedelta
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "interval", positive("interval", self.interval))
+
+    def _timer(self, time: int, ctx: TriggerContext) -> None:
+        """Register a timer of the trigger's kind of time."""
+        raise NotImplementedError
+
+    def _no_timer(self, time: int, ctx: TriggerContext) -> None:
+        """Delete it."""
+        raise NotImplementedError
+
+    def _wait_for(self, time: int, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(_NEXT).add(time)
+        self._timer(time, ctx)
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(_NEXT)
+        time = ctx.get_partitioned_state(_NEXT).get()
+        if time is not None:
+            self._timer(time, ctx)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        state = ctx.get_partitioned_state(_NEXT)
+        if state.get() is not None:
+            self._no_timer(state.get(), ctx)
+            state.clear()
+
+    def can_merge(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
-class ContinuousEventTimeTrigger(Trigger):
+class ContinuousEventTimeTrigger(_Continuous):
     """Fires at every border of an interval that the watermark passes, and at the window's last timestamp.
 
     The first border is the one after the first element. Elements that come after the last timestamp fire at once.
@@ -31,9 +67,6 @@ class ContinuousEventTimeTrigger(Trigger):
     """
 
     interval: str | timedelta
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "interval", positive("interval", self.interval))
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         if timestamp is None:
@@ -62,31 +95,20 @@ class ContinuousEventTimeTrigger(Trigger):
         return TriggerResult.FIRE
 
     def _register(self, time: int, window: Window, ctx: TriggerContext) -> None:
-        time = min(time, window.max_timestamp())
-        ctx.get_partitioned_state(_NEXT).add(time)
+        self._wait_for(min(time, window.max_timestamp()), ctx)
+
+    def _timer(self, time: int, ctx: TriggerContext) -> None:
         ctx.register_event_time_timer(time)
 
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(_NEXT)
-        time = ctx.get_partitioned_state(_NEXT).get()
-        if time is not None:
-            ctx.register_event_time_timer(time)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        state = ctx.get_partitioned_state(_NEXT)
-        if state.get() is not None:
-            ctx.delete_event_time_timer(state.get())
-            state.clear()
-
-    def can_merge(self) -> bool:
-        return True
+    def _no_timer(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(time)
 
     def describe(self) -> str:
         return f"every {format_duration(duration(self.interval))} of event time"
 
 
 @dataclass(frozen=True)
-class ContinuousProcessingTimeTrigger(Trigger):
+class ContinuousProcessingTimeTrigger(_Continuous):
     """Fires at every border of an interval that the clock passes, and when it reaches the window's last timestamp.
 
     Args:
@@ -94,9 +116,6 @@ class ContinuousProcessingTimeTrigger(Trigger):
     """
 
     interval: str | timedelta
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "interval", positive("interval", self.interval))
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
         if ctx.get_partitioned_state(_NEXT).get() is None:
@@ -115,24 +134,13 @@ class ContinuousProcessingTimeTrigger(Trigger):
     def _register(self, now: int, border: int, window: Window, ctx: TriggerContext) -> None:
         time, last = border + span_ms(self.interval), window.max_timestamp()
         # The clock may be past the end of a window of event time, where the last border would come for ever again.
-        time = min(time, last) if last > now else time
-        ctx.get_partitioned_state(_NEXT).add(time)
+        self._wait_for(min(time, last) if last > now else time, ctx)
+
+    def _timer(self, time: int, ctx: TriggerContext) -> None:
         ctx.register_processing_time_timer(time)
 
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(_NEXT)
-        time = ctx.get_partitioned_state(_NEXT).get()
-        if time is not None:
-            ctx.register_processing_time_timer(time)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        state = ctx.get_partitioned_state(_NEXT)
-        if state.get() is not None:
-            ctx.delete_processing_time_timer(state.get())
-            state.clear()
-
-    def can_merge(self) -> bool:
-        return True
+    def _no_timer(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(time)
 
     def describe(self) -> str:
         return f"every {format_duration(duration(self.interval))} by the clock"

@@ -11,12 +11,9 @@ from datetime import timedelta
 from poundlock.stream.assigners import (
     Sliding,
     Tumbling,
-    check_offset,
-    moved,
 )
 from poundlock.stream.builtin_triggers import ProcessingTimeTrigger
 from poundlock.stream.triggers import Trigger
-from poundlock.values import duration, format_duration, positive, signed_duration
 
 __all__ = [
     "SlidingProcessingTimeWindows",
@@ -36,19 +33,11 @@ class TumblingProcessingTimeWindows(Tumbling):
     size: str | timedelta
     offset: str | timedelta = timedelta(0)
 
-    def __post_init__(self) -> None:
-        size = positive("size", self.size)
-        object.__setattr__(self, "size", size)
-        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), size, "size"))
-
     def is_event_time(self) -> bool:
         return False
 
     def default_trigger(self) -> Trigger:
         return ProcessingTimeTrigger()
-
-    def describe(self) -> str:
-        return f"tumbling windows of {format_duration(duration(self.size))} by the clock{moved(self.offset)}"
 
 
 @dataclass(frozen=True)
@@ -65,18 +54,8 @@ class SlidingProcessingTimeWindows(Sliding):
     slide: str | timedelta
     offset: str | timedelta = timedelta(0)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", positive("size", self.size))
-        slide = positive("slide", self.slide)
-        object.__setattr__(self, "slide", slide)
-        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), slide, "slide"))
-
     def is_event_time(self) -> bool:
         return False
 
     def default_trigger(self) -> Trigger:
         return ProcessingTimeTrigger()
-
-    def describe(self) -> str:
-        size, slide = format_duration(duration(self.size)), format_duration(duration(self.slide))
-        return f"sliding windows of {size} every {slide} by the clock{moved(self.offset)}"

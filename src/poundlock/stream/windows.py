@@ -16,15 +16,13 @@ from poundlock.stream.assigners import (
     MergingWindowAssigner,
     Sliding,
     Tumbling,
-    check_offset,
-    moved,
     require_time,
 )
 from poundlock.stream.builtin_triggers import EventTimeTrigger
 from poundlock.stream.triggers import Trigger
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.stream.window import TimeWindow
-from poundlock.values import duration, format_duration, positive, signed_duration, span_ms
+from poundlock.values import duration, format_duration, positive, span_ms
 
 __all__ = [
     "EventTimeSessionWindows",
@@ -46,17 +44,8 @@ class TumblingEventTimeWindows(Tumbling):
     size: str | timedelta
     offset: str | timedelta = timedelta(0)
 
-    def __post_init__(self) -> None:
-        size = positive("size", self.size)
-        object.__setattr__(self, "size", size)
-        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), size, "size"))
-
     def default_trigger(self) -> Trigger:
         return EventTimeTrigger()
-
-    def describe(self) -> str:
-        """Return one line for `explain`."""
-        return f"tumbling windows of {format_duration(duration(self.size))}{moved(self.offset)}"
 
 
 @dataclass(frozen=True)
@@ -73,19 +62,8 @@ class SlidingEventTimeWindows(Sliding):
     slide: str | timedelta
     offset: str | timedelta = timedelta(0)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", positive("size", self.size))
-        slide = positive("slide", self.slide)
-        object.__setattr__(self, "slide", slide)
-        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), slide, "slide"))
-
     def default_trigger(self) -> Trigger:
         return EventTimeTrigger()
-
-    def describe(self) -> str:
-        """Return one line for `explain`."""
-        size, slide = format_duration(duration(self.size)), format_duration(duration(self.slide))
-        return f"sliding windows of {size} every {slide}{moved(self.offset)}"
 
 
 @dataclass(frozen=True)
