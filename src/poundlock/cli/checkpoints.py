@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from poundlock.job import Job
     from poundlock.storage import Storage
 
-__all__ = ["CheckpointArgument", "FoundCheckpoint", "find_checkpoint", "rebuilder", "rebuilt_sinks"]
+__all__ = ["CheckpointArgument", "FoundCheckpoint", "find_checkpoint", "find_of_job", "rebuilder", "rebuilt_sinks"]
 
 CheckpointArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.")
@@ -70,6 +70,27 @@ def find_checkpoint(path: str, define: Sequence[str] = (), config: Path | None =
     if found is None:
         raise _none(path, _NEXT)
     return found
+
+
+def find_of_job(job: str, define: Sequence[str] = (), config: Path | None = None) -> FoundCheckpoint:
+    """Return the checkpoint of a job that is meant as `info` takes it, by id or name, or by what `find_checkpoint` takes.
+
+    Raises:
+        DefinitionError: there is no such job, or none has run there.
+        TerminalError: the checkpoint's identity is damaged.
+    """
+    from poundlock.cli.jobs import find_job
+
+    if "/" in job or job.endswith(".py") or ".py:" in job or Path(job, "job.json").is_file():
+        return find_checkpoint(job, define, config)
+    try:
+        _, entry = find_job(job, define, config)
+    except DefinitionError as unknown:
+        try:
+            return find_checkpoint(job, define, config)
+        except DefinitionError:
+            raise unknown from None
+    return find_checkpoint(entry.checkpoint_dir)
 
 
 def rebuilder(found: FoundCheckpoint) -> Callable[[str, JSON], Participant | None]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.checkpoints import FoundCheckpoint, find_checkpoint
+from poundlock.cli.checkpoints import FoundCheckpoint, find_of_job
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.decision import Decision
@@ -108,25 +106,10 @@ def command(
 
     With time, duration, size and rows of each, and the path from which it can be restored.
     """
-    found = _find(job, define or (), config)
+    found = find_of_job(job, define or (), config)
     Output(json).show(
         _Checkpoints(identity=found.identity, folder=found.storage.root, checkpoints=list(_newest(found, last)))
     )
-
-
-def _find(job: str, define: Sequence[str], config: Path | None) -> FoundCheckpoint:
-    from poundlock.cli.jobs import find_job
-
-    if "/" in job or job.endswith(".py") or ".py:" in job or Path(job, "job.json").is_file():
-        return find_checkpoint(job, define, config)
-    try:
-        _, entry = find_job(job, define, config)
-    except DefinitionError as unknown:
-        try:
-            return find_checkpoint(job, define, config)
-        except DefinitionError:
-            raise unknown from None
-    return find_checkpoint(entry.checkpoint_dir)
 
 
 def _newest(found: FoundCheckpoint, most: int) -> Iterator[_Checkpoint]:

@@ -149,7 +149,11 @@ def _unexpected(error: Exception) -> PoundlockError:
 
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     text = redact_text("".join(traceback.format_exception(error)))
-    what = f"{type(error).__name__}: {redact_text(str(error))}" if str(error) else type(error).__name__
+    try:
+        said = redact_text(str(error))
+    except Exception:  # one of Py4J's asks a JVM for its text, which may be gone
+        said = ""
+    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     for folder in _log_folders():
         path = folder / f"poundlock-{stamp}-{os.getpid()}.log"
         try:

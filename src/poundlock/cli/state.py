@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from poundlock.cli.checkpoints import find_of_job
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError
@@ -69,7 +70,12 @@ def _time(ms: int) -> str:
 
 
 def command(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Folder of a checkpoint or savepoint, or a job's name.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="Folder of a checkpoint or savepoint, a job's file JOB.PY[:NAME], or its id or name."
+        ),
+    ],
     operator: Annotated[
         str | None, typer.Option("--operator", metavar="N", help="Only this one, by Spark's number.")
     ] = None,
@@ -84,13 +90,14 @@ def command(
     """
     from poundlock.config import load_settings
     from poundlock.runtime.state_blobs import is_ours, state_blobs
+    from poundlock.savepoint.metadata import METADATA
     from poundlock.savepoint.sparklog import state_operators
     from poundlock.storage import open_storage
 
     output, settings = Output(json), load_settings(define or (), config=config)
     storage = open_storage(path)
-    if "/" not in path and not storage.names("spark"):
-        storage = open_storage(str(settings.state_dir / "checkpoints" / path))
+    if storage.stat(METADATA) is None:
+        storage = find_of_job(path, define or (), config).storage
     found = [each for each in state_operators(storage) if is_ours(each) and operator in (None, each.number)]
     if not found:
         raise DefinitionError(

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from poundlock.errors import DefinitionError
 from poundlock.operators.generators import MAX, MIN, Generator, IdlenessTimer, generator_of
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import span_ms
@@ -34,6 +35,11 @@ class _Partition:
     idle: bool = False
 
     def emit_watermark(self, timestamp: int) -> None:
+        # It goes to Spark's log, which has to be read again whatever a user's generator said.
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or not MIN <= timestamp <= MAX:
+            raise DefinitionError(
+                f"a watermark generator emitted {timestamp!r}", next="emit a whole number of milliseconds since 1970"
+            )
         self.idle = False
         self.watermark = max(self.watermark, timestamp)
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from poundlock.config import Settings
+from poundlock.errors import PoundlockError, TerminalError
 from poundlock.job import Job
 from poundlock.operators.keyed.group import describe
 from poundlock.plan.hosting import STATE
+from poundlock.runtime.failures import explain
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.savepoint.sparklog import StateOperator
 from poundlock.savepoint.state_schema import settle_schemas
+from poundlock.savepoint.take import is_temporary
 from poundlock.storage import open_storage
 from poundlock.storage.copying import copy
 
@@ -51,8 +54,19 @@ def state_blobs(
                 frame = reader.option("stateVarName", STATE).load(f"{copied}/spark")
                 for row in frame.selectExpr("value.blob").toLocalIterator():
                     yield operator.number, describe(bytes(row[0]))
+    except PoundlockError:
+        raise
+    except Exception as failure:  # while the JVM is there: what Py4J raised asks it for its text
+        raise _unread(folder, failure) from None
     finally:
         stop_spark(spark)
+
+
+def _unread(folder: str, failure: Exception) -> PoundlockError:
+    return TerminalError(
+        f"the state in {folder} cannot be read: {explain(failure).what}",
+        next="of a running job, try once more, or take a savepoint and read that; of another, give an older copy or a savepoint",
+    )
 
 
 @contextmanager
@@ -62,6 +76,8 @@ def _copied(folder: str) -> Iterator[str]:
     with TemporaryDirectory(prefix="poundlock-state-") as made:
         target = open_storage(made)
         for entry in source.list("spark"):
-            copy(source, entry.path, target, entry.path, linked=entry.path.startswith("spark/state/"))
+            if not is_temporary(entry.path):
+                with suppress(FileNotFoundError):  # a job that runs removes versions nobody needs any more
+                    copy(source, entry.path, target, entry.path, linked=entry.path.startswith("spark/state/"))
         settle_schemas(target)
         yield made

@@ -26,8 +26,8 @@ def settle_schemas(storage: Storage) -> None:
                 text = storage.read(path).decode()
                 settled = _settled(text, storage.root)
                 if settled != text:
-                    storage.delete(path)
-                    storage.create_exclusive(path, settled.encode())
+                    storage.delete(f"{folder}/.{name}.crc")  # Hadoop's checksum of what was there
+                    storage.replace(path, settled.encode())
 
 
 def _settled(text: str, root: str) -> str:

@@ -21,7 +21,7 @@ from poundlock.storage import Storage
 from poundlock.storage.copying import copy, link
 from poundlock.storage.removal import remove_root, remove_tree
 
-__all__ = ["Cut", "finish", "take"]
+__all__ = ["Cut", "finish", "is_temporary", "take"]
 
 LOGS = ("offsets", "commits")
 _BATCHES = 2
@@ -120,7 +120,7 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
     logs: dict[str, list[int]] = {log: [] for log in LOGS}
     for entry in checkpoint.list("spark"):
         log, _, number = entry.path.removeprefix("spark/").partition("/")
-        if _is_temporary(entry.path):
+        if is_temporary(entry.path):
             continue
         if log == "state":
             state.append(entry.path)
@@ -135,7 +135,7 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
         with suppress(FileNotFoundError):  # of an old version, and just cleaned away
             cut.add(checkpoint, path, path, linked=True, stays=True)
     for entry in checkpoint.list("sources"):
-        if not _is_temporary(entry.path):
+        if not is_temporary(entry.path):
             cut.add(checkpoint, entry.path, entry.path, linked=linked)
     for name, sink in portable.items():
         carried = saved_state(metadata.decision, name)
@@ -173,7 +173,8 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     return whole
 
 
-def _is_temporary(path: str) -> bool:
+def is_temporary(path: str) -> bool:
+    """Return whether a file of a checkpoint folder is half of one or Hadoop's checksum of one, which no copy takes along."""
     name = path.rpartition("/")[2]
     return name.startswith(".") or name.endswith((".tmp", ".crc"))
 

@@ -25,7 +25,7 @@ from poundlock.stream.window_functions import (
     WindowFunction,
 )
 from poundlock.testing.harness import KeyedOperatorHarness, KeySelector
-from poundlock.values import span_ms
+from poundlock.values import duration, span_ms
 
 __all__ = ["WindowHarness"]
 
@@ -75,7 +75,7 @@ class WindowHarness(KeyedOperatorHarness):
             function=_function(function),
             trigger=trigger,
             evictor=evictor,
-            allowed_lateness_ms=span_ms(allowed_lateness),
+            allowed_lateness_ms=span_ms(duration(allowed_lateness)),
             late_tag=LATE if late else None,
         )
         super().__init__(

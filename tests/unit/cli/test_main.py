@@ -73,6 +73,8 @@ def test_no_arguments_show_the_commands(capsys: pytest.CaptureFixture[str]) -> N
         (["ledger", "nowhere"], "nowhere is no checkpoint", "give the job's checkpoint folder"),
         (["files", "./nowhere"], "nowhere is no checkpoint", "give the job's checkpoint folder"),
         (["fsck", "nowhere"], "nowhere is no checkpoint", "give the job's checkpoint folder"),
+        (["state", "nowhere"], "there is no job 'nowhere'", "poundlock list -a"),
+        (["state", "./nowhere"], "nowhere is no checkpoint", "give the job's checkpoint folder"),
         (["new", "-bad-"], "-b", "poundlock new --help"),
         (["new", "a b"], "'a b' is not a job name", "use letters"),
     ],
@@ -109,6 +111,22 @@ def test_an_unexpected_error_leaves_its_trace_in_a_file(
     assert log.parent == tmp_path
     assert "Traceback" in log.read_text()
     assert "hunter22" not in log.read_text()
+
+
+def test_an_unexpected_error_that_cannot_say_itself(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(Exception):
+        def __str__(self) -> str:  # as Py4J's errors do when their JVM has ended
+            raise ConnectionRefusedError("the JVM is gone")
+
+    def fails(*arguments: Any, **options: Any) -> None:
+        raise Gone
+
+    monkeypatch.setattr("poundlock.cli.main.app", fails)
+    code, what, next = _fails(capsys, "version")
+    assert (code, what) == (1, "unexpected Gone")
+    assert "please report it" in next
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

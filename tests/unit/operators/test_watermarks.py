@@ -247,6 +247,20 @@ def test_what_cannot_be_is_refused(make: Any, says: str) -> None:
         make()
 
 
+@pytest.mark.parametrize("emitted", [None, "1000", 1.5, True, MAX + 1, MIN - 1])
+def test_a_generator_emits_what_can_be_kept(emitted: Any) -> None:
+    class Odd:
+        def on_event(self, timestamp: int, count: int, output: Any) -> None:
+            output.emit_watermark(emitted)
+
+        def on_periodic_emit(self, output: Any) -> None:
+            pass
+
+    harness = WatermarkHarness(WatermarkStrategy.for_generator(Odd, timestamp="ts"), ["p"])
+    with pytest.raises(DefinitionError, match=f"a watermark generator emitted {emitted!r}\nNext: emit a whole number"):
+        harness.checkpoint({"p": [100]})
+
+
 def test_strategies_say_what_they_are() -> None:
     timed = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="ts")
     assert timed.describe() == "event time ts as event_time, at most 5 s late"

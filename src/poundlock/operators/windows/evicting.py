@@ -5,9 +5,10 @@ A firing leaves behind what the evictor lets stay, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.folds import Fold, ReduceFold
 from poundlock.stream.evictors import Evictor, EvictorContext, Timestamped
 from poundlock.stream.window import Window
@@ -30,7 +31,7 @@ class Evicting:
 
     def before(self, held: list[Any], window: Window, context: EvictorContext) -> Sequence[Timestamped]:
         """Return what the function is to see."""
-        return self._evictor.evict_before([Timestamped(*item) for item in held], window, context)
+        return self._kept(self._evictor.evict_before([Timestamped(*item) for item in held], window, context))
 
     def result(self, seen: Sequence[Timestamped]) -> Any:
         """Return what comes of the elements the function sees."""
@@ -38,4 +39,13 @@ class Evicting:
 
     def after(self, seen: Sequence[Timestamped], window: Window, context: EvictorContext) -> list[Any]:
         """Return what stays in the window."""
-        return [list(item) for item in self._evictor.evict_after(seen, window, context)]
+        return [list(item) for item in self._kept(self._evictor.evict_after(seen, window, context))]
+
+    def _kept(self, elements: Any) -> Sequence[Timestamped]:
+        kept = list(elements) if isinstance(elements, Iterable) else [elements]
+        for kind in set(map(type, kept)) - {Timestamped}:
+            raise DefinitionError(
+                f"the evictor {type(self._evictor).__name__} returned {kind.__name__} where elements of the window belong",
+                next="return those of the elements it was given that stay",
+            )
+        return kept

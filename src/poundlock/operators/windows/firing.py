@@ -13,7 +13,7 @@ from poundlock.operators.keyed.detached import detached
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import Collector
 from poundlock.operators.keyed.state import StateStore
-from poundlock.operators.process.rows import check_tag
+from poundlock.operators.process.rows import check_rows, check_tag
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.assigners import MergingWindowAssigner
 from poundlock.stream.functions import KeyedStateStore
@@ -128,7 +128,8 @@ class Firing:
             return
         elements: Sequence[Any] = result if self._keeps_elements else [result]
         self._move(key, namespace)
-        for row in process.process(key, self._context, elements) or ():
+        rows = process.process(key, self._context, elements)
+        for row in () if rows is None else check_rows(rows, type(process).__name__):
             if isinstance(row, Side):
                 check_tag(row.tag, self._tags, type(process).__name__)
                 self.out.emit(detached(row.record), key, last, row.tag)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
@@ -118,6 +119,11 @@ class WindowOperator(WindowOperatorBase):
     def _do(self, result: TriggerResult, entry: Any, window: Window) -> None:
         if result is TriggerResult.CONTINUE:
             return
+        if not isinstance(result, TriggerResult):
+            raise DefinitionError(
+                f"the trigger {type(self.trigger).__name__} returned {result!r}",
+                next="return TriggerResult.CONTINUE, FIRE, PURGE or FIRE_AND_PURGE",
+            )
         if result.is_fire and entry in self.contents:
             self._fire(entry, window)
         if result.is_purge:
