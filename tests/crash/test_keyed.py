@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -12,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from poundlock.checkpoint.ledger import Ledger
 from poundlock.failpoints import Failpoint
+from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.lives import Lives, failpoint_setting
 from poundlock.testing.torture import tortured
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.crash
 JOB = Path(__file__).parent / "jobs/keyed.py"
 BASE = 1_545_184_220_000
 TOPICS = ("quiet", "sessions", "counts-too", "late-too")
-_MOST_FILES = 600
+_AHEAD = 4
 
 
 def write_input(folder: Path, seed: int, files: int, rows: int = 40) -> None:
@@ -127,12 +128,16 @@ def test_killed_at_random_into_files_and_topics(tmp_path: Path, kafka_broker: Em
         "CRASH_TOPIC": f"keyed-{seed}",
         "CRASH_WATCH": "1",
     }
-    made, numbers = random.Random(seed), itertools.count()
+    made, written = random.Random(seed), 0
     (tmp_path / "in").mkdir()
 
     def produce() -> None:
-        if (number := next(numbers)) < _MOST_FILES:
-            write_file(tmp_path / "in", made, number)
+        """Keep a few files ahead: each is a checkpoint, and the undisturbed run has to take them all once more."""
+        nonlocal written
+        newest = Ledger(LocalStorage(str(tmp_path / "checkpoints"))).newest()
+        if written < _AHEAD + (0 if newest is None else newest.checkpoint):
+            write_file(tmp_path / "in", made, written)
+            written += 1
 
     with Lives(JOB, environment=given, folder=tmp_path) as lives:
         job = tortured(lives.start, produce, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "30")))
