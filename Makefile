@@ -47,7 +47,7 @@ bench-flink: $(STAMP) ## install Flink for make bench to measure against
 	$(BIN)/python -m benchmarks.flink
 
 torture: $(STAMP) ## kill the job at 50 or more random moments and audit the files
-	$(BIN)/python -m pytest -q -m torture tests/crash
+	$(BIN)/python -m pytest -q -o timeout=14400 -o faulthandler_timeout=14300 -m torture tests/crash
 
 docs: $(STAMP) ## run the code of README and docs, check their links
 	$(BIN)/python -m pytest -q tests/docs
