@@ -55,7 +55,7 @@ def duration(value: str | timedelta) -> timedelta:
     """Return a time span from text such as "60 s", "500 ms", "1 min", "2 h", or a timedelta.
 
     Raises:
-        DefinitionError: the text has no unit that is known, or the span is negative.
+        DefinitionError: the text has no unit that is known, or the span is negative or too long.
     """
     if isinstance(value, timedelta):
         if value < timedelta(0):
@@ -64,7 +64,12 @@ def duration(value: str | timedelta) -> timedelta:
     if not isinstance(value, str):
         raise DefinitionError(f"{value!r} is not a duration", next='write a number and a unit, such as "60 s"')
     number, unit = _split(value, _UNITS_S, "duration", "60 s")
-    return timedelta(seconds=number * unit)
+    try:
+        return timedelta(seconds=number * unit)
+    except OverflowError:
+        raise DefinitionError(
+            f"{value!r} is longer than 999999999 days", next='give a shorter time, such as "60 s"'
+        ) from None
 
 
 def positive(what: str, value: str | timedelta) -> timedelta:

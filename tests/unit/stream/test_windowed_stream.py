@@ -205,6 +205,7 @@ SESSIONS = EventTimeSessionWindows("1 min")
         ),
         (lambda: minute().side_output_late_data(" "), "' ' is no name of a side output"),
         (lambda: minute().allowed_lateness("-1 s"), "is not a duration"),
+        (lambda: minute().allowed_lateness("9999999999 d"), "longer than 999999999 days"),
         (lambda: minute().aggregate(), "windows without an aggregate"),
         (lambda: minute().aggregate("count(*) as n", Total()), "windows without an aggregate"),
         (lambda: minute().aggregate("count(*) as n", process=First()), "SQL aggregates take no process function"),

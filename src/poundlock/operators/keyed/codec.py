@@ -36,7 +36,9 @@ FORMAT = 1  # of a blob; raised when older versions could not read it
 _Ext = msgspec.msgpack.Ext
 _encode = msgspec.msgpack.Encoder().encode
 
+_DEEPEST = 100  # levels of values within values: what is written must be readable from any depth of Python's stack
 _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+_CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _TUPLE, _SET, _FROZENSET, _DECIMAL, _DATE, _DATETIME, _TIME, _TIMEDELTA, _INT, _DICT = range(1, 11)
 
 
@@ -93,25 +95,21 @@ def encode_key(key: Any) -> bytes:
     return encode(pack(key + 0.0 if kind is float else key))  # there is one zero
 
 
-def pack(value: Any) -> Any:
+def pack(value: Any, levels: int = _DEEPEST) -> Any:
     """Return a value in the types that msgpack knows; `unpack` and reading turn it back.
 
+    Args:
+        value: what state is to keep.
+        levels: how many lists, tuples, sets or dicts may stand within one another.
+
     Raises:
-        DefinitionError: it is, or holds, something that state cannot keep.
+        DefinitionError: it is, or holds, something that state cannot keep, or it is nested too deep.
     """
     kind = type(value)
     if kind in _SCALARS:
         return value if kind is not int or -(1 << 63) <= value < (1 << 64) else _Ext(_INT, str(value).encode())
-    if kind is list:
-        return value if _plain(value) else [pack(item) for item in value]
-    if kind is dict:
-        if _SCALARS.issuperset(map(type, value)) and _fits(value):
-            return value if _plain(value.values()) else {key: pack(item) for key, item in value.items()}
-        return _Ext(_DICT, encode([[pack(key) for key in value], [pack(item) for item in value.values()]]))
-    if kind is tuple:
-        return _Ext(_TUPLE, encode(pack(list(value))))
-    if kind is set or kind is frozenset:
-        return _Ext(_SET if kind is set else _FROZENSET, encode(_in_order(value)))
+    if kind in _CONTAINERS:
+        return _pack_all(value, kind, _one_less(levels))
     if kind is Decimal:
         return _Ext(_DECIMAL, str(value).encode())
     if kind is timedelta:
@@ -125,16 +123,33 @@ def pack(value: Any) -> Any:
     )
 
 
-def _in_order(values: Iterable[Any]) -> list[Any]:
-    # A set has no order, and the same state must give the same bytes on every run.
-    return sorted((pack(value) for value in values), key=_encode)
+def _pack_all(value: Any, kind: type, levels: int) -> Any:
+    if kind is list:
+        return value if _plain(value, levels) else [pack(item, levels) for item in value]
+    if kind is tuple:
+        return _Ext(_TUPLE, encode([pack(item, levels) for item in value]))
+    if kind is not dict:
+        # A set has no order, and the same state must give the same bytes on every run.
+        return _Ext(_SET if kind is set else _FROZENSET, encode(sorted((pack(v, levels) for v in value), key=_encode)))
+    if not _SCALARS.issuperset(map(type, value)) or not _fits(value):
+        return _Ext(_DICT, encode([[pack(key, levels) for key in value], [pack(v, levels) for v in value.values()]]))
+    return value if _plain(value.values(), levels) else {key: pack(item, levels) for key, item in value.items()}
+
+
+def _one_less(levels: int) -> int:
+    if levels == 0:
+        raise DefinitionError(
+            f"state holds a value that is nested more than {_DEEPEST} levels deep, or that holds itself",
+            next="keep a flat value, such as a list of records",
+        )
+    return levels - 1
 
 
 def _fits(values: Iterable[Any]) -> bool:
     return all(type(value) is not int or -(1 << 63) <= value < (1 << 64) for value in values)
 
 
-def _plain(values: Iterable[Any]) -> bool:
+def _plain(values: Iterable[Any], levels: int = _DEEPEST) -> bool:
     """Return whether msgpack can write all values as they are. Looks at a level at a time, at the speed of C."""
     values = list(values)
     kinds = set(map(type, values))
@@ -145,12 +160,15 @@ def _plain(values: Iterable[Any]) -> bool:
         return True
     if not rest <= {list, dict}:
         return False
-    if list in rest and not _plain(chain.from_iterable(v for v in values if type(v) is list)):
+    levels = _one_less(levels)
+    if list in rest and not _plain(chain.from_iterable(v for v in values if type(v) is list), levels):
         return False
     dicts = [v for v in values if type(v) is dict]
     keys = list(chain.from_iterable(dicts))
     return (
-        _SCALARS.issuperset(map(type, keys)) and _fits(keys) and _plain(chain.from_iterable(v.values() for v in dicts))
+        _SCALARS.issuperset(map(type, keys))
+        and _fits(keys)
+        and _plain(chain.from_iterable(v.values() for v in dicts), levels)
     )
 
 

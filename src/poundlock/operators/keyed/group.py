@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from poundlock.errors import DefinitionError, TerminalError
+from poundlock.errors import TerminalError
 from poundlock.operators.keyed.codec import (
     FORMAT,
     Blob,
@@ -206,15 +206,7 @@ def _unexpired(kind: str, stored: Any, limit: int) -> Any:
 
 
 def _bytes(table: Table | memoryview) -> bytes | memoryview:
-    if not isinstance(table, dict):
-        return table
-    try:
-        return encode(pack_table(table))
-    except RecursionError:
-        raise DefinitionError(
-            "state holds a value that is nested hundreds of levels deep, or that holds itself",
-            next="keep a flat value, such as a list of records",
-        ) from None
+    return encode(pack_table(table)) if isinstance(table, dict) else table
 
 
 def _timer_bytes(timers: Timers) -> bytes:

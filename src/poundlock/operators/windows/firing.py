@@ -18,7 +18,7 @@ from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.assigners import MergingWindowAssigner
 from poundlock.stream.functions import KeyedStateStore
 from poundlock.stream.stream import Side
-from poundlock.stream.window import CountWindow, GlobalWindow, TimeWindow, Window
+from poundlock.stream.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
 from poundlock.stream.window_functions import ProcessWindowFunction
 
 __all__ = ["Firing", "as_namespace", "as_window"]
@@ -41,14 +41,16 @@ def as_namespace(window: Any) -> Any:
         DefinitionError: a user's assigner gave something else than a window.
     """
     if isinstance(window, TimeWindow):
-        return window[0], window[1]
+        start, end = window
+        if type(start) is int and type(end) is int and -MAX_TIMESTAMP <= start <= end <= MAX_TIMESTAMP:
+            return start, end
     if isinstance(window, GlobalWindow):
         return None
     if isinstance(window, CountWindow):
         return window.id
     raise DefinitionError(
         f"the window assigner gave {window!r}",
-        next="return TimeWindow(start_ms, end_ms), GlobalWindow() or CountWindow(n)",
+        next="return TimeWindow(start_ms, end_ms) with whole numbers, the end not before the start, GlobalWindow() or CountWindow(n)",
     )
 
 

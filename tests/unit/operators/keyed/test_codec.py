@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -141,3 +142,13 @@ def test_nan_is_found_again_as_a_key_alone_and_in_a_tuple() -> None:
     for key in (math.nan, (math.nan, 1), ((math.nan, "a"), window)):
         packed = codec.encode(codec.pack_table({key: 1, None: 2} if key is math.nan else {key: 1}))
         assert codec.unpack_table(codec.decode(packed))[key] == 1
+
+
+@pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {"a": v}, lambda v: frozenset({v})])
+def test_what_is_nested_as_deep_as_state_keeps_is_read_again_and_deeper_is_refused(wrap: Callable[[Any], Any]) -> None:
+    value: Any = 1
+    for _ in range(100):
+        value = wrap(value)
+    assert codec.decode(codec.encode(codec.pack(value))) == value
+    with pytest.raises(DefinitionError, match="more than 100 levels deep"):
+        codec.pack(wrap(value))

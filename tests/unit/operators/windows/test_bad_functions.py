@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from poundlock import Evictor, ProcessWindowFunction, Trigger, TriggerResult, TumblingEventTimeWindows
+from poundlock import (
+    EventTimeTrigger,
+    Evictor,
+    ProcessWindowFunction,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from poundlock.errors import DefinitionError
 from poundlock.testing import WindowHarness
 
@@ -88,5 +97,25 @@ def test_state_that_holds_itself() -> None:
     round_and_round.append(round_and_round)
     with WindowHarness(WINDOWS, Gives([]), key="k") as h:
         h.process_element({"k": "a", "v": round_and_round}, 1_000)
-        with pytest.raises(DefinitionError, match="nested hundreds of levels deep"):
+        with pytest.raises(DefinitionError, match="nested more than 100 levels deep"):
             h.snapshot()
+
+
+class Puts(WindowAssigner):
+    def __init__(self, window: Any) -> None:
+        self.window = window
+
+    def assign_windows(self, value: Any, timestamp: int | None, context: Any) -> list[Any]:
+        return [self.window]
+
+    def default_trigger(self) -> Trigger:
+        return EventTimeTrigger()
+
+
+@pytest.mark.parametrize("bounds", [(0, 10.5), (0.0, 10), (10, 0), (0, 1 << 64), (-(1 << 64), 0), (True, 5)])
+def test_a_window_has_whole_milliseconds_in_their_order(bounds: tuple[Any, Any]) -> None:
+    with (
+        WindowHarness(Puts(TimeWindow(*bounds)), Gives([]), key="k") as h,
+        pytest.raises(DefinitionError, match=r"the window assigner gave TimeWindow.*\nNext: return TimeWindow"),
+    ):
+        h.process_element({"k": "a"}, 1_000)
