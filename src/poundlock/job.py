@@ -52,6 +52,8 @@ class Job:
         state_backend: what Spark keeps state with: "memory", "rocksdb" or "rocksdb_changelog"; default: rocksdb_changelog.
         max_parallelism: number of key groups, into which the keys of our own operators are divided: no more tasks than that can
             share them. It stays the same for the life of the state.
+        runtime_mode: what rolling aggregates give, as Flink's `execution.runtime-mode`: "streaming" one record for each that comes
+            in, "batch" one for each key at the end, for which every source must be bounded; "automatic" is batch where it can be.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Job:
     checkpoints_retained: int = 1
     state_backend: str | None = None
     max_parallelism: int = 32
+    runtime_mode: Literal["automatic", "streaming", "batch"] = "automatic"
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)
     unnamed: set[str] = field(default_factory=set, init=False, repr=False)
@@ -88,6 +91,10 @@ class Job:
             raise DefinitionError(
                 f"require={self.require!r} is not a guarantee",
                 next='use "exactly-once", "effectively-once" or "at-least-once"',
+            )
+        if self.runtime_mode not in ("automatic", "streaming", "batch"):
+            raise DefinitionError(
+                f"runtime_mode={self.runtime_mode!r} is not known", next='use "automatic", "streaming" or "batch"'
             )
         self.checkpoint_interval = duration(self.checkpoint_interval)
         self.checkpoint_min_pause = duration(self.checkpoint_min_pause)

@@ -268,3 +268,22 @@ def test_every_kind_of_step_gives_what_its_harness_gives(tmp_path: Path) -> None
         assert visible(tmp_path / "out" / tag) == wanted, tag
     for _, h in found.values():
         h.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"), [("automatic", [7, 30]), ("batch", [7, 30]), ("streaming", [1, 3, 7, 10, 30])]
+)
+def test_a_rolling_sum_over_what_ends_is_given_at_the_end_or_for_each_record(
+    tmp_path: Path, mode: Any, wanted: list[int]
+) -> None:
+    (tmp_path / "in").mkdir()
+    rows = [("x", 1), ("y", 10), ("x", 2), ("y", 20), ("x", 4)]
+    (tmp_path / "in" / "rows.csv").write_text("".join(f"{key},{number}\n" for key, number in rows))
+    job = Job(
+        "rolling", checkpoint_interval="0 s", on_error="fail", parallelism=1, max_parallelism=2, runtime_mode=mode
+    )
+    source = FileSource(str(tmp_path / "in"), format="csv", schema="k string, n bigint")
+    sums = job.from_source(source, name="in").key_by("k").sum("n", name="sums")
+    sums.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+    assert sorted(json.loads(row)["n"] for row in visible(tmp_path / "out").elements()) == wanted

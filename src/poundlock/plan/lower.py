@@ -349,7 +349,7 @@ class Lowering:
             inputs,
             control=control,
             groups=self.plan.job.max_parallelism,
-            bounded=self.plan.bounded,
+            bounded=self.plan.batch,
             counted_as=f"{KEYED}{head}/{self._controls}",
         )
 

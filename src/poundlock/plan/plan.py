@@ -87,6 +87,11 @@ class Plan:
         return all(bool(getattr(source, "bounded", False)) for source in self.sources.values())
 
     @property
+    def batch(self) -> bool:
+        """Return whether only what is known at the end of the input is wanted: the job's `runtime_mode`, "automatic" resolved."""
+        return self.bounded and self.job.runtime_mode != "streaming"
+
+    @property
     def stateless(self) -> bool:
         """Return whether Spark can keep nothing between two checkpoints; what a DataFrame function does is not known."""
         return not any(
@@ -163,7 +168,19 @@ def make_plan(job: Job) -> Plan:
     if job.on_error == "dead_letter":
         participants[DEAD_LETTER] = _dead_letter_sink(job, participants)
     _check_places(participants, job.name)
+    _check_mode(job, sources)
     return Plan(job, _share(branches), sources, participants)
+
+
+def _check_mode(job: Job, sources: Mapping[str, Any]) -> None:
+    """Refuse to wait for the end of what has none."""
+    endless = [name for name, source in sources.items() if not getattr(source, "bounded", False)]
+    if job.runtime_mode == "batch" and endless:
+        raise DefinitionError(
+            f'runtime_mode="batch" needs sources that end; {endless[0]!r} does not',
+            next='make it bounded, or use runtime_mode="automatic"',
+            job=job.name,
+        )
 
 
 def _check_places(participants: Mapping[str, Any], job: str) -> None:

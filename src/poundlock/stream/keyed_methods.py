@@ -66,7 +66,7 @@ class KeyedMethods:
     def sum(self, column: str, *, name: str | None = None) -> DataStream:
         """Return for each record the first one of its key, with the sum of a column so far. Nulls are passed over.
 
-        A bounded job gives one record for each key, at the end. All rolling aggregates keep the columns of the input.
+        A bounded job gives one record for each key, at the end, unless its `runtime_mode` is "streaming". All rolling aggregates keep the columns of the input.
         """
         return self._rolling("sum", name, column=column)
 

@@ -155,3 +155,20 @@ def test_two_sinks_that_would_make_files_of_one_name_are_refused() -> None:
     rows.sink_to(sink("a", format="json", suffix=""), name="two")
     with pytest.raises(DefinitionError, match="sinks 'one' and 'two' both write part-… files to /out/a"):
         make_plan(job)
+
+
+@pytest.mark.parametrize("mode", ["automatic", "streaming", "batch"])
+@pytest.mark.parametrize("source", [files, kafka])
+def test_only_the_end_of_what_ends_is_waited_for(mode: str, source: Callable[[], object]) -> None:
+    job = Job("modes", on_error="skip", runtime_mode=mode)
+    job.from_source(source(), name="in").sink_to(sink("a", row="value"), name="a")
+    if source is kafka and mode == "batch":
+        with pytest.raises(DefinitionError, match=r"needs sources that end; 'in' does not.*\nNext: make it bounded"):
+            make_plan(job)
+        return
+    assert make_plan(job).batch is (source is files and mode != "streaming")
+
+
+def test_a_mode_is_one_of_three() -> None:
+    with pytest.raises(DefinitionError, match="runtime_mode='fast' is not known"):
+        Job("modes", runtime_mode="fast")
