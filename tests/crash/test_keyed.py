@@ -103,7 +103,7 @@ def test_killed_everywhere_into_files_and_topics(tmp_path: Path, kafka_broker: E
     }
     hits = [tmp_path / f"hit{times}" for times in (2, 3)]
     deaths = ",".join(failpoint_setting("kill", hit, times=times) for times, hit in enumerate(hits, 2))
-    with Lives(JOB, environment=given, folder=tmp_path) as lives:
+    with Lives(JOB, environment=given, folder=tmp_path, patience_s=1_800) as lives:
         lives.run(most=60, POUNDLOCK_FAILPOINTS=deaths)
     for hit in hits:
         assert {path.name for path in hit.iterdir()} == {point.value for point in Failpoint}
@@ -139,7 +139,7 @@ def test_killed_at_random_into_files_and_topics(tmp_path: Path, kafka_broker: Em
             write_file(tmp_path / "in", made, written)
             written += 1
 
-    with Lives(JOB, environment=given, folder=tmp_path) as lives:
+    with Lives(JOB, environment=given, folder=tmp_path, patience_s=1_800) as lives:
         job = tortured(lives.start, produce, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "30")))
         assert lives.stop(job) == 0
         lives.run(CRASH_WATCH="0")  # reads what is left, and ends
