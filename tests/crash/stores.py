@@ -59,12 +59,17 @@ def local(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def hdfs(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     cluster = request.getfixturevalue("hdfs")
-    return Store("hdfs", f"{cluster.uri}/{request.node.name.translate(_PLAIN)}-{uuid.uuid4().hex[:8]}")
+    return Store("hdfs", f"{cluster.uri}/{request.node.originalname}-{uuid.uuid4().hex[:8]}")
 
 
-_PLAIN = str.maketrans("[]", "--")
 STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {"local": local, "hdfs": hdfs}
 REMOTE = [name for name in STORES if name != "local"]
+
+# A test on every store; and one that is run on the local disk, and on the others in torture only.
+EVERYWHERE = pytest.mark.parametrize("store", STORES, indirect=True)
+LOCAL_FIRST = pytest.mark.parametrize(
+    "store", ["local", *(pytest.param(name, marks=pytest.mark.torture) for name in REMOTE)], indirect=True
+)
 
 
 def make_store(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Store:

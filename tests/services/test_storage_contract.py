@@ -183,4 +183,4 @@ def test_roots_are_written_in_one_way(storage: Storage) -> None:
     assert open_storage(storage.root + "/") == storage
     assert open_storage(storage.root) == storage
     with pytest.raises(DefinitionError):
-        open_storage("nothing-of-this-name://host/x")
+        open_storage("nothing3://host/x")

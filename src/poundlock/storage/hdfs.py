@@ -55,9 +55,7 @@ def open_hdfs(uri: str) -> HdfsStorage:
     try:
         import hdfs_native  # noqa: F401
     except ImportError:
-        raise DefinitionError(
-            f"{uri} needs the package hdfs-native", next="pip install 'poundlock[hdfs]'"
-        ) from None
+        raise DefinitionError(f"{uri} needs the package hdfs-native", next="pip install 'poundlock[hdfs]'") from None
     return HdfsStorage(f"hdfs://{authority}/{'/'.join(parts)}")
 
 
@@ -216,6 +214,7 @@ class HdfsStorage:
         return f"{self._path.rstrip('/')}/{path}".removesuffix("/.") or "/"
 
     def _named(self, path: str) -> Any:
+        self._at(path or ".")
         return translated(f"{self.root}/{path}" if path else self.root)
 
     def _create(self, path: str) -> Any:
@@ -225,6 +224,7 @@ class HdfsStorage:
 
     def _filled(self, path: str, data: bytes) -> str:
         """Write a whole temporary file beside a path and return its name."""
+        self._at(path)
         temporary = _temporary(path)
         try:
             with self.write(temporary) as handle:
