@@ -47,7 +47,7 @@ def new_topic(kafka_broker: EmbeddedKafka) -> Callable[..., str]:
 def _started(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
     """Start it; where it cannot be, skip the test by name, but not where everything has to be there."""
     try:
-        return hdfs.start()
+        return hdfs.start(600)
     except PoundlockError as error:
         hdfs.close()
         if os.environ.get("CI"):
