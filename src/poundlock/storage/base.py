@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-__all__ = ["Entry", "Storage"]
+__all__ = ["Entry", "Storage", "moves_by_copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +114,11 @@ class Storage(Protocol):
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Yield every file below a folder, hidden ones too, in any order. Nothing if the folder is missing."""
         ...
+
+
+def moves_by_copy(storage: Storage) -> bool:
+    """Return whether a rename costs a copy, so that what is joined is better written to its last name at once.
+
+    A file then appears under any name only when it is complete.
+    """
+    return bool(getattr(storage, "moves_by_copy", False))
