@@ -15,6 +15,7 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import Inspectable, Occasion
+from poundlock.checkpoint.trouble import refuse_unreachable
 from poundlock.config import Settings, load_settings
 from poundlock.errors import PoundlockError
 from poundlock.job import Job
@@ -106,6 +107,7 @@ def run(
         beginning=beginning,
     )
     try:
+        refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
         preflight(plan)
         progress = driver.run()
     except BaseException as error:

@@ -22,6 +22,7 @@ from typing import Any
 from poundlock.checkpoint.trouble import is_full, storage_trouble
 from poundlock.errors import DefinitionError
 from poundlock.runtime.processes import is_alive, process_start
+from poundlock.storage import is_uri
 
 __all__ = ["ENDED", "JobEntry", "Registration", "Registry", "registered"]
 
@@ -313,7 +314,7 @@ def registered(
         host=socket.gethostname(),
         started_ms=time.time_ns() // 1_000_000,
         state="INITIALIZING",
-        checkpoint_dir=os.path.abspath(checkpoint_dir) if "://" not in checkpoint_dir else checkpoint_dir,
+        checkpoint_dir=checkpoint_dir if is_uri(checkpoint_dir) else os.path.abspath(checkpoint_dir),
         log=str(log.absolute()),
         job_file=job_file,
         arguments=list(arguments),

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
-__all__ = ["Entry", "Storage", "moves_by_copy"]
+__all__ = ["Entry", "HasFolders", "Remote", "Storage", "moves_by_copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,24 @@ class Storage(Protocol):
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Yield every file below a folder, hidden ones too, in any order. Nothing if the folder is missing."""
+        ...
+
+
+@runtime_checkable
+class HasFolders(Protocol):
+    """A storage in which folders are things of their own, and stay when their last file goes."""
+
+    def remove_folders(self, path: str = "") -> None:
+        """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
+        ...
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A storage that another machine keeps, which may be away."""
+
+    def check_reachable(self, seconds: float = 5) -> None:
+        """Raise OSError unless it answers within so many seconds. That there is no such folder is an answer."""
         ...
 
 

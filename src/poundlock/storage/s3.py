@@ -66,6 +66,12 @@ class S3Storage:
         """The folder, as a person would write it."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
+    def check_reachable(self, seconds: float = 5) -> None:
+        """Raise OSError unless the bucket is there and answers within so many seconds."""
+        with asking(self.bucket, self.root):
+            asked = client(self.address, quick_s=seconds)
+            asked.list_objects_v2(Bucket=self.bucket, Prefix=self._folder(""), MaxKeys=1)
+
     # Files
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
@@ -231,7 +237,7 @@ class S3Storage:
         return key[len(self.prefix) + 1 :] if self.prefix else key
 
     def _folder(self, path: str) -> str:
-        start = self._key(path.strip("/")) if path.strip("/") else self.prefix
+        start = self.prefix if path.strip("/") in ("", ".") else self._key(path.strip("/"))
         return f"{start}/" if start else ""
 
     def _place(self, path: str) -> str:

@@ -78,27 +78,31 @@ class S3Address:
         return cls(endpoint, region, style in _TRUE if style else endpoint is not None)
 
 
-_clients: dict[tuple[int, S3Address], Any] = {}
+_clients: dict[tuple[int, S3Address, float | None], Any] = {}
 _making = threading.Lock()
 
 
-def client(address: S3Address) -> Any:
+def client(address: S3Address, *, quick_s: float | None = None) -> Any:
     """Return a client that the threads of this process share. A forked process gets its own.
+
+    Args:
+        address: where S3 is.
+        quick_s: give up a request after so many seconds, without another attempt.
 
     Raises:
         DefinitionError: the package for it is not installed.
     """
-    key = (os.getpid(), address)
+    key = (os.getpid(), address, quick_s)
     found = _clients.get(key)
     if found is None:
         with _making:
             found = _clients.get(key)
             if found is None:
-                found = _clients[key] = _client(address)
+                found = _clients[key] = _client(address, quick_s)
     return found
 
 
-def _client(address: S3Address) -> Any:
+def _client(address: S3Address, quick_s: float | None) -> Any:
     try:
         from botocore.config import Config
         from botocore.session import Session
@@ -109,9 +113,9 @@ def _client(address: S3Address) -> Any:
         # Servers that are not Amazon's do not all know the newer checksums.
         settings |= {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
     config = Config(
-        retries={"mode": "standard", "max_attempts": _ATTEMPTS},
-        connect_timeout=_CONNECT_S,
-        read_timeout=_READ_S,
+        retries={"mode": "standard", "max_attempts": _ATTEMPTS if quick_s is None else 1},
+        connect_timeout=quick_s or _CONNECT_S,
+        read_timeout=quick_s or _READ_S,
         max_pool_connections=_CONNECTIONS,
         s3={"addressing_style": "path" if address.path_style else "virtual"},
         **settings,

@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from poundlock.errors import PoundlockError
+from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
     from poundlock.testing.s3 import EmbeddedS3
 
-__all__ = ["kafka_broker", "new_bucket", "new_topic", "own_kafka_broker", "s3_server"]
+__all__ = [
+    "hdfs",
+    "kafka_broker",
+    "new_bucket",
+    "new_topic",
+    "own_hdfs",
+    "own_kafka_broker",
+    "s3_server",
+]
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +54,37 @@ def new_topic(kafka_broker: EmbeddedKafka) -> Callable[..., str]:
         return name
 
     return make
+
+
+def _started(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
+    """Start it; where it cannot be, skip the test by name, but not where everything has to be there."""
+    try:
+        return hdfs.start()
+    except PoundlockError as error:
+        hdfs.close()
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"HDFS: {error.what[:200]}")
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[EmbeddedHdfs]:
+    """A real namenode and datanode for the whole session. A test may restart them, never leave them stopped."""
+    cluster = _started(EmbeddedHdfs())
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def own_hdfs() -> Iterator[EmbeddedHdfs]:
+    """A real namenode and datanode for one test, with permissions looked at; the one who runs it may do everything."""
+    cluster = _started(EmbeddedHdfs(properties={"dfs.permissions.enabled": "true"}))
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 @pytest.fixture(scope="session")

@@ -80,11 +80,11 @@ class Lives:
     def __exit__(self, *error: object) -> None:
         end_tagged(self.tag, patience_s=0)
 
-    def start(self, **environment: str) -> JobProcess:
-        """Start the next life, with further variables."""
+    def start(self, *arguments: str, **environment: str) -> JobProcess:
+        """Start the next life, with further arguments and variables."""
         self.job = JobProcess(
             self._job,
-            arguments=self._arguments,
+            arguments=[*self._arguments, *arguments],
             environment={**self._environment, **environment},
             tag=self.tag,
             log=self.folder / "job.log",
