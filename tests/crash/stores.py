@@ -62,7 +62,12 @@ def hdfs(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return Store("hdfs", f"{cluster.uri}/{request.node.originalname}-{uuid.uuid4().hex[:8]}")
 
 
-STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {"local": local, "hdfs": hdfs}
+def s3(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    server, new_bucket = request.getfixturevalue("s3_server"), request.getfixturevalue("new_bucket")
+    return Store("s3", f"{new_bucket()}/{request.node.originalname}", server.environment)
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {"local": local, "hdfs": hdfs, "s3": s3}
 REMOTE = [name for name in STORES if name != "local"]
 
 # A test on every store; and one that is run on the local disk, and on the others in torture only.

@@ -45,11 +45,12 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
         kind = DefinitionError if starting else TransientError
         return kind(
             f"{error.strerror} while {doing}{place}",
-            next="let the user that runs the job write there, or choose another path",
+            next=getattr(error, "next", "") or "let the user that runs the job write there, or choose another path",
         )
     return TransientError(
         f"{error.strerror or type(error).__name__} while {doing}{place}",
-        next="look at the disk or mount; the job goes on from its last checkpoint when it answers",
+        next=getattr(error, "next", "")
+        or "look at the disk or mount; the job goes on from its last checkpoint when it answers",
     )
 
 
@@ -70,7 +71,7 @@ def refuse_unreachable(storage: Storage, *, what: str) -> None:
     except OSError as error:
         raise DefinitionError(
             f"{what} {storage.root} cannot be reached: {error.strerror or error}",
-            next="start the cluster it is on, or correct its address",
+            next=getattr(error, "next", "") or "start the cluster it is on, or correct its address",
         ) from error
 
 

@@ -18,6 +18,12 @@ __all__ = ["Entry", "LocalStorage", "Storage", "is_uri", "open_storage"]
 # Per scheme the module and its function that takes the URI as it was written. Loaded when the first such path is opened.
 _BY_SCHEME = {
     "hdfs": ("poundlock.storage.hdfs", "open_hdfs"),
+    "s3": ("poundlock.storage.s3", "open_s3"),
+    "s3a": ("poundlock.storage.s3", "open_s3"),
+    "gs": ("poundlock.storage.objects", "open_objects"),
+    "az": ("poundlock.storage.objects", "open_objects"),
+    "abfs": ("poundlock.storage.objects", "open_objects"),
+    "abfss": ("poundlock.storage.objects", "open_objects"),
 }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
-__all__ = ["Entry", "HasFolders", "Remote", "Storage"]
+__all__ = ["Entry", "HasFolders", "Remote", "Storage", "moves_by_copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +132,11 @@ class Remote(Protocol):
     def check_reachable(self, seconds: float = 5) -> None:
         """Raise OSError unless it answers within so many seconds. That there is no such folder is an answer."""
         ...
+
+
+def moves_by_copy(storage: Storage) -> bool:
+    """Return whether a rename costs a copy, so that what is joined is better written to its last name at once.
+
+    A file then appears under any name only when it is complete.
+    """
+    return bool(getattr(storage, "moves_by_copy", False))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,7 +16,18 @@ from poundlock.errors import PoundlockError
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
 
-__all__ = ["hdfs", "kafka_broker", "new_topic", "own_hdfs", "own_kafka_broker"]
+if TYPE_CHECKING:
+    from poundlock.testing.s3 import EmbeddedS3
+
+__all__ = [
+    "hdfs",
+    "kafka_broker",
+    "new_bucket",
+    "new_topic",
+    "own_hdfs",
+    "own_kafka_broker",
+    "s3_server",
+]
 
 
 @pytest.fixture(scope="session")
@@ -73,3 +85,26 @@ def own_hdfs() -> Iterator[EmbeddedHdfs]:
         yield cluster
     finally:
         cluster.close()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[EmbeddedS3]:
+    """An S3 server for the whole session, which this process finds in its environment. Do not stop it."""
+    from poundlock.testing.s3 import EmbeddedS3
+
+    server = EmbeddedS3()
+    try:
+        server.start()
+    except PoundlockError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no S3 server: {error.what}")
+    with server:
+        yield server
+
+
+@pytest.fixture
+def new_bucket(s3_server: EmbeddedS3) -> Iterator[Callable[[], str]]:
+    """A function that makes a bucket of its own name and returns its URL; the server is in the environment meanwhile."""
+    with s3_server.in_environment():
+        yield lambda: s3_server.bucket(f"b-{uuid.uuid4().hex[:12]}")

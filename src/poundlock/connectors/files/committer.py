@@ -14,8 +14,18 @@ from poundlock.checkpoint.participant import JSON, Committed, Orphan, Prepared, 
 from poundlock.checkpoint.trouble import is_full, refuse_unreachable, storage_trouble
 from poundlock.connectors.files.names import merging_name, ours
 from poundlock.connectors.files.staging import known_paths
+from poundlock.connectors.files.uploading import (
+    abort_upload,
+    complete,
+    inspect_upload,
+    is_upload,
+    left_uploads,
+    of_storage,
+    verify_upload,
+)
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
-from poundlock.storage.base import Storage
+from poundlock.storage.base import Storage, moves_by_copy
+from poundlock.storage.uploads import Uploads
 
 __all__ = ["Merger", "abort", "commit", "holds", "merged_by_record", "preflight", "sweep", "verify"]
 
@@ -37,6 +47,9 @@ class Merger(Protocol):
 def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
     """Raise TransientError unless every segment is there with the size its task reported."""
     for item in prepared:
+        if is_upload(item.payload):
+            verify_upload(storage, item.payload, item.sink)
+            continue
         path, expected = item.payload["path"], item.payload["bytes"]
         try:
             found = storage.stat(path)
@@ -65,13 +78,17 @@ def commit(storage: Storage, committable: JSON, merger: Merger) -> Committed:
     """
     final, segments = committable["final"], [s["path"] for s in committable["segments"]]
     try:
-        if storage.stat(final) is not None or not _publish(storage, committable, segments, merger):
-            _recognise(storage, committable, merger)
-        for path in segments:
-            storage.delete(path)
+        if is_upload(committable["segments"][0]):
+            complete(storage, committable)
+        else:
+            if storage.stat(final) is not None or not _publish(storage, committable, segments, merger):
+                _recognise(storage, committable, merger)
+            for path in segments:
+                storage.delete(path)
     except OSError as error:
         raise CommitUnknown(
-            f"making {storage.root}/{final} visible failed: {error}", next="free the disk or mend the file system"
+            f"making {storage.root}/{final} visible failed: {error}",
+            next=getattr(error, "next", "") or "free the disk or mend the file system",
         ) from error
     return Committed({"path": f"{storage.root}/{final}", "rows": committable["rows"], "bytes": committable["bytes"]})
 
@@ -82,14 +99,16 @@ def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merge
     source = segments[0]
     try:
         if len(segments) > 1:
-            source = merging_name(final, committable["tag"])
+            # Where an object appears whole under any name, a hidden one in between would only be copied once more.
+            source = final if moves_by_copy(storage) else merging_name(final, committable["tag"])
             if merged_by_record(committable):
                 merger.merge(storage, committable["kind"], segments, source, _marker(segments))
             else:
                 storage.concat(segments, source)
-        storage.rename(source, final)
+        if source != final:
+            storage.rename(source, final)
     except (FileNotFoundError, FileExistsError):
-        if source != segments[0]:
+        if source not in (segments[0], final):
             storage.delete(source)
         return False
     return True
@@ -120,6 +139,8 @@ def holds(storage: Storage, committable: JSON, merger: Merger) -> bool:
     merge by record leaves in its file.
     """
     final, segments = committable["final"], [s["path"] for s in committable["segments"]]
+    if is_upload(committable["segments"][0]):
+        return not inspect_upload(storage, committable)
     found = storage.stat(final)
     if found is None:
         return False
@@ -160,7 +181,10 @@ def _read(handle: BinaryIO, count: int) -> bytes:
 def abort(storage: Storage, prepared: Prepared) -> None:
     """Delete a segment that no decision names; none is no error."""
     try:
-        storage.delete(prepared.payload["path"])
+        if is_upload(prepared.payload):
+            abort_upload(storage, prepared.payload)
+        else:
+            storage.delete(prepared.payload["path"])
     except OSError as error:
         raise TransientError(f"cannot remove {storage.root}/{prepared.payload['path']}: {error}") from error
 
@@ -168,18 +192,22 @@ def abort(storage: Storage, prepared: Prepared) -> None:
 def sweep(
     storage: Storage, tag: str, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked
 ) -> Sequence[Orphan]:
-    """Find, and remove if asked and `check` does not raise, hidden files with this job's tag that the state does not name."""
+    """Find, and remove if asked and `check` does not raise, hidden files and uploads with this job's tag that the state does not name."""
     if not tag:
         return []
     known = known_paths(state)
     found = sorted(
         (entry for entry in storage.list() if ours(entry.path, tag) and entry.path not in known), key=lambda e: e.path
     )
-    if remove and found:
+    uploads = left_uploads(storage, tag, known, state.get("joined", ()))
+    if remove and (found or uploads):
         check()
         for entry in found:
             storage.delete(entry.path)
-    return [Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms) for entry in found]
+        for upload, _ in uploads:
+            of_storage(storage).abort_upload(upload.path, upload.id)
+    orphans = [Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms) for entry in found]
+    return orphans + [orphan for _, orphan in uploads]
 
 
 def preflight(storage: Storage) -> None:
@@ -189,10 +217,13 @@ def preflight(storage: Storage) -> None:
     try:
         storage.create_exclusive(probe, b"\n")  # a full disk still takes an empty file
         storage.delete(probe)
+        if isinstance(storage, Uploads):
+            storage.abort_upload(probe, storage.begin_upload(probe, ""))
+            next(iter(storage.uploads()), None)
     except OSError as error:
-        if is_full(error):
+        if is_full(error) or not getattr(error, "refused", True):
             raise storage_trouble(error, doing=f"making a file in {storage.root}", starting=True) from error
         raise DefinitionError(
             f"cannot write to {storage.root}: {error.strerror or error}",
-            next="give the sink a folder this user may write to, or change its owner",
+            next=getattr(error, "next", "") or "give the sink a folder this user may write to, or change its owner",
         ) from error

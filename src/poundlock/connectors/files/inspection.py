@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.checkpoint.participant import JSON, Finding
 from poundlock.connectors.files.committer import Merger, holds, merged_by_record
 from poundlock.connectors.files.staging import carried_segments
+from poundlock.connectors.files.uploading import inspect_upload, is_upload
 from poundlock.errors import DefinitionError
 from poundlock.storage import open_storage
 
@@ -54,6 +55,8 @@ def inspect(storage: Storage, committable: JSON, merger: Merger) -> Sequence[Fin
         merger: recognises what it joined.
     """
     final, segments = committable["final"], committable["segments"]
+    if is_upload(segments[0]):
+        return inspect_upload(storage, committable)
     path = f"{storage.root}/{final}"
     expected = None if merged_by_record(committable) else committable["bytes"]
     found = storage.stat(final)

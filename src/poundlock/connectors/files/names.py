@@ -9,7 +9,19 @@ import hashlib
 import re
 import uuid
 
-__all__ = ["bucket_fault", "final_name", "join", "merging_name", "numbers_of", "ours", "owner_tag", "segment_name"]
+__all__ = [
+    "bucket_fault",
+    "final_name",
+    "join",
+    "merging_name",
+    "name_pattern",
+    "numbers_of",
+    "ours",
+    "owner_tag",
+    "segment_name",
+    "upload_name",
+    "uploaded_by",
+]
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 _LONGEST = 200
@@ -42,9 +54,26 @@ def final_name(prefix: str, subtask: int, counter: int, suffix: str) -> str:
     return f"{prefix}-{subtask}-{counter}{suffix}"
 
 
+def upload_name(prefix: str, subtask: int, counter: int, tag: str, attempt: str, suffix: str) -> str:
+    """Return the name of a finished file that a task attempt uploads itself: 8 digits of the sink and 8 of the attempt follow."""
+    unique = hashlib.sha256(attempt.encode()).hexdigest()[:8]
+    return f"{prefix}-{subtask}-{counter}-{tag}{unique}{suffix}"
+
+
+def uploaded_by(path: str, tag: str) -> bool:
+    """Return whether a path is what an attempt of this job's sink uploads, or joins: its own name, or a hidden one."""
+    name = path.rpartition("/")[2]
+    return ours(path, tag) or re.fullmatch(rf".+-[0-9]+-[0-9]+-{re.escape(tag)}[0-9a-f]{{8}}.*", name) is not None
+
+
+def name_pattern(prefix: str, suffix: str, subtask: str = "[0-9]+") -> str:
+    """Return the pattern of finished names: subtask and counter are its groups."""
+    return rf"{re.escape(prefix)}-({subtask})-([0-9]{{1,18}})(?:-[0-9a-f]{{16}})?{re.escape(suffix)}"
+
+
 def numbers_of(prefix: str, suffix: str, path: str) -> tuple[str, int] | None:
     """Return subtask and counter of a finished file, None if that is no such name."""
-    found = re.fullmatch(rf"{re.escape(prefix)}-([0-9]+)-([0-9]+){re.escape(suffix)}", path.rpartition("/")[2])
+    found = re.fullmatch(name_pattern(prefix, suffix), path.rpartition("/")[2])
     return (found[1], int(found[2])) if found else None
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.routing import Slice
+from poundlock.connectors.files.uploading import UploadWriter, abort_upload, is_upload
 from poundlock.formats.encode import Output, open_output
 from poundlock.formats.encode_bulk import BulkFile, open_bulk, schema_digest
 from poundlock.storage.base import Storage
@@ -98,6 +99,7 @@ class Segments:
         name: returns the hidden path of a bucket's segment with this number.
         pending: bytes that wait in each bucket's open part from earlier checkpoints.
         header: returns what each file begins with.
+        begin: opens a segment's handle; None = as a hidden file of the storage.
     """
 
     storage: Storage
@@ -106,6 +108,7 @@ class Segments:
     name: Callable[[str, int], str]
     pending: dict[str, int]
     header: Callable[[], bytes]
+    begin: Callable[[str], BinaryIO] | None = None
     _open: OrderedDict[str, _Segment] = field(default_factory=OrderedDict)
     _parts: dict[str, _Part] = field(default_factory=dict)
     _done: list[JSON] = field(default_factory=list)
@@ -143,13 +146,18 @@ class Segments:
 
     def abandon(self) -> None:
         """Remove everything, as far as that is possible."""
-        paths = [s.path for s in self._open.values()] + [str(done["path"]) for done in self._done]
+        paths = [s.path for s in self._open.values()] + [
+            str(done["path"]) for done in self._done if not is_upload(done)
+        ]
         for segment in self._open.values():
             with suppress(Exception):
-                segment.handle.close()
-        for path in paths:
+                getattr(segment.handle, "discard", segment.handle.close)()
+        for path in paths if self.begin is None else ():
             with suppress(Exception):
                 self.storage.delete(path)
+        for done in filter(is_upload, self._done):
+            with suppress(Exception):
+                abort_upload(self.storage, done)
         self._open.clear()
         self._done.clear()
 
@@ -182,7 +190,7 @@ class Segments:
         if len(self._open) >= self.layout.max_open:
             self._close(next(iter(self._open)))
         path = self.name(bucket, self._count)
-        handle = self.storage.write(path)
+        handle = self.storage.write(path) if self.begin is None else self.begin(path)
         output = open_output(handle, None if self.layout.bulk else self.layout.compression)
         part = self._parts[bucket]
         segment = _Segment(path, bucket, self._count, part.new, self.layout.kind_of(schema), handle, output)
@@ -205,6 +213,7 @@ class Segments:
         segment.output.finish()
         self.storage.sync(segment.handle)
         segment.handle.close()
+        upload = {"upload": segment.handle.upload} if isinstance(segment.handle, UploadWriter) else {}
         known = segment.low <= segment.high
         self._done.append(
             {
@@ -218,6 +227,7 @@ class Segments:
                 "crc32": segment.output.crc32,
                 "min_ms": math.floor(segment.low + _ROUNDING_MS) if known else None,
                 "max_ms": math.floor(segment.high + _ROUNDING_MS) if known else None,
+                **upload,
             }
         )
 

@@ -169,6 +169,7 @@ class FileSink:
             row=self.row,
             encoder=self._encoder(),
             columns=self.columns,
+            uploads=self._uploads,
         )
 
     # Participant, driver side
@@ -332,7 +333,15 @@ class FileSink:
 
     @property
     def _whole(self) -> bool:
-        return self.kind_of_rows in ("parquet", "avro") or self.header
+        return self.kind_of_rows in ("parquet", "avro") or self.header or self._uploads
+
+    @property
+    def _uploads(self) -> bool:
+        """Whether tasks upload finished files, because each one ends with the checkpoint that began it."""
+        from poundlock.storage.uploads import Uploads
+
+        ends = self.kind_of_rows in ("parquet", "avro") or self.header or self.rolling.on_checkpoint
+        return ends and self.compaction is None and isinstance(self._storage(), Uploads)
 
     @property
     def _codec(self) -> str | None:
@@ -359,6 +368,8 @@ class FileSink:
         return CsvEncoder(self.columns, hidden, header=self.header) if self.kind_of_rows == "csv" else None
 
     def _rules(self) -> staging.Rules:
+        from poundlock.storage.base import moves_by_copy
+
         return staging.Rules(
             root=self._storage().root,
             rolling=self.rolling,
@@ -367,6 +378,7 @@ class FileSink:
             suffix=self._suffix,
             compaction=self.compaction,
             tag=self.tag,
+            joins=moves_by_copy(self._storage()),
         )
 
 

@@ -17,6 +17,7 @@ from poundlock.connectors.files.checksums import combined
 from poundlock.connectors.files.compaction import Compactor, FileCompaction, Request
 from poundlock.connectors.files.names import final_name, join, numbers_of
 from poundlock.connectors.files.rolling import RollingPolicy
+from poundlock.connectors.files.uploading import is_upload, known_as
 from poundlock.errors import TerminalError
 
 __all__ = [
@@ -35,7 +36,7 @@ __all__ = [
 FORMAT = 1
 DIRECTIVE_BYTES = 32_000
 # What is kept of a segment: what it takes to join and delete it, and for the audit to tell which checkpoint's rows it has.
-_SEGMENT = ("path", "bytes", "rows", "crc32", "checkpoint")
+_SEGMENT = ("path", "bytes", "rows", "crc32", "checkpoint", "upload")
 # A part of so many segments is finished whatever the policy says: every decision carries all of their names.
 MAX_SEGMENTS = 500
 
@@ -51,6 +52,7 @@ class Rules:
         prefix, suffix: of finished names.
         compaction: None = none.
         tag: stands for job and sink in hidden names; "" = take it from what was prepared.
+        joins: whether several segments are joined by an upload, which a crash may leave.
     """
 
     root: str
@@ -60,6 +62,7 @@ class Rules:
     suffix: str
     compaction: FileCompaction | None
     tag: str
+    joins: bool = False
 
 
 def stage(rules: Rules, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
@@ -84,11 +87,13 @@ def stage(rules: Rules, state: JSON, prepared: Sequence[Prepared], occasion: Occ
         "counters": counters,
         "parts": list(parts.values()),
         # Repeated here so that a sweep before the commits are done spares them.
-        "closing": [s["path"] for c in committables for s in c["segments"]],
+        "closing": [known_as(s) for c in committables for s in c["segments"]],
         "newest": _newest(rules, state.get("newest", {}), committables, now_ms),
     }
     if waiting is not None:
         next_state["compaction"] = waiting
+    if rules.joins:
+        next_state["joined"] = [c["final"] for c in committables if not is_upload(c["segments"][0])]
     # How much is still to become visible: at 0 the sink may be taken out of the job, its counters stay.
     next_state["pending"] = len(carried_segments(next_state))
     return Staged(next_state, committables)
@@ -123,11 +128,15 @@ def _fold(
         part = None
     if part is None:
         counter = max(counters.get(str(item.subtask), 0), payload.get("floor", 0))
-        counters[str(item.subtask)] = counter + 1
+        if is_upload(payload):  # its writer gave the name, unique to the attempt
+            counter = payload["counter"]
+        counters[str(item.subtask)] = max(counters.get(str(item.subtask), 0), counter + 1)
         part = parts[key] = {
             "bucket": payload["bucket"],
             "subtask": item.subtask,
-            "name": final_name(rules.prefix, item.subtask, counter, rules.suffix),
+            "name": payload["path"].rpartition("/")[2]
+            if is_upload(payload)
+            else final_name(rules.prefix, item.subtask, counter, rules.suffix),
             "created_ms": payload["at_ms"],
             "last_write_ms": payload["at_ms"],
             "bytes": 0,
@@ -138,7 +147,7 @@ def _fold(
             "segments": [],
         }
     part["last_write_ms"] = max(part["last_write_ms"], payload["at_ms"])
-    part["segments"].append({name: payload[name] for name in _SEGMENT})
+    part["segments"].append({name: payload[name] for name in _SEGMENT if name in payload})
     _widen(part, payload)
 
 
@@ -238,10 +247,12 @@ def next_roll_ms(rules: Rules, state: JSON) -> int | None:
 def directive(state: JSON) -> JSON:
     """Return the bytes that wait per bucket and subtask, largest first, and the subtasks that have given names before.
 
-    Both lists may be cut to keep the whole below 32 KB: a part that is left out is finished at the next checkpoint, subtask that is left out looks once more at the names in the folder.
+    Where writers may give names themselves, the counter of each subtask's next name comes along. Both lists may be cut to keep the whole below 32 KB: a part that is left out is finished at the next checkpoint, subtask that is left out looks once more at the names in the folder.
     """
-    known = sorted(map(int, state.get("counters", {})))[:1500]
-    budget = DIRECTIVE_BYTES - 200 - sum(len(str(k)) + 2 for k in known)
+    counters = state.get("counters", {})
+    known = sorted(map(int, counters))[:1500]
+    following = [int(counters[str(subtask)]) for subtask in known] if "joined" in state else []
+    budget = DIRECTIVE_BYTES - 200 - sum(len(str(k)) + 2 for k in (*known, *following))
     pending: list[list[Any]] = []
     for part in sorted(state.get("parts", ()), key=lambda p: -int(p["bytes"])):
         entry = [part["bucket"], part["subtask"], part["bytes"]]
@@ -249,7 +260,7 @@ def directive(state: JSON) -> JSON:
         if budget < 0:
             break
         pending.append(entry)
-    return {"v": FORMAT, "known": known, "pending": pending}
+    return {"v": FORMAT, "known": known, "pending": pending, **({"following": following} if following else {})}
 
 
 def rescale(state: JSON, parallelism: int) -> JSON:
@@ -287,5 +298,5 @@ def rows_by_bucket(committables: Sequence[JSON], state: JSON, checkpoint: int) -
 
 
 def known_paths(state: JSON) -> set[str]:
-    """Return every hidden file that the state names."""
+    """Return every hidden file, and every upload as `known_as` says, that the state names."""
     return {segment["path"] for segment in carried_segments(state)} | set(state.get("closing", ()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
 
@@ -19,11 +20,12 @@ import pyarrow as pa
 from poundlock.checkpoint.participant import JSON, Reject, WriterContext
 from poundlock.connectors.files.assign import Assignment, OpenAssigner, Rows
 from poundlock.connectors.files.buckets import BUCKET_COLUMN
-from poundlock.connectors.files.names import join, owner_tag, segment_name
+from poundlock.connectors.files.names import join, name_pattern, owner_tag, segment_name, upload_name
 from poundlock.connectors.files.rawrows import raw_rows
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.routing import order, route
 from poundlock.connectors.files.segments import Layout, Segments
+from poundlock.connectors.files.uploading import open_upload
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
@@ -48,6 +50,7 @@ class FileWriter:
         row: the column that holds raw rows; None = rows are encoded.
         encoder: of a row format; None for raw rows and bulk formats.
         columns: of a bulk format, the columns to write; None = all.
+        uploads: whether segments are finished files that wait for the driver to let them appear.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class FileWriter:
         row: str | None,
         encoder: RowEncoder | None,
         columns: Sequence[str] | None,
+        uploads: bool = False,
     ) -> None:
         self._context = context
         self._storage = storage
@@ -75,10 +79,14 @@ class FileWriter:
         directive = context.directive
         self._known = context.subtask in directive.get("known", ())
         self._floor = 0
+        if self._known and "following" in directive:
+            self._floor = int(directive["following"][directive["known"].index(context.subtask)])
+        self._uploads = uploads
         self._written = False
         pending = {b: size for b, subtask, size in directive.get("pending", ()) if subtask == context.subtask}
         header: Callable[[], bytes] = encoder.header if encoder is not None else bytes
-        self._segments = Segments(storage, layout, rolling, self._name, pending, header)
+        begin = partial(open_upload, storage) if uploads else None
+        self._segments = Segments(storage, layout, rolling, self._name, pending, header, begin)
 
     def write(self, chunk: Chunk) -> int:
         """Write the rows of a chunk; return how many were written. Raises TransientError when the file system fails."""
@@ -97,7 +105,10 @@ class FileWriter:
             found = self._segments.finish()
         common = {"v": 1, "tag": self._tag, "at_ms": self._context.started_ms, "floor": self._floor}
         common["checkpoint"] = self._context.checkpoint
-        return [{**common, **payload, **_digest(payload)} for payload in found]
+        made = [{**common, **payload, **_digest(payload)} for payload in found]
+        for payload in made if self._uploads else ():
+            payload["counter"] = self._floor + payload["k"]
+        return made
 
     def abandon(self) -> None:
         """Remove what was written, as far as that is possible."""
@@ -175,6 +186,12 @@ class FileWriter:
         if not self._known:
             self._known, self._floor = True, self._first_free()
         context = self._context
+        if self._uploads:
+            counter = self._floor + number
+            return join(
+                bucket,
+                upload_name(self._prefix, context.subtask, counter, self._tag, context.attempt, self._suffix),
+            )
         name = segment_name(self._prefix, context.subtask, context.checkpoint, self._tag, context.attempt, number)
         return join(bucket, name)
 
@@ -183,11 +200,9 @@ class FileWriter:
 
         A job's first run may find a folder in which another life of the pipeline, or another program, has left files.
         """
-        pattern = re.compile(
-            rf"(?:.*/)?{re.escape(self._prefix)}-{self._context.subtask}-([0-9]{{1,18}}){re.escape(self._suffix)}"
-        )
+        pattern = re.compile(rf"(?:.*/)?{name_pattern(self._prefix, self._suffix, str(self._context.subtask))}")
         found = (pattern.fullmatch(entry.path) for entry in self._storage.list())
-        return max((int(match[1]) + 1 for match in found if match), default=0)
+        return max((int(match[2]) + 1 for match in found if match), default=0)
 
     @contextmanager
     def _failing(self, doing: str) -> Iterator[None]:
@@ -196,7 +211,7 @@ class FileWriter:
         except OSError as error:
             raise TransientError(
                 f"{doing} {self._storage.root} failed: {error.strerror or error}",
-                next="free space or mend the file system; the checkpoint is repeated",
+                next=getattr(error, "next", "") or "free space or mend the file system; the checkpoint is repeated",
                 checkpoint=self._context.checkpoint,
                 participant=self._context.sink,
             ) from error

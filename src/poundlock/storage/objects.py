@@ -1,0 +1,271 @@
+"""A folder of an object store that has no uploads we could complete later, Google's and Microsoft's, as a storage; by obstore.
+
+Decisions are puts that only create. A rename is a copy within the store, which replaces nothing, and a deletion.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO, ClassVar, cast
+from urllib.parse import urlsplit
+
+from poundlock.errors import DefinitionError
+from poundlock.storage.base import Entry
+from poundlock.storage.object_files import PART, ObjectWriter, open_reader
+from poundlock.storage.s3_client import AccessDenied, StoreError
+
+__all__ = ["ObjectStorage", "open_objects"]
+
+_MARK = "poundlock"
+_SCHEMES = ("gs", "az", "abfs", "abfss", "memory")
+_stores: dict[tuple[int, str], Any] = {}
+
+
+def open_objects(path: str) -> ObjectStorage:
+    """Return the storage of a gs://, az://, abfs:// or abfss:// folder.
+
+    Raises:
+        DefinitionError: the path names no bucket, or the package for it is not installed.
+    """
+    parts = urlsplit(path)
+    if parts.scheme not in _SCHEMES or not parts.netloc:
+        raise DefinitionError(
+            f"{path} names no bucket", next="write gs://bucket/folder or abfss://container@account/folder"
+        )
+    try:
+        import obstore  # noqa: F401
+    except ImportError as error:
+        raise DefinitionError(
+            f"{path}: {parts.scheme}:// needs the package obstore", next='type: pip install "poundlock[objects]"'
+        ) from error
+    return ObjectStorage(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
+
+
+@dataclass(frozen=True)
+class ObjectStorage:
+    """Objects of one bucket or container, below one prefix. Credentials come from the environment of whoever asks.
+
+    Args:
+        bucket: its URL, such as "gs://events".
+        prefix: of every key, without slashes at its ends; "" = the whole bucket.
+    """
+
+    bucket: str
+    prefix: str = ""
+
+    moves_by_copy: ClassVar[bool] = True
+
+    @property
+    def root(self) -> str:
+        """The folder, as a person would write it."""
+        return f"{self.bucket}/{self.prefix}".rstrip("/")
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        """Put a new object; return False, and change nothing, if the name is taken."""
+        import obstore
+
+        mark = uuid.uuid4().hex
+        try:
+            with self._asking(path):
+                obstore.put(self._store, self._key(path), data, mode="create", attributes=_attributes(mark))
+        except FileExistsError:
+            # A request that was repeated because its answer got lost finds its own object.
+            with self._asking(path):
+                return dict(obstore.get(self._store, self._key(path)).attributes).get(_MARK) == mark
+        return True
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Give an object another content. Raises FileNotFoundError."""
+        import obstore
+
+        if self.stat(path) is None:
+            raise FileNotFoundError(self._place(path))
+        with self._asking(path):
+            obstore.put(self._store, self._key(path), data)
+
+    def write(self, path: str) -> BinaryIO:
+        """Open a new object, which appears when the handle is synced or closed. Raises FileExistsError if the name is taken."""
+        if self.stat(path) is not None:
+            raise FileExistsError(self._place(path))
+        return cast(BinaryIO, ObjectWriter(_Sending(self, path), self._place(path)))
+
+    def sync(self, handle: BinaryIO) -> None:
+        """Let a handle's object appear; nothing can be written to it afterwards."""
+        cast(ObjectWriter, handle).publish()
+
+    def settle(self, path: str) -> None:
+        """See that an object is there: what a store answers with is durable. Raises FileNotFoundError."""
+        if self.stat(path) is None:
+            raise FileNotFoundError(self._place(path))
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content. Raises FileNotFoundError."""
+        import obstore
+
+        with self._asking(path):
+            return bytes(obstore.get(self._store, self._key(path)).bytes())
+
+    def open(self, path: str) -> BinaryIO:
+        """Open for reading. Raises FileNotFoundError."""
+        found = self.stat(path)
+        if found is None:
+            raise FileNotFoundError(self._place(path))
+        return open_reader(found.bytes, lambda first, after: self._range(path, first, after), self._place(path))
+
+    def stat(self, path: str) -> Entry | None:
+        """Return the object's entry, or None if there is none."""
+        import obstore
+
+        try:
+            with self._asking(path):
+                return self._entry(obstore.head(self._store, self._key(path)))
+        except FileNotFoundError:
+            return None
+
+    def rename(self, source: str, target: str) -> None:
+        """Copy an object within the store to a new name and delete the old one; a crash may leave both.
+
+        Raises FileExistsError or FileNotFoundError.
+        """
+        import obstore
+
+        with self._asking(target):
+            obstore.copy(self._store, self._key(source), self._key(target), overwrite=False)
+        self.delete(source)
+
+    def concat(self, sources: Sequence[str], target: str) -> None:
+        """Make an object of the sources, in order; their bytes pass through here. Raises FileExistsError or FileNotFoundError."""
+        if self.stat(target) is not None:
+            raise FileExistsError(self._place(target))
+        folder, _, name = target.rpartition("/")
+        temporary = f"{folder}/" * bool(folder) + f".tmp-{uuid.uuid4().hex}-{name[:150]}"
+        try:
+            with self.write(temporary) as made:
+                for source in sources:
+                    with self.open(source) as given:
+                        while block := given.read(PART):
+                            made.write(block)
+            self.rename(temporary, target)
+        finally:
+            with suppress(OSError):
+                self.delete(temporary)
+
+    def delete(self, path: str) -> bool:
+        """Delete an object; return False if there was none."""
+        import obstore
+
+        if self.stat(path) is None:
+            return False
+        with suppress(FileNotFoundError), self._asking(path):
+            obstore.delete(self._store, self._key(path))
+        return True
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names of what is directly in a folder, hidden ones too. Empty if it is missing."""
+        import obstore
+
+        start = self._folder(folder)
+        with self._asking(folder):
+            found = obstore.list_with_delimiter(self._store, start or None)
+        paths = [str(item["path"]) for item in found["objects"]] + [str(path) for path in found["common_prefixes"]]
+        return [path.rstrip("/").rpartition("/")[2] for path in paths]
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        """Yield every object below a folder, hidden ones too."""
+        import obstore
+
+        with self._asking(prefix):
+            for page in obstore.list(self._store, self._folder(prefix) or None):
+                for item in page:
+                    yield self._entry(item)
+
+    @property
+    def _store(self) -> Any:
+        key = (os.getpid(), self.bucket)
+        if key not in _stores:
+            from obstore.store import MemoryStore, from_url
+
+            _stores[key] = MemoryStore() if self.bucket.startswith("memory:") else from_url(self.bucket)
+        return _stores[key]
+
+    def _entry(self, found: Any) -> Entry:
+        key = str(found["path"])
+        path = key[len(self.prefix) + 1 :] if self.prefix else key
+        return Entry(path, int(found["size"]), round(found["last_modified"].timestamp() * 1000))
+
+    def _key(self, path: str) -> str:
+        if not path or path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"{path!r} is not a path below {self.root}")
+        return f"{self.prefix}/{path}" if self.prefix else path
+
+    def _folder(self, path: str) -> str:
+        return self._key(path.strip("/")) if path.strip("/") not in ("", ".") else self.prefix
+
+    def _place(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def _range(self, path: str, first: int, after: int) -> bytes:
+        import obstore
+
+        with self._asking(path):
+            return bytes(obstore.get_range(self._store, self._key(path), start=first, end=after))
+
+    @contextmanager
+    def _asking(self, path: str) -> Iterator[None]:
+        """Turn the client's errors into OSErrors."""
+        from obstore import exceptions as said
+
+        place = self._place(path)
+        try:
+            yield
+        except (said.AlreadyExistsError, said.PreconditionError) as error:
+            raise FileExistsError(errno.EEXIST, "the name is taken", place) from error
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", place) from error
+        except (said.PermissionDeniedError, said.UnauthenticatedError) as error:
+            raise AccessDenied(
+                errno.EACCES,
+                "access denied",
+                place,
+                next="look at the credentials in the environment, and what they may do there",
+                refused=True,
+            ) from error
+        except said.BaseError as error:
+            first = str(error).strip().splitlines() or [type(error).__name__]
+            raise StoreError(errno.EIO, f"the store answered: {first[0][:200]}", place) from error
+
+
+def _attributes(mark: str) -> Any:
+    return {_MARK: mark}
+
+
+class _Sending:
+    """One object on its way, in one stream."""
+
+    def __init__(self, storage: ObjectStorage, path: str) -> None:
+        self.storage, self.path = storage, path
+        self._stream: Any = None
+
+    def part(self, number: int, data: bytes) -> None:
+        import obstore
+
+        with self.storage._asking(self.path):
+            if self._stream is None:
+                self._stream = obstore.open_writer(self.storage._store, self.storage._key(self.path), buffer_size=PART)
+            self._stream.write(data)
+
+    def whole(self, data: bytes) -> None:
+        if not self.storage.create_exclusive(self.path, data):
+            raise FileExistsError(self.storage._place(self.path))
+
+    def finish(self) -> None:
+        with self.storage._asking(self.path):
+            self._stream.close()
+
+    def drop(self) -> None:
+        self._stream = None  # what is not closed does not appear

@@ -1,0 +1,354 @@
+"""A folder of an S3 bucket as a storage. Every object appears whole and at once; a name that is taken stays as it is.
+
+Decisions are puts with `If-None-Match: *`. An answer that got lost is found out by what the object carries, so that a
+repeated request is never taken for another's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, ClassVar, cast
+
+from poundlock.errors import DefinitionError
+from poundlock.storage.base import Entry
+from poundlock.storage.object_files import ObjectWriter, open_reader
+from poundlock.storage.s3_client import S3Address, asking, client
+from poundlock.storage.uploads import LEAST_PART, Upload, UploadGone
+
+__all__ = ["S3Storage", "open_s3"]
+
+_MARK = "poundlock"  # the object's metadata that says who wrote it
+_LARGEST_COPY = 1 << 30  # bytes of a part that the store copies
+
+
+def open_s3(path: str) -> S3Storage:
+    """Return the storage of an s3:// or s3a:// folder, at the address that the environment says.
+
+    Raises:
+        DefinitionError: the path names no bucket, the environment's address is none, or the package for it is not installed.
+    """
+    scheme, _, rest = path.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if not bucket or _odd(prefix.strip("/")):
+        raise DefinitionError(f"{path} names no folder of a bucket", next=f"write {scheme}://bucket/folder")
+    if "@" in bucket:
+        raise DefinitionError(
+            f"a path of {scheme}:// carries credentials",
+            next="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead, and take them out of the path",
+        )
+    if importlib.util.find_spec("botocore") is None:
+        raise DefinitionError(f"{path}: S3 needs the package botocore", next='type: pip install "poundlock[s3]"')
+    return S3Storage(bucket, prefix.strip("/"), S3Address.from_environment())
+
+
+@dataclass(frozen=True)
+class S3Storage:
+    """Objects of one bucket, below one prefix.
+
+    Args:
+        bucket: the bucket.
+        prefix: of every key, without slashes at its ends; "" = the whole bucket.
+        address: where S3 is.
+    """
+
+    bucket: str
+    prefix: str = ""
+    address: S3Address = field(default_factory=S3Address)
+
+    moves_by_copy: ClassVar[bool] = True
+
+    @property
+    def root(self) -> str:
+        """The folder, as a person would write it."""
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def check_reachable(self, seconds: float = 5) -> None:
+        """Raise OSError unless the bucket is there and answers within so many seconds."""
+        with asking(self.bucket, self.root):
+            asked = client(self.address, quick_s=seconds)
+            asked.list_objects_v2(Bucket=self.bucket, Prefix=self._folder(""), MaxKeys=1)
+
+    # Files
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        """Put a new object; return False, and change nothing, if the name is taken."""
+        return self._put_new(path, data, uuid.uuid4().hex)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Give an object another content. Raises FileNotFoundError."""
+        if self.stat(path) is None:
+            raise FileNotFoundError(self._place(path))
+        self._call("put_object", path, Body=data)
+
+    def write(self, path: str) -> BinaryIO:
+        """Open a new object, which appears when the handle is synced or closed. Raises FileExistsError if the name is taken."""
+        if self.stat(path) is not None:
+            raise FileExistsError(self._place(path))
+        return cast(BinaryIO, ObjectWriter(_Sending(self, path), self._place(path)))
+
+    def sync(self, handle: BinaryIO) -> None:
+        """Let a handle's object appear; nothing can be written to it afterwards."""
+        cast(ObjectWriter, handle).publish()
+
+    def settle(self, path: str) -> None:
+        """See that an object is there: what a store answers with is durable. Raises FileNotFoundError."""
+        if self.stat(path) is None:
+            raise FileNotFoundError(self._place(path))
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content. Raises FileNotFoundError."""
+        with asking(self.bucket, self._place(path)):
+            return cast(bytes, self._client.get_object(Bucket=self.bucket, Key=self._key(path))["Body"].read())
+
+    def open(self, path: str) -> BinaryIO:
+        """Open for reading. Raises FileNotFoundError."""
+        found = self.stat(path)
+        if found is None:
+            raise FileNotFoundError(self._place(path))
+        return open_reader(found.bytes, lambda first, after: self._range(path, first, after), self._place(path))
+
+    def stat(self, path: str) -> Entry | None:
+        """Return the object's entry, or None if there is none."""
+        found = self._head(path)
+        if found is None:
+            return None
+        return Entry(path, int(found["ContentLength"]), _ms(found["LastModified"]))
+
+    def rename(self, source: str, target: str) -> None:
+        """Copy an object within the store to a new name and delete the old one; a crash may leave both.
+
+        Raises FileExistsError or FileNotFoundError.
+        """
+        self.concat([source], target)
+        self.delete(source)
+
+    def concat(self, sources: Sequence[str], target: str) -> None:
+        """Make an object of the sources, in order: within the store where they have 5 MB, by way of here where they are smaller.
+
+        Raises FileExistsError if the target exists, FileNotFoundError if a source does not.
+        """
+        sizes = []
+        for source in sources:
+            found = self.stat(source)
+            if found is None:
+                raise FileNotFoundError(self._place(source))
+            sizes.append(found.bytes)
+        if self.stat(target) is not None:
+            raise FileExistsError(self._place(target))
+        sending = _Sending(self, target)
+        try:
+            rest = _join(sending, list(zip(sources, sizes, strict=True)))
+            if sending.tags:
+                if rest:
+                    sending.part(len(sending.tags) + 1, rest)
+                sending.finish()
+            else:
+                sending.whole(rest)
+        except BaseException:
+            sending.drop()
+            raise
+
+    def delete(self, path: str) -> bool:
+        """Delete an object; return False if there was none."""
+        if self._head(path) is None:
+            return False
+        self._call("delete_object", path)
+        return True
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names of what is directly in a folder, hidden ones too. Empty if it is missing."""
+        start = self._folder(folder)
+        names = []
+        for page in self._pages("list_objects_v2", Prefix=start, Delimiter="/"):
+            names += [item["Key"][len(start) :] for item in page.get("Contents", ())]
+            names += [item["Prefix"][len(start) :].rstrip("/") for item in page.get("CommonPrefixes", ())]
+        return [name for name in names if name]
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        """Yield every object below a folder, hidden ones too."""
+        for page in self._pages("list_objects_v2", Prefix=self._folder(prefix)):
+            for item in page.get("Contents", ()):
+                if not item["Key"].endswith("/"):  # what consoles put there to show a folder
+                    yield Entry(self._path(item["Key"]), int(item["Size"]), _ms(item["LastModified"]))
+
+    # Uploads
+
+    def begin_upload(self, path: str, mark: str) -> str:
+        """Begin an upload for an object that will carry a mark, and return its id."""
+        return cast(str, self._call("create_multipart_upload", path, Metadata={_MARK: mark})["UploadId"])
+
+    def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
+        """Write a part; return its tag. Raises UploadGone."""
+        found = self._call("upload_part", path, UploadId=upload, PartNumber=number, Body=data)
+        return cast(str, found["ETag"])
+
+    def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:
+        """Return number, tag and bytes of the parts that are there; None if there is no such upload."""
+        parts: list[tuple[int, str, int]] = []
+        try:
+            for page in self._pages("list_parts", Key=self._key(path), UploadId=upload):
+                parts += [(int(p["PartNumber"]), str(p["ETag"]), int(p["Size"])) for p in page.get("Parts", ())]
+        except FileNotFoundError:
+            return None
+        return parts
+
+    def complete_upload(self, path: str, upload: str, tags: Sequence[str]) -> None:
+        """Let the object appear. Raises UploadGone, or FileExistsError if the name is taken."""
+        parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
+        self._call(
+            "complete_multipart_upload", path, UploadId=upload, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
+        )
+
+    def abort_upload(self, path: str, upload: str) -> bool:
+        """Drop an upload and its parts; return False if there was none."""
+        try:
+            self._call("abort_multipart_upload", path, UploadId=upload)
+        except UploadGone:
+            return False
+        return True
+
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        """Yield the uploads below a folder that were begun, of whomever they are."""
+        for page in self._pages("list_multipart_uploads", Prefix=self._folder(prefix)):
+            for item in page.get("Uploads", ()):
+                yield Upload(self._path(item["Key"]), item["UploadId"], _ms(item["Initiated"]))
+
+    def mark_of(self, path: str) -> str | None:
+        """Return the mark an object carries, "" for none, None if there is no such object."""
+        found = self._head(path)
+        return None if found is None else str(found.get("Metadata", {}).get(_MARK, ""))
+
+    # Parts
+
+    @property
+    def _client(self) -> Any:
+        return client(self.address)
+
+    def _key(self, path: str) -> str:
+        if not path or path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"{path!r} is not a path below {self.root}")
+        return f"{self.prefix}/{path}" if self.prefix else path
+
+    def _path(self, key: str) -> str:
+        return key[len(self.prefix) + 1 :] if self.prefix else key
+
+    def _folder(self, path: str) -> str:
+        start = self.prefix if path.strip("/") in ("", ".") else self._key(path.strip("/"))
+        return f"{start}/" if start else ""
+
+    def _place(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def _call(self, method: str, path: str, **arguments: Any) -> Any:
+        with asking(self.bucket, self._place(path)):
+            return getattr(self._client, method)(Bucket=self.bucket, Key=self._key(path), **arguments)
+
+    def _pages(self, method: str, **arguments: Any) -> Iterator[Any]:
+        pages = iter(self._client.get_paginator(method).paginate(Bucket=self.bucket, **arguments))
+        while True:
+            with asking(self.bucket, self.root):
+                page = next(pages, None)
+            if page is None:
+                return
+            yield page
+
+    def _head(self, path: str) -> Any:
+        try:
+            return self._call("head_object", path)
+        except FileNotFoundError:
+            return None
+
+    def _range(self, path: str, first: int, after: int) -> bytes:
+        with asking(self.bucket, self._place(path)):
+            found = self._client.get_object(Bucket=self.bucket, Key=self._key(path), Range=f"bytes={first}-{after - 1}")
+            return cast(bytes, found["Body"].read())
+
+    def _put_new(self, path: str, data: bytes, mark: str) -> bool:
+        try:
+            self._call("put_object", path, Body=data, Metadata={_MARK: mark}, IfNoneMatch="*")
+        except FileExistsError:
+            # A request that was repeated because its answer got lost finds its own object.
+            return self.mark_of(path) == mark
+        return True
+
+
+def _odd(prefix: str) -> bool:
+    return bool(prefix) and any(part in ("", ".", "..") for part in prefix.split("/"))
+
+
+def _ms(moment: Any) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+class _Sending:
+    """The parts of one object on their way to it."""
+
+    def __init__(self, storage: S3Storage, path: str) -> None:
+        self.storage, self.path = storage, path
+        self.tags: list[str] = []
+        self._mark = uuid.uuid4().hex
+        self._upload: str | None = None
+
+    def part(self, number: int, data: bytes) -> None:
+        self.tags.append(self.storage.upload_part(self.path, self._begun(), number, data))
+
+    def copied(self, source: str, first: int, after: int) -> None:
+        """Take a range of another object as a part, copied within the store."""
+        storage = self.storage
+        answer = storage._call(
+            "upload_part_copy",
+            self.path,
+            UploadId=self._begun(),
+            PartNumber=len(self.tags) + 1,
+            CopySource={"Bucket": storage.bucket, "Key": storage._key(source)},
+            CopySourceRange=f"bytes={first}-{after - 1}",
+        )
+        self.tags.append(answer["CopyPartResult"]["ETag"])
+
+    def whole(self, data: bytes) -> None:
+        if not self.storage._put_new(self.path, data, self._mark):
+            raise FileExistsError(self.storage._place(self.path))
+
+    def finish(self) -> None:
+        assert self._upload is not None
+        try:
+            self.storage.complete_upload(self.path, self._upload, self.tags)
+        except (UploadGone, FileExistsError):
+            if self.storage.mark_of(self.path) != self._mark:
+                raise
+        self._upload = None
+
+    def drop(self) -> None:
+        if self._upload is not None:
+            with suppress(Exception):
+                self.storage.abort_upload(self.path, self._upload)
+            self._upload = None
+
+    def _begun(self) -> str:
+        if self._upload is None:
+            self._upload = self.storage.begin_upload(self.path, self._mark)
+        return self._upload
+
+
+def _join(sending: _Sending, sources: Sequence[tuple[str, int]]) -> bytes:
+    """Send the sources as parts, and return what is left over: less than a part may have. Parts here are not all of one size."""
+    buffer = bytearray()
+    for path, size in sources:
+        at = 0
+        while at < size:
+            rest = size - at
+            if not buffer and rest >= LEAST_PART:
+                after = at + min(rest, _LARGEST_COPY)
+                sending.copied(path, at, after)
+            else:
+                after = at + min(rest, LEAST_PART - len(buffer))
+                buffer += sending.storage._range(path, at, after)
+                if len(buffer) >= LEAST_PART:
+                    sending.part(len(sending.tags) + 1, bytes(buffer))
+                    buffer.clear()
+            at = after
+    return bytes(buffer)

@@ -1,0 +1,222 @@
+"""How S3 is reached: where it is, how its buckets are addressed, and what its answers mean to code that knows files.
+
+Credentials come from the usual chain (environment, profile, web identity, instance) on the machine that asks; they are
+never part of a storage, a plan or a message.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from poundlock.errors import DefinitionError
+from poundlock.storage.uploads import UploadGone
+
+__all__ = ["PASSED_ON", "S3Address", "StoreError", "asking", "client"]
+
+# What says where S3 is, without a secret: a cluster's executors get them from the driver.
+PASSED_ON = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_PROFILE",
+    "AWS_CA_BUNDLE",
+    "POUNDLOCK_S3_PATH_STYLE",
+)
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_ATTEMPTS, _CONNECT_S, _READ_S, _CONNECTIONS = 5, 10, 60, 16
+
+
+class StoreError(OSError):
+    """An object store refused, or did not answer. `refused`: asking again will not help; `next`: what to do."""
+
+    def __init__(self, code: int, said: str, place: str, *, next: str = "", refused: bool = False) -> None:
+        super().__init__(code, said, place)
+        self.next, self.refused = next, refused
+
+
+class AccessDenied(StoreError, PermissionError):
+    """The store does not let this user do it."""
+
+
+@dataclass(frozen=True)
+class S3Address:
+    """Where S3 is.
+
+    Args:
+        endpoint: URL of the service; None = Amazon's of the region.
+        region: its region; None = as the profile says.
+        path_style: whether buckets are named in the path instead of the host name.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> S3Address:
+        """Return what AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, AWS_DEFAULT_REGION and POUNDLOCK_S3_PATH_STYLE say.
+
+        Raises:
+            DefinitionError: POUNDLOCK_S3_PATH_STYLE is neither true nor false, or the endpoint is no URL.
+        """
+        env = os.environ if environment is None else environment
+        endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
+        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+            raise DefinitionError(f"AWS_ENDPOINT_URL={endpoint} is no URL", next="write http://host:port")
+        region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or None
+        style = env.get("POUNDLOCK_S3_PATH_STYLE", "").strip().lower()
+        if style and style not in (*_TRUE, *_FALSE):
+            raise DefinitionError(f"POUNDLOCK_S3_PATH_STYLE={style} is no answer", next="write true or false")
+        # Servers that are not Amazon's mostly have no host name for each bucket.
+        return cls(endpoint, region, style in _TRUE if style else endpoint is not None)
+
+
+_clients: dict[tuple[int, S3Address, float | None], Any] = {}
+_making = threading.Lock()
+
+
+def client(address: S3Address, *, quick_s: float | None = None) -> Any:
+    """Return a client that the threads of this process share. A forked process gets its own.
+
+    Args:
+        address: where S3 is.
+        quick_s: give up a request after so many seconds, without another attempt.
+
+    Raises:
+        DefinitionError: the package for it is not installed.
+    """
+    key = (os.getpid(), address, quick_s)
+    found = _clients.get(key)
+    if found is None:
+        with _making:
+            found = _clients.get(key)
+            if found is None:
+                found = _clients[key] = _client(address, quick_s)
+    return found
+
+
+def _client(address: S3Address, quick_s: float | None) -> Any:
+    try:
+        from botocore.config import Config
+        from botocore.session import Session
+    except ImportError as error:
+        raise DefinitionError("S3 needs the package botocore", next='type: pip install "poundlock[s3]"') from error
+    settings: dict[str, Any] = {}
+    if address.endpoint is not None and "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
+        # Servers that are not Amazon's do not all know the newer checksums.
+        settings |= {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
+    config = Config(
+        retries={"mode": "standard", "max_attempts": _ATTEMPTS if quick_s is None else 1},
+        connect_timeout=quick_s or _CONNECT_S,
+        read_timeout=quick_s or _READ_S,
+        max_pool_connections=_CONNECTIONS,
+        s3={"addressing_style": "path" if address.path_style else "virtual"},
+        **settings,
+    )
+    region = address.region or ("us-east-1" if address.endpoint is not None else None)
+    return Session().create_client("s3", region_name=region, endpoint_url=address.endpoint, config=config)
+
+
+_GONE = ("NoSuchKey", "404", "NotFound")
+_TAKEN = ("PreconditionFailed", "412")
+_BUSY = ("ConditionalRequestConflict", "OperationAborted", "409", "SlowDown", "503", "ServiceUnavailable")
+_DENIED = ("AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem", "401", "Unauthorized")
+_NOT_KNOWN = (
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "InvalidToken",
+    "TokenRefreshRequired",
+    "InvalidSecurity",
+    "AuthFailure",
+    "NotSignedUp",
+)
+_CREDENTIALS = (
+    "look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE, and that the clock is right"
+)
+
+
+@contextmanager
+def asking(bucket: str, place: str) -> Iterator[None]:
+    """Turn the client's errors into OSErrors.
+
+    Args:
+        bucket: whose objects are asked for.
+        place: the object or folder, as a person would write it.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _of_answer(error.response, bucket, place) from error
+    except BotoCoreError as error:
+        raise _of_no_answer(error, place) from error
+
+
+def _of_answer(response: Mapping[str, Any], bucket: str, place: str) -> OSError:
+    said = response.get("Error", {})
+    code, message = str(said.get("Code", "")), str(said.get("Message", ""))
+    if code == "NoSuchBucket":
+        return StoreError(
+            errno.ENODEV,
+            f"there is no bucket {bucket!r}",
+            place,
+            next="create the bucket, or correct the path or AWS_ENDPOINT_URL",
+            refused=True,
+        )
+    if code == "NoSuchUpload":
+        return UploadGone(errno.ENOENT, "there is no such upload", place)
+    if code in _GONE:
+        return FileNotFoundError(errno.ENOENT, "there is no such object", place)
+    if code in _TAKEN:
+        return FileExistsError(errno.EEXIST, "the name is taken", place)
+    if code in _NOT_KNOWN:
+        said_so = f"the credentials are not accepted ({code})"
+        return AccessDenied(errno.EACCES, said_so, place, next=_CREDENTIALS, refused=True)
+    if code in _DENIED:
+        return AccessDenied(
+            errno.EACCES,
+            "access denied",
+            place,
+            next="let these credentials list, read, write and delete there, and list and abort uploads",
+            refused=True,
+        )
+    if code in ("PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"):
+        return StoreError(
+            errno.EINVAL, f"the bucket is in another region ({code})", place, next="set AWS_REGION to it", refused=True
+        )
+    if code in ("InvalidBucketName", "InvalidURI"):
+        return StoreError(
+            errno.EINVAL, f"{bucket!r} cannot name a bucket", place, next="write s3://bucket/folder", refused=True
+        )
+    number = (
+        errno.EAGAIN if code in _BUSY else errno.ENOSPC if code in ("QuotaExceeded", "XMinioStorageFull") else errno.EIO
+    )
+    return StoreError(number, f"the store answered {code}: {message}"[:300], place)
+
+
+def _of_no_answer(error: Exception, place: str) -> OSError:
+    kind = type(error).__name__
+    if "Credential" in kind or kind in ("ProfileNotFound", "TokenRetrievalError", "UnauthorizedSSOTokenError"):
+        said = (
+            "no credentials were found" if kind == "NoCredentialsError" else f"the credentials cannot be used ({kind})"
+        )
+        return AccessDenied(errno.EACCES, said, place, next=_CREDENTIALS, refused=True)
+    if kind == "NoRegionError":
+        return StoreError(errno.EINVAL, "no region is set", place, next="set AWS_REGION", refused=True)
+    if kind in ("ParamValidationError", "InvalidRegionError", "UnsupportedS3ConfigurationError"):
+        return StoreError(errno.EINVAL, str(error).splitlines()[-1].strip()[:300], place, refused=True)
+    return StoreError(
+        errno.EHOSTUNREACH,
+        f"the store does not answer ({kind})",
+        place,
+        next="look at AWS_ENDPOINT_URL and the network",
+    )

@@ -1,0 +1,71 @@
+"""Objects that are written in parts and appear at once: what a sink asks of a store that has multipart uploads.
+
+An upload belongs to whoever has its id; what it will show is invisible until `complete`, and an aborted one shows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+__all__ = ["LEAST_PART", "Upload", "UploadGone", "Uploads"]
+
+LEAST_PART = 5 << 20  # bytes; every part but the last has at least so many
+
+
+class UploadGone(FileNotFoundError):
+    """There is no such upload: it was completed, or aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """An upload that was begun and neither completed nor aborted.
+
+    Args:
+        path: the object it is for, below the storage's root.
+        id: the store's name for it.
+        begun_ms: when it was begun, ms since the epoch.
+    """
+
+    path: str
+    id: str
+    begun_ms: int
+
+
+@runtime_checkable
+class Uploads(Protocol):
+    """What a storage offers besides, where an object can be made of parts."""
+
+    def begin_upload(self, path: str, mark: str) -> str:
+        """Begin an upload for an object that will carry a mark, and return its id. Nothing is visible."""
+        ...
+
+    def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
+        """Write a part, numbered from 1, durably; return its tag. Raises UploadGone."""
+        ...
+
+    def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:
+        """Return number, tag and bytes of the parts that are there; None if there is no such upload."""
+        ...
+
+    def complete_upload(self, path: str, upload: str, tags: Sequence[str]) -> None:
+        """Let the object appear, durably and at once; it replaces nothing.
+
+        Raises:
+            UploadGone: there is no such upload, such as after an earlier call.
+            FileExistsError: the name is taken; the upload may still be there.
+        """
+        ...
+
+    def abort_upload(self, path: str, upload: str) -> bool:
+        """Drop an upload and its parts; return False if there was none."""
+        ...
+
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        """Yield the uploads below a folder that were begun, of whomever they are, in any order."""
+        ...
+
+    def mark_of(self, path: str) -> str | None:
+        """Return the mark an object carries, "" for none, None if there is no such object."""
+        ...

@@ -1,0 +1,160 @@
+"""EmbeddedS3: an S3 server for trials and tests: moto's, which holds objects in memory and answers one request at a time.
+
+One at a time is what makes its conditional puts exclusive. It listens on the loopback, and does not outlive its starter.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from poundlock.errors import DefinitionError, TransientError
+from poundlock.storage.s3 import S3Storage
+from poundlock.storage.s3_client import S3Address, client
+from poundlock.testing.servers import free_port, launch
+
+__all__ = ["EmbeddedS3"]
+
+_MOTO = """
+import logging, sys
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+WSGIRequestHandler.protocol_version = "HTTP/1.0"
+make_server("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_backend_app), threaded=False).serve_forever()
+"""
+
+
+class EmbeddedS3:
+    """An S3 server to use in a `with` block, or by `start()` and `close()`. Its objects are gone when it stops.
+
+    Args:
+        port: of the loopback; None = any free one. It stays the same over `kill` and `start`.
+    """
+
+    access_key, secret_key, region = "poundlock-test", "poundlock-test-secret", "us-east-1"
+
+    def __init__(self, *, port: int | None = None) -> None:
+        self._port = port
+        self.home = Path(tempfile.mkdtemp(prefix="poundlock-s3-"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """URL for clients. Raises RuntimeError before the first start."""
+        if self._port is None:
+            raise RuntimeError("the server was not started yet")
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead a program here."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    @contextmanager
+    def in_environment(self) -> Iterator[Self]:
+        """Let this process find the server for as long as the block lasts."""
+        before = {name: os.environ.get(name) for name in (*self.environment, "AWS_PROFILE", "AWS_SESSION_TOKEN")}
+        os.environ.update(self.environment)
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+            os.environ.pop(name, None)
+        try:
+            yield self
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+    def start(self, timeout: float = 120) -> Self:
+        """Start the server and wait until it answers.
+
+        Raises:
+            DefinitionError: what it is made of is not installed.
+            TransientError: it did not come up.
+        """
+        if self._process is not None and self._process.poll() is None:
+            return self
+        command = self._command()
+        if self._port is None:
+            self._port = free_port()
+        self._process = launch([*command], self.home / "server.out", environment=self._server_environment())
+        end = time.monotonic() + timeout
+        with self.in_environment():
+            while True:
+                try:
+                    self._ask("list_buckets")
+                    return self
+                except Exception as error:
+                    if self._process.poll() is not None or time.monotonic() > end:
+                        self.kill()
+                        said = (self.home / "server.out").read_text(errors="replace").strip().splitlines()
+                        raise TransientError(f"the S3 server did not start: {said[-1] if said else error}") from error
+                time.sleep(0.1)
+
+    def bucket(self, name: str) -> str:
+        """Make a bucket and return its URL."""
+        with self.in_environment():
+            self._ask("create_bucket", Bucket=name)
+        return f"s3://{name}"
+
+    def storage(self, bucket: str, prefix: str = "") -> S3Storage:
+        """Return a folder of a bucket as a storage; use it while `in_environment`."""
+        return S3Storage(bucket, prefix, self.address)
+
+    @property
+    def address(self) -> S3Address:
+        """Where it is."""
+        return S3Address(self.endpoint, self.region, path_style=True)
+
+    def kill(self) -> None:
+        """Kill the server as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """Stop it and remove its folder."""
+        self.kill()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, method: str, **arguments: Any) -> Any:
+        return getattr(client(self.address), method)(**arguments)
+
+    def _command(self) -> list[str]:
+        if importlib.util.find_spec("moto") is None:
+            raise DefinitionError("the S3 server for tests needs moto", next='type: pip install "moto[server]"')
+        if self._port is None:
+            self._port = free_port()
+        return [sys.executable, "-c", _MOTO, str(self._port)]
+
+    def _server_environment(self) -> Mapping[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        return {**kept, "MOTO_S3_DEFAULT_MAX_KEYS": "1000"}
