@@ -142,9 +142,16 @@ _BROKER_BORROWS = (
     "log4j-api", "log4j-core", "log4j-slf4j2-impl",
 )  # fmt: skip
 
+# A real namenode and datanode of the Hadoop that pyspark 4.2 and 4.3 come with; all else is in pyspark/jars.
+_HDFS = _pins("""
+org.apache.hadoop hadoop-client-minicluster 3.5.0
+  06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c
+""")
+
 JAR_SETS: Mapping[str, JarPins] = MappingProxyType(
     {
         "kafka": JarPins(what="Spark's Kafka connector", pins=_CONNECTOR, spark=("4.2", "4.3")),
         "kafka-broker": JarPins(what="the Kafka broker for trials and tests", pins=_BROKER, borrowed=_BROKER_BORROWS),
+        "hdfs-minicluster": JarPins(what="the HDFS cluster for trials and tests", pins=_HDFS, spark=("4.2", "4.3")),
     }
 )

@@ -1,10 +1,11 @@
 """File systems for ledger, segments and finished files, behind one small protocol.
 
-`open_storage` is the only place that looks at how a path is written.
+`open_storage` is the only place that looks at how a path is written; a file system is a line of `_BY_SCHEME`.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from urllib.parse import unquote, urlsplit
 
@@ -12,28 +13,46 @@ from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, Storage
 from poundlock.storage.local import LocalStorage
 
-__all__ = ["Entry", "LocalStorage", "Storage", "open_storage"]
+__all__ = ["Entry", "LocalStorage", "Storage", "is_uri", "open_storage"]
+
+# Per scheme the module and its function that takes the URI as it was written. Loaded when the first such path is opened.
+_BY_SCHEME = {
+    "hdfs": ("poundlock.storage.hdfs", "open_hdfs"),
+}
 
 
 def open_storage(path: str) -> Storage:
     """Return the storage of a folder. Nothing is touched, and the folder need not exist.
 
     Args:
-        path: a local path, relative ones from the current folder and "~" as in a shell, or a file:// URI.
+        path: a local path, relative ones from the current folder and "~" as in a shell, or a URI of a file system.
 
     Raises:
-        DefinitionError: the path is empty, or names a file system this version cannot use.
+        DefinitionError: the path is empty, names a file system this version cannot use, or a package for it is missing.
     """
     if not isinstance(path, str) or not path.strip() or "\0" in path:
         raise DefinitionError(f"{path!r} is not a folder", next='give a path such as "/data/events"')
-    head, separator, _ = path.partition(":/")
-    if not separator or not head.isalnum() or len(head) == 1:
+    if not is_uri(path):
         return LocalStorage(os.path.abspath(os.path.expanduser(path)))
+    scheme = path.partition(":")[0].lower()
+    if scheme == "file":
+        return _local(path)
+    if scheme not in _BY_SCHEME:
+        known = ", ".join(f"{name}://" for name in _BY_SCHEME)
+        raise DefinitionError(f"{path}: there is no file system {scheme}:// here", next=f"use a local path, or {known}")
+    module, function = _BY_SCHEME[scheme]
+    opened: Storage = getattr(importlib.import_module(module), function)(path)
+    return opened
+
+
+def is_uri(path: str) -> bool:
+    """Return whether a path begins with a scheme, so that it is no path of the local file system as it stands."""
+    head, separator, _ = path.partition(":/")
+    return bool(separator) and head.isalnum() and len(head) > 1
+
+
+def _local(path: str) -> Storage:
     parts = urlsplit(path)
-    if parts.scheme != "file":
-        raise DefinitionError(
-            f"{path}: the file system {parts.scheme}:// arrives with a later release", next="use a local path"
-        )
     if parts.netloc not in ("", "localhost"):
         raise DefinitionError(
             f"{path}: {parts.netloc!r} is another machine", next="write file:///path with three slashes"

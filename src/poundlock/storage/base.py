@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, runtime_checkable
 
-__all__ = ["Entry", "Storage"]
+__all__ = ["Entry", "HasFolders", "Storage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +113,13 @@ class Storage(Protocol):
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Yield every file below a folder, hidden ones too, in any order. Nothing if the folder is missing."""
+        ...
+
+
+@runtime_checkable
+class HasFolders(Protocol):
+    """A storage in which folders are things of their own, and stay when their last file goes."""
+
+    def remove_folders(self, path: str = "") -> None:
+        """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
         ...

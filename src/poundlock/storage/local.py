@@ -182,6 +182,12 @@ class LocalStorage:
                     with suppress(FileNotFoundError):  # gone since it was listed
                         yield _entry(path, item.stat())
 
+    def remove_folders(self, path: str = "") -> None:
+        """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
+        for folder, _, _ in os.walk(os.path.join(self.root, path), topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
+
     def _at(self, path: str) -> str:
         if not path or path.startswith("/") or ".." in path.split("/"):
             raise ValueError(f"{path!r} is not a path below {self.root}")

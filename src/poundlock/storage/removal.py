@@ -5,12 +5,9 @@ What cannot be removed because somebody put something in meanwhile stays.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 
-from poundlock.storage.base import Storage
-from poundlock.storage.local import LocalStorage
+from poundlock.storage.base import HasFolders, Storage
 
 __all__ = ["remove_empty", "remove_root", "remove_tree"]
 
@@ -31,15 +28,11 @@ def remove_tree(storage: Storage, path: str, *, first: Sequence[str] = ()) -> No
 
 def remove_empty(storage: Storage, path: str) -> None:
     """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
-    if not isinstance(storage, LocalStorage):
-        return
-    for folder, _, _ in os.walk(os.path.join(storage.root, path), topdown=False):
-        with suppress(OSError):
-            os.rmdir(folder)
+    if isinstance(storage, HasFolders):
+        storage.remove_folders(path)
 
 
 def remove_root(storage: Storage) -> None:
     """Remove a storage's own folder if there is nothing in it."""
-    if isinstance(storage, LocalStorage):
-        with suppress(OSError):
-            os.rmdir(storage.root)
+    if isinstance(storage, HasFolders) and not storage.names("."):
+        storage.remove_folders()

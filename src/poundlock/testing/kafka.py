@@ -8,11 +8,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import random
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,6 +23,7 @@ from poundlock.errors import DefinitionError, TransientError
 from poundlock.runtime.jars import jar_set
 from poundlock.runtime.java import cache_dir, find_java
 from poundlock.runtime.pins import JAR_SETS
+from poundlock.testing.servers import free_port, is_free, launch
 from poundlock.testing.topics import Record, Topics
 
 if TYPE_CHECKING:
@@ -41,13 +40,6 @@ appender.file.layout.pattern=%d %p %c{1} %m%n
 rootLogger.level=warn
 rootLogger.appenderRef.file.ref=file
 """
-# Run in the new process before Java takes its place: the kernel then kills the broker when its starting thread ends.
-_BOUND_TO_PARENT = (
-    "import ctypes, os, signal, sys\n"
-    "ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n"
-    "os.getppid() == int(sys.argv[1]) or os._exit(1)\n"
-    "os.execv(sys.argv[2], sys.argv[2:])\n"
-)
 
 
 class EmbeddedKafka(Topics):
@@ -164,10 +156,10 @@ class EmbeddedKafka(Topics):
     def _choose_ports(self) -> None:
         if not self._controller_port:
             taken = {self._port} if self._port else set()
-            self._controller_port = _free_port(taken)
-            self._port = self._port or _free_port({self._controller_port})
+            self._controller_port = free_port(taken)
+            self._port = self._port or free_port({self._controller_port})
         for port in (self._port, self._controller_port):
-            if port and not _is_free(port):
+            if port and not is_free(port):
                 raise DefinitionError(
                     f"port {port} on 127.0.0.1 is taken", next="give another port, or stop what uses it"
                 )
@@ -244,30 +236,10 @@ class EmbeddedKafka(Topics):
         }  # fmt: skip
 
     def _launch(self, command: list[str]) -> None:
-        if sys.platform == "linux":
-            command = [sys.executable, "-I", "-S", "-c", _BOUND_TO_PARENT, str(os.getpid()), *command]
-        started: list[subprocess.Popen[bytes] | OSError] = []
-        ready = threading.Event()
-
-        def live() -> None:
-            # The thread stays as long as the broker, because the kernel looks at the thread and not at the process.
-            try:
-                with (self.home / "broker.out").open("ab") as out:
-                    process = subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-                    )
-            except OSError as error:
-                started.append(error)
-                return ready.set()
-            started.append(process)
-            ready.set()
-            process.wait()
-
-        threading.Thread(target=live, name="embedded-kafka", daemon=True).start()
-        ready.wait()
-        if isinstance(started[0], OSError):
-            raise TransientError(f"the broker could not be started: {started[0]}") from started[0]
-        self._process = started[0]
+        try:
+            self._process = launch(command, self.home / "broker.out")
+        except OSError as error:
+            raise TransientError(f"the broker could not be started: {error}") from error
 
     def _wait(self, end: float) -> None:
         while True:
@@ -296,23 +268,3 @@ class EmbeddedKafka(Topics):
 def _kafka_id() -> str:
     # Kafka's tools take an id that begins with "-" for an option; the leading byte keeps it from doing so.
     return base64.urlsafe_b64encode(b"\1" + uuid.uuid4().bytes[1:]).rstrip(b"=").decode()
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def _free_port(taken: set[int]) -> int:
-    """Return a free port below those that outgoing connections get, so that it is still free at a restart."""
-    chance = random.SystemRandom()
-    for _ in range(1000):
-        port = chance.randrange(15000, 32000)
-        if port not in taken and _is_free(port):
-            return port
-    raise DefinitionError("no free port between 15000 and 32000 on 127.0.0.1", next="stop something that listens")

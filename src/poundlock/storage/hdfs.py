@@ -1,0 +1,356 @@
+"""A folder of an HDFS cluster as a storage, through hdfs-native: no JVM, so that a task can use it as well as the driver.
+
+A file that a writer leaves without closing may become visible short, so every name that decides something is given by a
+rename without overwrite of a file that was closed.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from poundlock.errors import DefinitionError
+from poundlock.storage.base import Entry
+from poundlock.storage.hdfs_errors import translated
+
+if TYPE_CHECKING:
+    from hdfs_native import Client
+
+__all__ = ["HdfsStorage", "open_hdfs"]
+
+_BLOCK = 1 << 20
+
+
+def open_hdfs(uri: str) -> HdfsStorage:
+    """Return the storage of an hdfs:// URI. Nothing is contacted.
+
+    Args:
+        uri: `hdfs://host:port/path`, `hdfs://nameservice/path`, or `hdfs:///path` below fs.defaultFS. Nameservice and
+            default file system are those of core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR.
+
+    Raises:
+        DefinitionError: hdfs-native is not installed, or the URI names no folder.
+    """
+    rest = uri.partition(":")[2]
+    authority, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.lstrip("/"))
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or not (authority or rest.startswith(("///", "/"))):
+        raise DefinitionError(f"{uri} is not a folder of HDFS", next="write hdfs://HOST:PORT/FOLDER")
+    try:
+        import hdfs_native  # noqa: F401
+    except ImportError:
+        raise DefinitionError(
+            f"{uri} needs the package hdfs-native", next="pip install 'poundlock[hdfs]'"
+        ) from None
+    return HdfsStorage(f"hdfs://{authority}/{'/'.join(parts)}")
+
+
+@dataclass(frozen=True)
+class HdfsStorage:
+    """Files below one folder of HDFS.
+
+    Args:
+        root: the folder's URI. It is made when the first file is written.
+    """
+
+    root: str
+
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        """Write a whole new file durably; return False, and change nothing, if the name is taken."""
+        temporary = self._filled(path, data)
+        try:
+            try:
+                self.rename(temporary, path)
+            except FileExistsError:
+                return self._ours(temporary, path, data)
+            except FileNotFoundError:
+                # The client repeats a call whose answer was lost: then the first one has moved the file already.
+                if not self._ours(temporary, path, data):
+                    raise
+            return True
+        finally:
+            with suppress(OSError):  # it is named as a leftover, and what happened before is what counts
+                self.delete(temporary)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Give a file another content, durably and whole. Raises FileNotFoundError."""
+        if self.stat(path) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.root}/{path}")
+        temporary = self._filled(path, data)
+        try:
+            with self._named(path):
+                self._client.rename(self._at(temporary), self._at(path), overwrite=True)
+        finally:
+            with suppress(OSError):
+                self.delete(temporary)
+
+    def write(self, path: str) -> BinaryIO:
+        """Open a new file. Raises FileExistsError if the name is taken. Closing publishes it, and so does dropping it."""
+        with self._named(path):
+            return cast(BinaryIO, _Writer(self._create(path), f"{self.root}/{path}"))
+
+    def sync(self, handle: BinaryIO) -> None:
+        """Make a handle's content, and its name, durable: datanodes have it on their disks."""
+        cast(_Writer, handle).hsync()
+
+    def settle(self, path: str) -> None:
+        """Return if the file is there: a closed file of HDFS is as durable as HDFS makes it. Raises FileNotFoundError."""
+        if self.stat(path) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.root}/{path}")
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content. Raises FileNotFoundError."""
+        with self._named(path):
+            return bytes(self._client.read(self._at(path)).readall())
+
+    def open(self, path: str) -> BinaryIO:
+        """Open for reading, unbuffered. Raises FileNotFoundError."""
+        with self._named(path):
+            return cast(BinaryIO, _Reader(self._client.read(self._at(path)), f"{self.root}/{path}"))
+
+    def stat(self, path: str) -> Entry | None:
+        """Return the file's entry, or None if there is none or it is a folder."""
+        try:
+            with self._named(path):
+                found = self._client.get_file_info(self._at(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return None if found.isdir else Entry(path, found.length, found.modification_time)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file to a new name, durably and atomically. Raises FileExistsError or FileNotFoundError."""
+        old, new = self._at(source), self._at(target)
+        try:
+            with self._named(source):
+                self._client.rename(old, new, overwrite=False)
+        except FileExistsError:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), f"{self.root}/{target}") from None
+        except FileNotFoundError:
+            if self.stat(source) is None:
+                raise
+            with self._named(target):
+                self._client.mkdirs(os.path.dirname(new), create_parent=True)
+                self._client.rename(old, new, overwrite=False)
+
+    def concat(self, sources: Sequence[str], target: str) -> None:
+        """Write the content of the sources, in order, to a new durable file, whole or not at all. The sources stay.
+
+        HDFS's own concat would take the sources away, and the namenode's client protocol is asked for it by Java only.
+        """
+        temporary = _temporary(target)
+        try:
+            with self.write(temporary) as whole:
+                for source in sources:
+                    with self.open(source) as part:
+                        while block := part.read(_BLOCK):
+                            whole.write(block)
+                self.sync(whole)
+            self.rename(temporary, target)
+        finally:
+            with suppress(OSError):
+                self.delete(temporary)
+
+    def delete(self, path: str) -> bool:
+        """Delete a file; return False if there was none."""
+        try:
+            with self._named(path):
+                return bool(self._client.delete(self._at(path), recursive=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Return the names of what is directly in a folder, hidden ones too. Empty if it is missing."""
+        return [path.rpartition("/")[2] for path, _ in self._listed(self._at(folder))]
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        """Yield every file below a folder, hidden ones too, in any order."""
+        top = self._path
+        pending = [self._at(prefix.strip("/")) if prefix.strip("/") else top]
+        while pending:
+            for path, found in self._listed(pending.pop()):
+                if found.isdir:
+                    pending.append(path)
+                else:
+                    yield Entry(path[len(top.rstrip("/")) + 1 :], found.length, found.modification_time)
+
+    def remove_folders(self, path: str = "") -> None:
+        """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
+        folder = self._at(path) if path else self._path
+        below = [at for at, found in self._listed(folder) if found.isdir]
+        for at in below:
+            self.remove_folders(at[len(self._path.rstrip("/")) + 1 :])
+        with suppress(OSError), self._named(path):  # not empty, or gone
+            self._client.delete(folder, recursive=False)
+
+    def check_reachable(self, seconds: float = 5) -> None:
+        """Raise OSError unless the cluster answers within so many seconds, whatever its client would wait."""
+        _within(seconds, lambda: self.stat("."), self.root)
+
+    @property
+    def _path(self) -> str:
+        return "/" + self.root.removeprefix("hdfs://").partition("/")[2]
+
+    @property
+    def _client(self) -> Client:
+        return _client(self.root.removeprefix("hdfs://").partition("/")[0], os.getpid())
+
+    def _at(self, path: str) -> str:
+        if not path or path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"{path!r} is not a path below {self.root}")
+        return f"{self._path.rstrip('/')}/{path}".removesuffix("/.") or "/"
+
+    def _named(self, path: str) -> Any:
+        return translated(f"{self.root}/{path}" if path else self.root)
+
+    def _create(self, path: str) -> Any:
+        from hdfs_native import WriteOptions
+
+        return self._client.create(self._at(path), WriteOptions(overwrite=False, create_parent=True))
+
+    def _filled(self, path: str, data: bytes) -> str:
+        """Write a whole temporary file beside a path and return its name."""
+        temporary = _temporary(path)
+        try:
+            with self.write(temporary) as handle:
+                handle.write(data)
+                self.sync(handle)
+        except BaseException:
+            with suppress(OSError):
+                self.delete(temporary)
+            raise
+        return temporary
+
+    def _ours(self, temporary: str, path: str, data: bytes) -> bool:
+        """Return whether a name was given by a call of ours whose answer was lost: our file is gone, its content is there."""
+        return self.stat(temporary) is None and self.stat(path) is not None and self.read(path) == data
+
+    def _listed(self, folder: str) -> list[tuple[str, Any]]:
+        try:
+            with translated(folder):
+                found = list(self._client.list_status(folder, recursive=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        # What is listed of a file is the file itself.
+        return [(item.path, item) for item in found if item.path.rstrip("/") != folder.rstrip("/")]
+
+
+class _Writer(io.RawIOBase):
+    """A file being written. Every piece is taken whole."""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self._inner: Any = inner
+        self.name = name
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        if len(view):
+            with translated(self.name):
+                self._writer.write(view)
+        self._size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self._size
+
+    def hsync(self) -> None:
+        with translated(self.name):
+            self._writer.hsync()
+
+    def close(self) -> None:
+        inner, self._inner = self._inner, None
+        super().close()
+        if inner is not None:
+            with translated(self.name):
+                inner.close()
+
+    @property
+    def _writer(self) -> Any:
+        if self._inner is None:
+            raise ValueError(f"{self.name} is closed")
+        return self._inner
+
+
+class _Reader(io.RawIOBase):
+    """A file being read."""
+
+    def __init__(self, inner: Any, name: str) -> None:
+        self._inner = inner
+        self._length = len(inner)
+        self.name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = self._length - self._inner.tell()
+        count = left if size is None or size < 0 else min(size, left)
+        if count <= 0:
+            return b""
+        with translated(self.name):
+            return bytes(self._inner.read(count))
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        base = (0, self._inner.tell(), self._length)[whence]
+        with translated(self.name):
+            self._inner.seek(min(max(0, base + offset), self._length))
+        return self.tell()
+
+    def tell(self) -> int:
+        return int(self._inner.tell())
+
+
+@cache
+def _client(authority: str, pid: int) -> Client:
+    """Return this process's client of a cluster. Its threads do not survive a fork, hence the process id."""
+    from hdfs_native import Client
+
+    with translated(f"hdfs://{authority}"):
+        return Client(f"hdfs://{authority}" if authority else None)
+
+
+def _temporary(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.tmp-{uuid.uuid4().hex}-{name[:150]}" if folder else f".tmp-{uuid.uuid4().hex}-{name[:150]}"
+
+
+def _within(seconds: float, work: Callable[[], Any], place: str) -> None:
+    import threading
+
+    failed: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=call, name="hdfs-reachable", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s", place)
+    if failed:
+        raise failed[0]

@@ -1,0 +1,193 @@
+"""EmbeddedHdfs: a real namenode with a real datanode, in a JVM of their own, for trials and tests.
+
+It listens on the loopback only, writes below one folder, and does not outlive the process that started it (on Linux).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poundlock.errors import DefinitionError, TransientError
+from poundlock.runtime.jars import jar_set, pyspark_jars
+from poundlock.runtime.java import find_java
+from poundlock.testing.servers import free_port, is_free, launch
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["EmbeddedHdfs"]
+
+_MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
+_ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+
+
+class EmbeddedHdfs:
+    """An HDFS to use in a `with` block, or by `start()` and `stop()`.
+
+    Args:
+        home: folder for its data and logs; it stays afterwards and can be used again. None = a temporary one.
+        port: port of the namenode; None = any free one. It stays the same over `kill`, `stop` and `start`.
+        heap: most memory for its Java heap, such as "256m".
+        properties: further settings of hdfs-site.xml, name to value.
+        java: the `java` program; default: what `find_java` finds.
+        progress: told a line at a time while the jar is fetched for the first time.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: str | os.PathLike[str] | None = None,
+        port: int | None = None,
+        heap: str = "256m",
+        properties: Mapping[str, Any] | None = None,
+        java: str | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._temporary = home is None
+        self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-hdfs-"))
+        self._heap, self._properties, self._java, self._progress = heap, dict(properties or {}), java, progress
+        self._port = port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        """The root of its file system, without a slash at the end. Raises RuntimeError before the first start."""
+        if not self._port:
+            raise RuntimeError("HDFS was not started yet")
+        return f"hdfs://127.0.0.1:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the process of namenode and datanode is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of namenode and datanode, None while they do not run."""
+        return self._process.pid if self._process is not None and self.running else None
+
+    @property
+    def log_file(self) -> Path:
+        """Where they log."""
+        return self.home / "hdfs.log"
+
+    def start(self, timeout: float = 240) -> EmbeddedHdfs:
+        """Start namenode and datanode, on the port and data of an earlier start if there was one, and wait for both.
+
+        Args:
+            timeout: most seconds to wait.
+
+        Raises:
+            DefinitionError: no Java, no jar, or the port is taken.
+            TransientError: they did not come up; the text ends with what was said last.
+        """
+        if self.running:
+            return self
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._port = self._port or free_port()
+        if not is_free(self._port):
+            raise DefinitionError(
+                f"port {self._port} on 127.0.0.1 is taken", next="give another port, or stop what uses it"
+            )
+        self._details.unlink(missing_ok=True)
+        try:
+            self._process = launch(self._command(), self.log_file)
+        except OSError as error:
+            raise TransientError(f"HDFS could not be started: {error}") from error
+        self._wait(time.monotonic() + timeout)
+        return self
+
+    def stop(self, timeout: float = 15) -> None:
+        """Stop it in order; kill it where it takes longer than `timeout` seconds. The data stays."""
+        if self._process is not None and self.running:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill namenode and datanode as a crash would. `start()` brings them back on the same port and data."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self, timeout: float = 240) -> EmbeddedHdfs:
+        """Kill and start it again."""
+        self.kill()
+        return self.start(timeout)
+
+    def admin(self, *arguments: str) -> str:
+        """Run a command of `hdfs dfsadmin`, such as `-setSpaceQuota 1m /data`, and return what it says.
+
+        Raises:
+            TransientError: it failed; the text has what it said.
+        """
+        command = [*self._jvm("64m"), _ADMIN, "-fs", self.uri, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise TransientError(f"hdfs dfsadmin {' '.join(arguments)}: {(done.stdout + done.stderr)[-500:]}")
+        return done.stdout
+
+    def close(self) -> None:
+        """Stop it and remove its folder, if that was a temporary one."""
+        if self._temporary:
+            self.kill()  # nothing is kept, so there is nothing to put in order
+            shutil.rmtree(self.home, ignore_errors=True)
+        else:
+            self.stop()
+
+    def __enter__(self) -> EmbeddedHdfs:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def _details(self) -> Path:
+        return self.home / "details.json"
+
+    def _jvm(self, heap: str) -> list[str]:
+        jars = jar_set("hdfs-minicluster", progress=self._progress)
+        return [
+            self._java or find_java().path, f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", os.pathsep.join([*jars, f"{pyspark_jars()}/*"]),
+        ]  # fmt: skip
+
+    def _command(self) -> list[str]:
+        data = self.home / "dfs"
+        settings = {
+            "hdfs.minidfs.basedir": data, "dfs.permissions.enabled": "false", "dfs.replication": 1,
+            "dfs.namenode.fs-limits.min-block-size": 1024,
+            # A start after a crash needs no half minute to be sure that all blocks are there.
+            "dfs.namenode.safemode.extension": 0, "dfs.namenode.edits.noeditlogchannelflush": "false",
+            **self._properties,
+        }  # fmt: skip
+        return [
+            *self._jvm(self._heap), _MAIN, "-nomr", *([] if data.exists() else ["-format"]),
+            "-nnport", str(self._port), "-nnhttpport", "0", "-datanodes", "1",
+            "-writeConfig", str(self.home / "site.xml"), "-writeDetails", str(self._details),
+            *(part for name, value in settings.items() for part in ("-D", f"{name}={value}")),
+        ]  # fmt: skip
+
+    def _wait(self, end: float) -> None:
+        while True:
+            if not self.running or time.monotonic() > end:
+                said = self.log_file.read_text(errors="replace")[-1500:] if self.log_file.exists() else ""
+                self.kill()
+                raise TransientError(f"HDFS in {self.home} did not come up: {said}")
+            with contextlib.suppress(OSError, ValueError):
+                if json.loads(self._details.read_text()).get("namenode_port") == self._port:
+                    return
+            time.sleep(0.05)
