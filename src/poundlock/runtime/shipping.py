@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import py_compile
 import secrets
+import struct
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -84,22 +83,33 @@ def _write_zip(target: Path, package: Path, files: Sequence[Path]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{secrets.token_hex(8)}")
     try:
-        with zipfile.ZipFile(temporary, "w") as made, tempfile.TemporaryDirectory() as folder:
+        with zipfile.ZipFile(temporary, "w") as made:
             for path in files:
                 name = f"{package.name}/{path.relative_to(package).as_posix()}"
-                made.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED)
-                # Compiled here once: a worker could not keep what it compiles out of a zip. Another Python takes the source.
-                code = f"{folder}/code.pyc"
-                py_compile.compile(
-                    str(path), code, dfile=name, doraise=True,
-                    invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-                )  # fmt: skip
-                made.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), Path(code).read_bytes(), zipfile.ZIP_DEFLATED)
+                made.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED, 1)
+                code = _byte_code(path)
+                if code is not None:
+                    made.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), code, zipfile.ZIP_DEFLATED, 1)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
     for old in sorted(target.parent.glob("poundlock-*.zip"), key=lambda path: path.stat().st_mtime)[:-8]:
         old.unlink(missing_ok=True)
+
+
+def _byte_code(source: Path) -> bytes | None:
+    """Return what Python has kept of a file it compiled, marked as always right; None where it has not kept it.
+
+    A worker cannot keep what it compiles out of a zip. One of another version takes the source.
+    """
+    try:
+        kept = Path(importlib.util.cache_from_source(str(source))).read_bytes()
+        stat = source.stat()
+    except (OSError, NotImplementedError):
+        return None
+    known = struct.pack("<4sIII", importlib.util.MAGIC_NUMBER, 0, int(stat.st_mtime) & 0xFFFFFFFF, stat.st_size)
+    unchecked = struct.pack("<4sI8s", importlib.util.MAGIC_NUMBER, 1, bytes(8))  # PEP 552
+    return unchecked + kept[16:] if kept[:16] == known else None
 
 
 def archive_conf(settings: Settings) -> Mapping[str, str]:

@@ -46,9 +46,7 @@ def open_hdfs(uri: str) -> HdfsStorage:
     try:
         import hdfs_native  # noqa: F401
     except ImportError:
-        raise DefinitionError(
-            f"{uri} needs the package hdfs-native", next="pip install 'poundlock[hdfs]'"
-        ) from None
+        raise DefinitionError(f"{uri} needs the package hdfs-native", next="pip install 'poundlock[hdfs]'") from None
     return HdfsStorage(f"hdfs://{authority}/{'/'.join(parts)}")
 
 
