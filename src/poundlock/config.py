@@ -31,6 +31,10 @@ ENVIRONMENT_PREFIX = "POUNDLOCK_"
 # Variables with our prefix that are no settings.
 _OTHER_VARIABLES = frozenset({"POUNDLOCK_CONFIG", "POUNDLOCK_FAILPOINTS", "POUNDLOCK_SUPERVISED"})
 _SAME_AS = {
+    "spark.master": "master",
+    "spark.submit.deployMode": "deploy_mode",
+    "spark.submit.pyFiles": "py_files",
+    "spark.archives": "archives",
     "execution.checkpointing.interval": "checkpoint_interval",
     "execution.checkpointing.dir": "checkpoint_dir",
     "state.checkpoints.dir": "checkpoint_dir",
@@ -63,7 +67,15 @@ def _path(value: object) -> object:
     return Path(value).expanduser() if isinstance(value, str) else value
 
 
+def _listed(value: object) -> object:
+    """Split a text at its commas, as in `--py-files a.py,b.zip`."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 Folder = Annotated[Path, BeforeValidator(_path)]
+Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 class Settings(BaseSettings):
@@ -77,6 +89,10 @@ class Settings(BaseSettings):
 
     config: Folder | None = None
     master: str = "local[*]"
+    deploy_mode: Literal["client", "cluster"] = "client"
+    py_files: Listed = ()
+    archives: Listed = ()
+    executor_timeout: Span = timedelta(minutes=2)
     parallelism: Annotated[int, Field(gt=0)] | None = None
     checkpoint_dir: str | None = None
     checkpoint_interval: Span | None = None
@@ -184,24 +200,25 @@ class _Resolved(PydanticBaseSettingsSource):
         return self._values
 
 
-def load_settings(options: Iterable[str] = (), *, config: str | Path | None = None, **typed: Any) -> Settings:
+def load_settings(
+    options: Iterable[str] = (),
+    *,
+    conf: Iterable[str] = (),
+    config: str | Path | None = None,
+    **typed: Any,
+) -> Settings:
     """Return the settings of a run.
 
     Args:
         options: what followed each -D, as "key=value".
+        conf: what followed each --conf; only keys that begin with "spark.".
         config: the TOML file; default: POUNDLOCK_CONFIG, or poundlock.toml in the working folder where there is one.
         typed: further settings by field name; None = not given. They win over `options`.
 
     Raises:
         DefinitionError: a key is not known, a value does not fit, or the file cannot be read.
     """
-    flat: dict[str, Any] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals or not key.strip():
-            raise DefinitionError(f"-D {option} is not key=value", next="write -D key=value, such as -D parallelism=2")
-        flat[key.strip()] = value.strip()
-    values = _resolve(flat, "-D")
+    values = _resolve({**_pairs(conf, "--conf"), **_pairs(options, "-D")}, "-D")
     values.update({name: value for name, value in typed.items() if value is not None})
     if config is not None:
         values["config"] = config
@@ -209,6 +226,21 @@ def load_settings(options: Iterable[str] = (), *, config: str | Path | None = No
         return Settings(**values)
     except ValidationError as error:
         raise _invalid(error) from error
+
+
+def _pairs(options: Iterable[str], flag: str) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key.strip():
+            such = "parallelism=2" if flag == "-D" else "spark.executor.memory=2g"
+            raise DefinitionError(
+                f"{flag} {option} is not key=value", next=f"write {flag} key=value, such as {flag} {such}"
+            )
+        if flag == "--conf" and not key.strip().startswith("spark."):
+            raise DefinitionError(f"--conf {key.strip()} is no setting of Spark's", next=f"write -D {option}")
+        flat[key.strip()] = value.strip()
+    return flat
 
 
 def _names() -> dict[str, str]:
@@ -235,7 +267,7 @@ def _resolve(flat: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Turn keys in any spelling into fields; `spark.…` keys into the `spark` field."""
     values: dict[str, Any] = {}
     for key, value in flat.items():
-        if key.startswith("spark."):
+        if key.startswith("spark.") and key not in _SAME_AS:
             values.setdefault("spark", {})[key] = str(value).lower() if isinstance(value, bool) else str(value)
             continue
         field = _SAME_AS.get(key) or re.sub(r"[-.]", "_", key).lower()

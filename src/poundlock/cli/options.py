@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["ConfigOption", "DefineOption", "JobArgument", "JsonOption", "MasterOption", "ParallelismOption"]
+__all__ = [
+    "ArchivesOption",
+    "ConfOption",
+    "ConfigOption",
+    "DefineOption",
+    "DeployModeOption",
+    "JobArgument",
+    "JsonOption",
+    "MasterOption",
+    "ParallelismOption",
+    "PyFilesOption",
+]
 
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB.PY[:NAME]", help="File of the job; :NAME where it defines several.")
@@ -21,7 +32,30 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="Settings file; default: poundlock.toml where there is one."),
 ]
-MasterOption = Annotated[str | None, typer.Option("--master", help='Spark master, such as "local[4]".')]
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="MASTER", help="local[N], spark://HOST:PORT, yarn or k8s://URL."),
+]
+ConfOption = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, as for spark-submit.")
+]
+PyFilesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--py-files", metavar="FILES", help="Modules for the tasks of a cluster: a.py,b.zip; comma-separated."
+    ),
+]
+ArchivesOption = Annotated[
+    str | None,
+    typer.Option("--archives", metavar="FILES", help="Unpacked beside the tasks: env.tar.gz#env is their Python."),
+]
+DeployModeOption = Annotated[
+    str | None,
+    typer.Option("--deploy-mode", metavar="client|cluster", help="Where the driver runs; default: client, here."),
+]
 ParallelismOption = Annotated[
-    int | None, typer.Option("-p", "--parallelism", min=1, help="Number of tasks; default: the cores of the master.")
+    int | None,
+    typer.Option(
+        "-p", "--parallelism", min=1, help="Number of tasks, and the cores asked of a cluster; default: those it gives."
+    ),
 ]

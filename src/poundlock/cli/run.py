@@ -12,16 +12,26 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption, MasterOption, ParallelismOption
+from poundlock.cli.options import (
+    ArchivesOption,
+    ConfigOption,
+    ConfOption,
+    DefineOption,
+    DeployModeOption,
+    JobArgument,
+    JsonOption,
+    MasterOption,
+    ParallelismOption,
+    PyFilesOption,
+)
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -47,6 +57,10 @@ def command(
     config: ConfigOption = None,
     master: MasterOption = None,
     parallelism: ParallelismOption = None,
+    conf: ConfOption = None,
+    py_files: PyFilesOption = None,
+    archives: ArchivesOption = None,
+    deploy_mode: DeployModeOption = None,
     savepoint: Annotated[
         str | None,
         typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint."),
@@ -96,15 +110,26 @@ def command(
     from poundlock.runtime.logs import open_log
     from poundlock.runtime.progress import StopRequest
     from poundlock.runtime.requests import Requests
+    from poundlock.runtime.shipping import add_to_path
     from poundlock.runtime.supervision import supervised
 
     line = supervised()
     output = Output(json)
     settings = load_settings(
-        define or (), config=config, master=master, parallelism=parallelism, rest_enabled=False if no_rest else None
+        define or (),
+        conf=conf or (),
+        config=config,
+        master=master,
+        parallelism=parallelism,
+        py_files=py_files,
+        archives=archives,
+        deploy_mode=deploy_mode,
+        rest_enabled=False if no_rest else None,
     )
     beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode)
-    arguments = [*_typed(define, config, master, parallelism, no_rest), *_typed_beginning(beginning)]
+    where = {"--config": config, "--master": master, "-p": parallelism, "--py-files": py_files, "--archives": archives}
+    where["--deploy-mode"] = deploy_mode
+    arguments = [*_typed(define, conf, where, no_rest), *_typed_beginning(beginning)]
     if detached:
         return detach(job, [*arguments, *(["--restart"] if restart else [])], settings, output)
     if restart:
@@ -113,6 +138,7 @@ def command(
         arguments.append("--restart")
         if beginning is not None:
             beginning = dataclasses.replace(beginning, job_id=line.situation.job_id)
+    add_to_path(settings)
     found = load_job(job)
     with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
         log.logger.info("run", file=job, settings=settings.shown())
@@ -154,11 +180,11 @@ def _introduce(line: Supervised, job: Job, settings: Settings, log: JobLog) -> N
 
 
 def _typed(
-    define: Sequence[str] | None, config: Path | None, master: str | None, parallelism: int | None, no_rest: bool
+    define: Sequence[str] | None, conf: Sequence[str] | None, given: Mapping[str, object], no_rest: bool
 ) -> list[str]:
     """Return the options as they could be typed."""
-    words = [word for option in define or () for word in ("-D", option)]
-    for flag, value in (("--config", config), ("--master", master), ("-p", parallelism)):
+    words = [word for flag, options in (("-D", define), ("--conf", conf)) for o in options or () for word in (flag, o)]
+    for flag, value in given.items():
         words += [] if value is None else [flag, str(value)]
     return [*words, *(["--no-rest"] if no_rest else [])]
 

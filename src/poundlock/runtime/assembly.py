@@ -19,12 +19,15 @@ from poundlock.checkpoint.outcome import Recovery
 from poundlock.checkpoint.participant import bound
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, PartitionedSource, SourceReading, SplitSource
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan
 from poundlock.plan.uses import source_of
 from poundlock.runtime import session as sessions
 from poundlock.runtime.attempts import Attempts
 from poundlock.runtime.backends import forget_undecided, state_backend_of
+from poundlock.runtime.executors import Watch, check_executors, needs_of
+from poundlock.runtime.masters import Master
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.query import Partitions, Query
@@ -62,6 +65,7 @@ class Assembly:
     clock: Clock
     requests: Requests
     attempts: Attempts
+    watch: Watch | None = None
     _spark: Any = None
     _planner: SplitPlanner | None = None
 
@@ -174,6 +178,7 @@ class Assembly:
             planner=self._planner,
             interval=duration(self.job.checkpoint_interval),
             clock=self.clock,
+            watch=self.watch,
             save=lambda directory: save(directory or f"{self.settings.state_dir}/savepoints"),
             requests=self.requests,
             min_pause=duration(self.job.checkpoint_min_pause),
@@ -184,20 +189,27 @@ class Assembly:
         )
 
     def _session(self, storage: Storage, jar_sets: Collection[str]) -> Any:
-        if self._spark is not None and sessions.jvm_alive():
+        if self._spark is not None and sessions.in_use(self._spark):
             return self._spark
-        if self._spark is not None:
-            sessions.forget_session()
-            self._spark = None
-        self._spark = start_spark(
-            self.job,
-            self.settings,
-            jar_sets,
-            log=f"{self.job.name}.jvm.log",
-            quick_start=self.plan.only_fused,
-            local_checkpoint=isinstance(storage, LocalStorage),
-            say=self.say,
-        )
+        again = self._spark is not None
+        self.end_session()
+        try:
+            self._spark = start_spark(
+                self.job,
+                self.settings,
+                jar_sets,
+                log=f"{self.job.name}.jvm.log",
+                quick_start=self.plan.only_fused,
+                local_checkpoint=isinstance(storage, LocalStorage),
+                say=self.say,
+            )
+        except DefinitionError as error:
+            if again:  # it could start before, so it is the cluster that cannot now
+                raise TransientError(error.what, next=error.next) from error
+            raise
+        if not Master.of(self.settings.master).local:
+            self.watch = Watch(self._spark, self.settings.executor_timeout)
+            check_executors(self._spark, needs_of(self.plan, storage.root))
         return self._spark
 
     def end_session(self) -> None:
@@ -205,3 +217,4 @@ class Assembly:
         if self._spark is not None:
             stop_spark(self._spark)
             self._spark = None
+        self.watch = None

@@ -27,8 +27,10 @@ from poundlock.runtime.attempts import Attempts, CheckpointTimedOut
 from poundlock.runtime.backends import check_backend, refuse_other_backend, state_backend_of
 from poundlock.runtime.changed_state import StateChangedError
 from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
+from poundlock.runtime.executors import ApplicationLost
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.leaving import leave, refuse_left
+from poundlock.runtime.masters import Master
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.operators import operators, refuse_changed
 from poundlock.runtime.partitions import PARTITIONS, kept_note, wanted_partitions
@@ -107,6 +109,7 @@ def run(
         beginning=beginning,
     )
     try:
+        Master.of(settings.master).check()
         refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
         preflight(plan)
         progress = driver.run()
@@ -297,7 +300,7 @@ class Driver:
                 ended = query.wait(self.stop)
             except BaseException as error:
                 query.kill()
-                if isinstance(error, CheckpointTimedOut) and query.hangs:
+                if isinstance(error, ApplicationLost) or (isinstance(error, CheckpointTimedOut) and query.hangs):
                     sessions.kill_jvm()
                 sessions.await_tasks(query.session)  # the next life's recovery counts on no task writing any more
                 raise

@@ -30,6 +30,7 @@ from poundlock.runtime.attempts import Attempts, known_undecided
 from poundlock.runtime.delivery import Delivery, idle
 from poundlock.runtime.ends import Ends
 from poundlock.runtime.execution import event_times, observed_rows, set_watermark, state_bytes
+from poundlock.runtime.executors import Watch
 from poundlock.runtime.job_time import JobTime, partitions_of
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
@@ -84,6 +85,7 @@ class Query:
         attempts: told of every checkpoint that begins; says when one takes too long.
         retained: keeps copies of the newest checkpoints; None = there are none.
         lower: makes the query anew, with these partitions of sources besides those known at the start.
+        watch: looks after the cluster that the tasks run on; None = they run here.
     """
 
     plan: Plan
@@ -103,6 +105,7 @@ class Query:
     attempts: Attempts = field(default_factory=Attempts)
     retained: Retained | None = None
     lower: Callable[[Partitions], Lowered] | None = None
+    watch: Watch | None = None
     error: BaseException | None = None
     _query: Any = None
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -188,6 +191,8 @@ class Query:
         while True:
             if stop.canceling:
                 return None
+            if self.watch is not None:
+                self.watch.check()
             # Once the savepoint with which the job ends is cut, it has all of the job: nothing is decided behind it, and
             # a query whose next checkpoint was turned away has ended as it should.
             ending = self._savepoints.ending
@@ -213,6 +218,8 @@ class Query:
         while not self.coordinator.lock.acquire(timeout=_POLL_S):
             if request.canceling:
                 return False
+            if self.watch is not None:
+                self.watch.check()
             self.attempts.check()
         self._end_turns()
         self.coordinator.lock.release()

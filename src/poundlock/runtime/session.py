@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.runtime.daemon import MODULE as DAEMON
+from poundlock.runtime.masters import Master
 
 __all__ = ["SessionSpec", "check_callbacks", "forget_session", "start_session"]
 
@@ -48,10 +49,11 @@ DEFAULTS = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.task.maxFailures": "4",
 }
+_ON_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# One thread each in the workers: tasks already fill the cores, and idle pools cost start-up.
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS")
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,11 @@ class SessionSpec:
 
     Args:
         name: shown as Spark's application name.
-        master: Spark master, such as "local[2]".
+        master: the Spark master.
+        cores: how many cores the cluster is asked for; None = as many as it gives.
+        files: modules and zips that every task of a cluster can import from.
+        archives: the setting that has archives unpacked beside a cluster's tasks.
+        task_python: the Python of a cluster's tasks, where it is not at the path of the driver's.
         java_home: folder of the Java runtime; None = the machine's own.
         jars: paths of jars to put on Spark's class path.
         driver_memory: heap of the driver's JVM, such as "2g".
@@ -74,8 +80,12 @@ class SessionSpec:
     """
 
     name: str
-    master: str
+    master: Master
     jvm_log: Path
+    cores: int | None = None
+    files: Sequence[str] = ()
+    archives: Mapping[str, str] = field(default_factory=dict)
+    task_python: str | None = None
     java_home: str | None = None
     jars: Sequence[str] = ()
     driver_memory: str = "1g"
@@ -94,29 +104,41 @@ class SessionSpec:
                     f"{key}={self.user[key]} cannot be used with poundlock",
                     next=f"leave {key} out; it has to be {value}",
                 )
-        conf = {**DEFAULTS, **self.state, **FIXED}
+        conf = {**DEFAULTS, **self.state, **FIXED, **self.archives}
+        if self.master.loopback:
+            conf |= _ON_LOOPBACK
         if self.local_checkpoint:
             conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
         conf["spark.pyspark.python"] = sys.executable
         conf["spark.pyspark.driver.python"] = sys.executable
         if self.quick_start:
             conf["spark.sql.codegen.wholeStage"] = "false"  # a row a task is not worth compiling a class for
-        if self.jars and self.local:
+        if self.jars:
             conf["spark.driver.extraClassPath"] = os.pathsep.join(self.jars)
-        elif self.jars:
-            conf["spark.jars"] = ",".join(self.jars)
         if self.local:
             conf["spark.python.daemon.module"] = DAEMON
+        else:
+            conf |= self._of_a_cluster()
         conf.update(self.user)
+        if self.task_python is not None:
+            # Spark runs a little Python of the job's on the driver too, which keeps the driver's own.
+            conf["spark.pyspark.python"] = sys.executable
+            conf["spark.sql.execution.pyspark.python"] = self.task_python
         conf["spark.driver.extraJavaOptions"] = " ".join(
             [*self._jvm(), self.user.get("spark.driver.extraJavaOptions", "")]
         ).strip()
         return conf
 
+    def _of_a_cluster(self) -> dict[str, str]:
+        conf = dict(self.master.asked_for(self.cores, self.user))
+        if self.jars:
+            conf["spark.jars"] = ",".join(self.jars)
+        return conf | {f"spark.executorEnv.{name}": "1" for name in _ONE_THREAD}
+
     @property
     def local(self) -> bool:
         """Whether driver and tasks share one JVM, so that tasks see the driver's class path."""
-        return self.master.startswith("local")
+        return self.master.local
 
     def _jvm(self) -> list[str]:
         # 16 MB stacks: Spark's classification of Py4J errors overflows smaller ones when a query is stopped.
@@ -146,15 +168,15 @@ def start_session(spec: SessionSpec) -> Any:
         )
     settings = spec.settings()
     conf = SparkConf(loadDefaults=False)
-    conf.setMaster(spec.master).setAppName(spec.name)
+    conf.setMaster(spec.master.text).setAppName(spec.name)
     conf.setAll(list(settings.items()))
     conf.set("spark.driver.memory", spec.driver_memory)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if spec.java_home is not None:
         os.environ["JAVA_HOME"] = spec.java_home
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # One thread each in the workers: tasks already fill the cores, and idle pools cost start-up.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS"):
+    if spec.master.loopback:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for name in _ONE_THREAD:
         os.environ.setdefault(name, "1")
     spec.jvm_log.parent.mkdir(parents=True, exist_ok=True)
     with spec.jvm_log.open("ab") as log:
@@ -164,6 +186,8 @@ def start_session(spec: SessionSpec) -> Any:
             with _without_pandas():
                 context = SparkContext(gateway=gateway, conf=conf)
             _quiet(context)
+            for file in spec.files:
+                context.addPyFile(file)
         except Exception as error:
             forget_session()
             raise DefinitionError(
@@ -237,6 +261,16 @@ def jvm_alive() -> bool:
 
     process: Any = getattr(SparkContext._gateway, "proc", None)
     return process is not None and process.poll() is None
+
+
+def in_use(session: Any) -> bool:
+    """Return whether a session can still be used: its JVM runs, and nobody has ended the application."""
+    if not jvm_alive():
+        return False
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False  # its JVM is going away
 
 
 def check_callbacks() -> None:

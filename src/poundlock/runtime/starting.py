@@ -11,10 +11,13 @@ from poundlock.job import Job
 from poundlock.runtime import cds
 from poundlock.runtime import session as sessions
 from poundlock.runtime.backends import backend_conf
+from poundlock.runtime.executors import await_executors
 from poundlock.runtime.jars import JarPlaces, jar_set
 from poundlock.runtime.java import find_java
 from poundlock.runtime.logs import write_log4j2
+from poundlock.runtime.masters import Master
 from poundlock.runtime.partitions import PARTITIONS, wanted_partitions
+from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_files
 
 __all__ = ["start_spark", "stop_spark"]
 
@@ -41,29 +44,43 @@ def start_spark(
 
     Raises:
         DefinitionError: there is no Java, or Spark does not start.
+        TransientError: the master cannot be reached, or gives no executor.
     """
+    master = Master.of(settings.master).with_cores(job.parallelism)
+    master.check()
     java = find_java(_environment(settings))
     places = JarPlaces.of(settings)
     jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=say, places=places)]
-    master = _master(settings.master, job.parallelism)
     partitions = wanted_partitions(job, settings)
     path = settings.logs / log
     path.parent.mkdir(parents=True, exist_ok=True)
+    user = {**job.spark, **settings.spark, **({} if partitions is None else {PARTITIONS: str(partitions)})}
     spec = sessions.SessionSpec(
         name=job.name,
         master=master,
+        cores=job.parallelism,
+        files=() if master.local else shipped_files(settings),
+        archives=archive_conf(settings),
+        task_python=None if master.local else python_of_tasks(settings, user),
         jvm_log=path,
         log4j=write_log4j2(path.with_suffix(".properties"), path),
-        jvm_options=cds.jvm_options(java, jars, cache=settings.cache_dir) if master.startswith("local") else (),
+        jvm_options=cds.jvm_options(java, jars, cache=settings.cache_dir) if master.local else (),
         java_home=java.home,
         jars=jars,
         driver_memory=settings.driver_memory,
         quick_start=quick_start,
         local_checkpoint=local_checkpoint,
         state=backend_conf(job, settings),
-        user={**job.spark, **settings.spark, **({} if partitions is None else {PARTITIONS: str(partitions)})},
+        user=user,
     )
-    return sessions.start_session(spec)
+    session = sessions.start_session(spec)
+    if not master.local:
+        try:
+            await_executors(session, wanted=job.parallelism, patience=settings.executor_timeout, say=say)
+        except BaseException:
+            stop_spark(session)
+            raise
+    return session
 
 
 def stop_spark(spark: Any) -> None:
@@ -81,7 +98,3 @@ def _environment(settings: Settings) -> dict[str, str]:
     if settings.java_home is not None:
         env["JAVA_HOME"] = str(settings.java_home)
     return env
-
-
-def _master(master: str, parallelism: int | None) -> str:
-    return f"local[{parallelism}]" if master == "local[*]" and parallelism is not None else master

@@ -30,11 +30,12 @@ def main(java_home: str, log: Path, jars: Sequence[str], options: Sequence[str])
     """
     from pyspark import SparkContext
 
+    from poundlock.runtime.masters import Master
     from poundlock.runtime.session import SessionSpec, start_session
 
     spec = SessionSpec(
         name="warm",
-        master="local[2]",
+        master=Master.of("local[2]"),
         jvm_log=log,
         java_home=java_home,
         jars=jars,

@@ -80,6 +80,10 @@ class Lives:
     def __exit__(self, *error: object) -> None:
         end_tagged(self.tag, patience_s=0)
 
+    def add(self, *arguments: str) -> None:
+        """Give every life from now on further arguments of `poundlock run`."""
+        self._arguments += arguments
+
     def start(self, *arguments: str, **environment: str) -> JobProcess:
         """Start the next life, with further arguments and variables."""
         self.job = JobProcess(

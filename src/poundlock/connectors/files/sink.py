@@ -150,8 +150,19 @@ class FileSink:
         return f"files {self.path} ({rows}{packed}; bucket {self.assigner.describe()}; roll {roll}; exactly-once)"
 
     def bind(self, *, job_id: str, sink: str) -> FileSink:
-        """Return this sink for one job: it then finds its orphans even before the first decision."""
-        return replace(self, tag=owner_tag(job_id, sink))
+        """Return this sink for one job: it then finds its orphans even before the first decision, and its tasks the driver's
+        folder, whatever folder they work in."""
+        return replace(self, tag=owner_tag(job_id, sink), path=self._storage().root)
+
+    @property
+    def task_folders(self) -> Sequence[str]:
+        """Where tasks write and the driver has to find it."""
+        return [self._storage().root]
+
+    @property
+    def task_modules(self) -> Sequence[str]:
+        """What tasks import that need not be installed with poundlock."""
+        return ["fastavro"] if self.kind_of_rows == "avro" else []
 
     # Participant, task side
 

@@ -174,6 +174,11 @@ class FileSource:
             quote=options.get("quote", '"'),
         )
 
+    @property
+    def task_folders(self) -> list[str]:
+        """What tasks read."""
+        return [self._place()[0].root]
+
     def preflight(self) -> None:
         """Raise DefinitionError if there is nothing that could be read."""
         storage, selection = self._place()

@@ -5,10 +5,12 @@ An id carries tags of its job and sink, so that a sweep never meets another's tr
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import re
+import secrets
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -100,11 +102,27 @@ class Slot:
             self._handle = -1
 
 
+def _realm(folder: Path) -> str:
+    """Return what tells those who share this folder's locks from others on hosts of the same name, such as containers."""
+    path = folder / ".realm"
+    for _ in range(2):
+        try:
+            return path.read_text()
+        except FileNotFoundError:
+            made = folder / f".tmp-{secrets.token_hex(8)}"
+            made.write_text(secrets.token_hex(4))
+            with contextlib.suppress(FileExistsError):
+                os.link(made, path)  # whole, and only by one
+            made.unlink()
+    return path.read_text()
+
+
 def slots(names: TransactionNames) -> Iterator[Slot]:
     """Yield the slots of this host that no other process holds, lowest first and without end; the caller releases each."""
     folder = Path(tempfile.gettempdir()) / f"poundlock-{os.getuid()}" / "transactional-ids"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname())[:60] or "host"
+    host = f"{host}-{_realm(folder)}"
     number = 0
     while True:
         tid = names.at(host, number)

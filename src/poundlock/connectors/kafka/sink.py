@@ -172,6 +172,11 @@ class KafkaSink:
         job, name = tags(job_id, sink)
         return replace(self, job_tag=job, sink_tag=name)
 
+    @property
+    def task_modules(self) -> Sequence[str]:
+        """What tasks import that need not be installed with poundlock."""
+        return ["confluent_kafka"]
+
     def preflight(self) -> None:
         """Check within seconds that the cluster takes transactions of this length, and that the topics are there.
 
