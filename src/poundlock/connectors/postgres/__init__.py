@@ -1,0 +1,1 @@
+"""PostgreSQL: its tables and their changes as a source."""

@@ -1,0 +1,148 @@
+"""What is read: a table or a query, looked up in the server's catalog when the job starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poundlock.connectors.postgres.connecting import identifier
+from poundlock.connectors.postgres.types import Column, column_of, select_list
+from poundlock.errors import DefinitionError
+
+__all__ = ["Relation", "Selection", "look_up"]
+
+# Tables, partitioned tables and materialized views: their rows have a physical place that ranges can be made of.
+_WITH_PLACES = ("r", "p", "m")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a user wants to read. Exactly one of `table` and `query` is given.
+
+    Args:
+        table: name of a table, with its schema or not.
+        query: a SELECT.
+        columns: the columns wanted; None = all.
+        where: a condition on them.
+    """
+
+    table: str | None = None
+    query: str | None = None
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """What people know it by."""
+        return self.table if self.table is not None else "a query"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table or query as it was found.
+
+    Args:
+        source: SQL that stands behind FROM.
+        columns: the columns that are read.
+        where: a condition, None = all rows.
+        oid: number of the table, 0 for a query.
+        kind: the catalog's letter for what it is, "q" for a query.
+        pages: how many pages its greatest part has.
+        page_size: bytes in a page.
+        size: bytes it takes up.
+        key: its primary key, where that is one column.
+        full_identity: whether changes are logged with the whole row as it was before.
+    """
+
+    source: str
+    columns: tuple[Column, ...]
+    where: str | None = None
+    oid: int = 0
+    kind: str = "q"
+    pages: int = 0
+    page_size: int = 8192
+    size: int = 0
+    key: str | None = None
+    full_identity: bool = False
+
+    @property
+    def has_places(self) -> bool:
+        """Whether it can be read by physical ranges."""
+        return self.kind in _WITH_PLACES
+
+    def select(self, *conditions: str) -> str:
+        """Return the SELECT of the rows that meet further conditions, as `from_csv` reads them."""
+        return f"SELECT {select_list(self.columns)} FROM {self.source}{self.matching(*conditions)}"
+
+    def matching(self, *conditions: str) -> str:
+        """Return WHERE with the user's condition and further ones; nothing if there are none."""
+        found = [f"({c})" for c in (self.where, *conditions) if c]
+        return f" WHERE {' AND '.join(found)}" if found else ""
+
+
+def look_up(connection: Any, wanted: Selection) -> Relation:
+    """Return what is to be read as the server knows it.
+
+    Raises:
+        DefinitionError: there is no such table or column.
+    """
+    if wanted.table is None:
+        source = f"({wanted.query}) AS q"
+        columns = _columns(connection, source, wanted)
+        connection.execute(f"EXPLAIN SELECT 1 FROM {source}" + (f" WHERE {wanted.where}" if wanted.where else ""))
+        return Relation(source, columns, wanted.where)
+    oid = connection.execute("SELECT to_regclass(%s)::oid", [wanted.table]).fetchone()[0]
+    if oid is None:
+        database = connection.info.dbname
+        raise DefinitionError(
+            f"there is no table {wanted.table} in database {database!r}, or this user may not see its schema",
+            next='give table="schema.name" as the server has it, in double quotes where it has capital letters',
+        )
+    space, name, kind, identity, size, pages, page_size = connection.execute(_TABLE, [oid]).fetchone()
+    key = connection.execute(_KEY, [oid]).fetchone()
+    source = f"{identifier(space)}.{identifier(name)}"
+    columns = _columns(connection, source, wanted)
+    if wanted.where:
+        connection.execute(f"EXPLAIN SELECT 1 FROM {source} WHERE {wanted.where}")
+    single = key[0][0] if key is not None and len(key[0]) == 1 else None
+    return Relation(
+        source, columns, wanted.where, oid, kind, int(pages), int(page_size), int(size), single, identity == "f"
+    )
+
+
+_TABLE = """
+SELECT n.nspname, c.relname, c.relkind, c.relreplident, coalesce(s.size, 0), coalesce(s.most, 0) / b.size, b.size
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS JOIN (SELECT current_setting('block_size')::bigint AS size) b
+CROSS JOIN LATERAL (
+    SELECT sum(pg_relation_size(m.part)) AS size, max(pg_relation_size(m.part)) AS most FROM (
+        SELECT relid AS part FROM pg_partition_tree(c.oid) WHERE c.relkind = 'p' AND isleaf
+        UNION SELECT c.oid WHERE c.relkind IN ('r', 'm')
+    ) m
+) s
+WHERE c.oid = %s
+"""
+_KEY = """
+SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+WHERE i.indrelid = %s AND i.indisprimary HAVING count(*) > 0
+"""
+
+
+def _columns(connection: Any, source: str, wanted: Selection) -> tuple[Column, ...]:
+    found: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
+    every = [column_of(each) for each in found]
+    names = [column.name for column in every]
+    if len(set(names)) != len(names) or "?column?" in names:
+        raise DefinitionError(
+            f"{wanted.shown} has a column without a name, or two of one name: {', '.join(names)}",
+            next="name each column in the query with AS",
+        )
+    if wanted.columns is None:
+        return tuple(every)
+    by_name = {column.name: column for column in every}
+    if missing := [name for name in wanted.columns if name not in by_name]:
+        raise DefinitionError(
+            f"{wanted.shown} has no column {missing[0]!r}; it has {', '.join(names)}", next="mend columns=…"
+        )
+    return tuple(by_name[name] for name in wanted.columns)
