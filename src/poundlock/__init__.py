@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink import TopicExpression as TopicExpression
     from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
     from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
+    from poundlock.connectors.postgres.sink import PostgresSink as PostgresSink
     from poundlock.connectors.sockets import SocketSource as SocketSource
     from poundlock.connectors.spark_source import SparkFormatSource
     from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
@@ -150,6 +151,7 @@ _NAMES = {
     "MergingWindowAssigner": "stream.assigners",
     "NeverTrigger": "stream.builtin_triggers",
     "NoRestart": "runtime.restart",
+    "PostgresSink": "connectors.postgres.sink",
     "PoundlockError": "errors",
     "ProcessFunction": "stream.process",
     "ProcessJoinFunction": "stream.join_functions",

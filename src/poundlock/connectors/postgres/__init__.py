@@ -1,0 +1,1 @@
+"""PostgreSQL: rows out of tables and into them."""
