@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink import TopicExpression as TopicExpression
     from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
     from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
+    from poundlock.connectors.postgres.sink import PostgresSink as PostgresSink
     from poundlock.connectors.postgres.source import PostgresSource as PostgresSource
     from poundlock.connectors.sockets import SocketSource as SocketSource
     from poundlock.connectors.spark_source import SparkFormatSource
@@ -151,6 +152,7 @@ _NAMES = {
     "MergingWindowAssigner": "stream.assigners",
     "NeverTrigger": "stream.builtin_triggers",
     "NoRestart": "runtime.restart",
+    "PostgresSink": "connectors.postgres.sink",
     "PoundlockError": "errors",
     "PostgresSource": "connectors.postgres.source",
     "ProcessFunction": "stream.process",

@@ -37,4 +37,10 @@ def _kafka(description: JSON) -> Participant:
     return KafkaSink.from_json(description)
 
 
-_KINDS: Mapping[str, Callable[[JSON], Participant]] = {"files": _files, "kafka": _kafka}
+def _postgres(description: JSON) -> Participant:
+    from poundlock.connectors.postgres.sink import PostgresSink
+
+    return PostgresSink.from_json(description)
+
+
+_KINDS: Mapping[str, Callable[[JSON], Participant]] = {"files": _files, "kafka": _kafka, "postgres": _postgres}

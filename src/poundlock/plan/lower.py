@@ -197,7 +197,7 @@ class Lowering:
             names[node.id] = names[inside[0].id] if known is None else list(known.names)
             if isinstance(node, SinkNode):
                 schemas[node.id] = given[inside[0].id]
-                _check_columns(self.sinks[node.id], node.id, names[node.id])
+                _check_columns(self.sinks[node.id], node.id, names[node.id], given[inside[0].id])
             edges = [edge(node, ids[parent.id]) for parent in inside]
             steps.append(Step(node.id, operator_of(node, given[inside[0].id]), edges))
         fed = {sink.id for sink in branch.sinks} | ({DEAD_LETTER} & set(self.plan.sinks))
@@ -434,11 +434,14 @@ def _carried(source: Any) -> list[str]:
     return list(getattr(source, "carried", ()))
 
 
-def _check_columns(sink: Any, name: str, columns: Sequence[str]) -> None:
-    """Let a sink that wants to refuse rows without the columns it needs, before anything runs."""
+def _check_columns(sink: Any, name: str, columns: Sequence[str], schema: pa.Schema | None) -> None:
+    """Let a sink that wants to refuse rows without the columns it needs, or of other types, before anything runs."""
     check = getattr(sink, "check_columns", None)
     if check is not None:
         check(name, columns)
+    check = getattr(sink, "check_schema", None)
+    if check is not None and schema is not None:
+        check(name, schema)
 
 
 def _single_topic(source: Any) -> str | None:

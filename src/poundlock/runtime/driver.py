@@ -150,6 +150,9 @@ def preflight(plan: Plan) -> None:
         check = getattr(part, "preflight", None)
         if check is not None:
             check()
+    limited = [sink for sink in plan.sinks.values() if hasattr(sink, "check_tasks")]
+    for sink in limited:
+        sink.check_tasks(plan.job.parallelism or 1, len(limited))
 
 
 @dataclass

@@ -22,7 +22,10 @@ def test_what_a_job_needs(tmp_path: Path) -> None:
     rows.sink_to(FileSink(f"{tmp_path}/out", row="value"), name="out")
     needs = needs_of(make_plan(job), str(tmp_path / "checkpoint"))
     assert needs.read == [str(tmp_path / "in")]
-    assert set(needs.written) == {str(tmp_path / "out"), str(tmp_path / "dead")}  # without state no task needs the checkpoint
+    assert set(needs.written) == {
+        str(tmp_path / "out"),
+        str(tmp_path / "dead"),
+    }  # without state no task needs the checkpoint
     assert "pyarrow" in needs.modules
 
 

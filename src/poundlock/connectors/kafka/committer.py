@@ -7,11 +7,11 @@ the same fate as the data.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from poundlock.checkpoint.commits import timeout_warning
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.connectors import matching
 from poundlock.connectors.kafka.names import TransactionNames
 from poundlock.connectors.kafka.producer import transaction_name
 from poundlock.connectors.kafka.transactions import UNSTABLE, Described, Marker, Transactions
@@ -169,42 +169,8 @@ def _abort_open(asked: Transactions, tid: str) -> None:
 def match(
     again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
 ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
-    """Tell what was produced once more apart: by rows and digest, for tasks are numbered anew each time.
-
-    Where nothing is visible yet the rows may be cut into transactions otherwise than before: digests add up.
-
-    Raises:
-        TerminalError: it is not the same data.
-    """
-    lost, visible = Counter(map(_content, again)), Counter(map(_content, done))
-    keep, drop, strange = [], [], 0
-    for item in prepared:
-        content = _content(item.payload)
-        if lost[content]:
-            lost[content] -= 1
-            keep.append(item)
-        elif visible[content]:
-            visible[content] -= 1
-            drop.append(item)
-        else:
-            strange += 1
-    if not strange and not lost.total() and not visible.total():
-        return keep, drop
-    if not done and _total(again) == _total([item.payload for item in prepared]):
-        return list(prepared), []
-    raise TerminalError(
-        f"what was aborted had {_total(again)[0]} messages, and the tasks did not produce the same again",
-        next="make what stands before the sink deterministic: no current time, no random values, no other tables; "
-        "and keep the parallelism until the job has gone on",
-    )
-
-
-def _content(payload: JSON) -> tuple[int, str]:
-    return payload["rows"], payload["digest"]
-
-
-def _total(payloads: Sequence[JSON]) -> tuple[int, int]:
-    return sum(p["rows"] for p in payloads), sum(int(p["digest"], 16) for p in payloads) % (1 << 64)
+    """Tell what was produced once more apart; see `poundlock.connectors.matching`."""
+    return matching.match(again, done, prepared, rows="messages")
 
 
 def inspect(asked: Transactions, committable: JSON) -> Sequence[Finding]:

@@ -5,12 +5,11 @@ Secrets are read when a client is made, and appear in no repr.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Literal, get_args
 
+from poundlock.connectors.secrets import content, secret
 from poundlock.errors import DefinitionError
 
 __all__ = ["KafkaSecurity", "Redacted", "secret"]
@@ -34,32 +33,6 @@ def _is_secret(name: str) -> bool:
     return any(
         part in name.lower() for part in ("password", "secret", "jaas", "ssl.key.pem", "keystore.key", "token.value")
     )
-
-
-def secret(text: str, what: str) -> str:
-    """Return a secret given as itself, as "env:NAME" or as "file:PATH" (without the file's last line end).
-
-    Raises:
-        DefinitionError: the variable is not set or the file cannot be read.
-    """
-    kind, colon, where = text.partition(":")
-    if colon and kind == "env":
-        value = os.environ.get(where)
-        if value is None:
-            raise DefinitionError(f"{what}: environment variable {where} is not set", next=f"export {where}=…")
-        return value
-    if colon and kind == "file":
-        return _content(where, what).rstrip("\r\n")
-    return text
-
-
-def _content(path: str, what: str) -> str:
-    try:
-        return Path(path).expanduser().read_text()
-    except OSError as error:
-        raise DefinitionError(
-            f"{what}: cannot read {path}: {error.strerror}", next="give the path of a file this user can read"
-        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,11 +138,11 @@ class KafkaSecurity:
             settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_hostname else ""
         # The files' content, not their paths: executors on other machines have no such files.
         if self.ca is not None:
-            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": _content(self.ca, "Kafka ca")}
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": content(self.ca, "Kafka ca")}
         if self.certificate is not None and self.key is not None:
             settings["ssl.keystore.type"] = "PEM"
-            settings["ssl.keystore.certificate.chain"] = _content(self.certificate, "Kafka certificate")
-            settings["ssl.keystore.key"] = _content(self.key, "Kafka key")
+            settings["ssl.keystore.certificate.chain"] = content(self.certificate, "Kafka certificate")
+            settings["ssl.keystore.key"] = content(self.key, "Kafka key")
         if self.key_password is not None:
             settings["ssl.key.password"] = self._secret("key_password")
         return Redacted({f"kafka.{name}": value for name, value in settings.items()})
@@ -211,10 +184,10 @@ class KafkaSecurity:
         if self._tls:
             settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_hostname else "none"
         if self.ca is not None:
-            settings["ssl.ca.pem"] = _content(self.ca, "Kafka ca")
+            settings["ssl.ca.pem"] = content(self.ca, "Kafka ca")
         if self.certificate is not None and self.key is not None:
-            settings["ssl.certificate.pem"] = _content(self.certificate, "Kafka certificate")
-            settings["ssl.key.pem"] = _content(self.key, "Kafka key")
+            settings["ssl.certificate.pem"] = content(self.certificate, "Kafka certificate")
+            settings["ssl.key.pem"] = content(self.key, "Kafka key")
         if self.key_password is not None:
             settings["ssl.key.password"] = self._secret("key_password")
         return Redacted(settings)
