@@ -52,7 +52,8 @@ def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene,
     lives.end(second)
     assert lives.run(**moved)[-1] == 0
     file_scene.assert_exact()
-    assert "0 orphans" in (said := poundlock(file_scene, "fsck", store.at("checkpoints-2")))
+    said = poundlock(file_scene, "fsck", store.at("checkpoints-2"))
+    assert "0 orphans" in said
     assert "0 findings" in said
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.testing.kafka import _free_port, _is_free
+from poundlock.testing.kafka import free_port, is_free
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -166,8 +166,8 @@ class EmbeddedPostgres:
             return self
         end = time.monotonic() + timeout
         if self._port is None:
-            self._port = _free_port(set())
-        elif not _is_free(self._port):
+            self._port = free_port(set())
+        elif not is_free(self._port):
             raise DefinitionError(
                 f"port {self._port} on 127.0.0.1 is taken", next="give another port, or stop what uses it"
             )
