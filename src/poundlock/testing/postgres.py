@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.testing.kafka import free_port, is_free
+from poundlock.testing.servers import free_port, is_free
 
 if TYPE_CHECKING:
     from types import TracebackType
