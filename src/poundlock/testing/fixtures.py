@@ -15,7 +15,7 @@ from poundlock.errors import PoundlockError
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
 
-__all__ = ["hdfs", "kafka_broker", "new_topic", "own_hdfs", "own_kafka_broker"]
+__all__ = ["hdfs", "kafka_broker", "new_topic", "own_hdfs", "own_kafka_broker", "start_or_skip"]
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def new_topic(kafka_broker: EmbeddedKafka) -> Callable[..., str]:
     return make
 
 
-def _started(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
+def start_or_skip(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
     """Start it; where it cannot be, skip the test by name, but not where everything has to be there."""
     try:
         return hdfs.start(600)
@@ -58,7 +58,7 @@ def _started(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[EmbeddedHdfs]:
     """A real namenode and datanode for the whole session. A test may restart them, never leave them stopped."""
-    cluster = _started(EmbeddedHdfs())
+    cluster = start_or_skip(EmbeddedHdfs())
     try:
         yield cluster
     finally:
@@ -68,7 +68,7 @@ def hdfs() -> Iterator[EmbeddedHdfs]:
 @pytest.fixture
 def own_hdfs() -> Iterator[EmbeddedHdfs]:
     """A real namenode and datanode for one test, with permissions looked at; the one who runs it may do everything."""
-    cluster = _started(EmbeddedHdfs(properties={"dfs.permissions.enabled": "true"}))
+    cluster = start_or_skip(EmbeddedHdfs(properties={"dfs.permissions.enabled": "true"}))
     try:
         yield cluster
     finally:

@@ -153,6 +153,6 @@ def test_what_hadoops_own_client_says_is_worth_a_restart(said: str) -> None:
 
 def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
     storage = open_storage(f"hdfs://127.0.0.1:{free_port()}/a")
-    with pytest.raises(TimeoutError, match="no answer within 0.2 s"):
+    with pytest.raises(TimeoutError, match="no answer within"):
         storage.check_reachable(0.2)  # type: ignore[attr-defined]
     refuse_unreachable(open_storage("/nowhere"), what="the checkpoint")
