@@ -111,7 +111,10 @@ def run(
     try:
         Master.of(settings.master).check()
         refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
-        preflight(plan)
+        if beginning is not None:
+            refuse_unreachable(open_storage(beginning.path), what="the savepoint")
+        with two_lines(plan):
+            preflight(plan)
         progress = driver.run()
     except BaseException as error:
         requests.close(error if isinstance(error, PoundlockError) else None)

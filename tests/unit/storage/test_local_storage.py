@@ -197,7 +197,7 @@ def test_open_storage_of_relative_and_home_paths(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "path",
     [
-        *["hdfs://namenode:8020", "hdfs:///../x", "wasb2://b/x", "ftp://host/x", "", "  ", "file://other/x"],
+        *["hdfs:///../x", "wasb2://b/x", "ftp://host/x", "", "  ", "file://other/x"],
         *["s3://", "s3://b/../x", "s3a://key:secret@b/x", "gs:///x"],
     ],
 )
