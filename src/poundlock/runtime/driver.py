@@ -16,7 +16,7 @@ from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import Inspectable, Occasion
 from poundlock.config import Settings, load_settings
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
@@ -108,7 +108,7 @@ def run(
         beginning=beginning,
     )
     try:
-        Master.of(settings.master).check()
+        _check_master(job, plan, settings)
         preflight(plan)
         progress = driver.run()
     except BaseException as error:
@@ -118,6 +118,19 @@ def run(
         _let_go(plan)
     requests.close()
     return progress
+
+
+def _check_master(job: Job, plan: Plan, settings: Settings) -> None:
+    """Raise unless the master is there and the job can run on it."""
+    master = Master.of(settings.master)
+    if not master.local and not plan.stateless and state_backend_of(job, settings) == "memory":
+        # A batch may be planned anew after a failure, and what an executor keeps of its first run cannot be let go of here.
+        raise DefinitionError(
+            f"state_backend=memory does not go with tasks on other machines ({master.text})",
+            next='write state_backend="rocksdb_changelog", which is the default',
+            job=job.name,
+        )
+    master.check()
 
 
 def _let_go(plan: Plan) -> None:

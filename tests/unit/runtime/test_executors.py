@@ -22,7 +22,10 @@ def test_what_a_job_needs(tmp_path: Path) -> None:
     rows.sink_to(FileSink(f"{tmp_path}/out", row="value"), name="out")
     needs = needs_of(make_plan(job), str(tmp_path / "checkpoint"))
     assert needs.read == [str(tmp_path / "in")]
-    assert set(needs.written) == {str(tmp_path / "out"), str(tmp_path / "dead")}  # without state no task needs the checkpoint
+    assert set(needs.written) == {
+        str(tmp_path / "out"),
+        str(tmp_path / "dead"),
+    }  # without state no task needs the checkpoint
     assert "pyarrow" in needs.modules
 
 
@@ -80,11 +83,15 @@ class Cluster:
         self.executors, self.jobs, self.stopped = 1, [1], False
         self.sparkContext = self._jsc = self
         self.master = "spark://h:1"
+        self.conf: dict[str, str] = {}
 
     def sc(self) -> Any:
         return self
 
     statusTracker = sc
+
+    def getConf(self) -> dict[str, str]:
+        return self.conf
 
     def isStopped(self) -> bool:
         return self.stopped
@@ -105,10 +112,13 @@ def test_work_without_executors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     cluster.executors = 0
     now += 2
     watch.check()
-    assert watch.lost
+    assert not watch.leaves_leftovers
     cluster.jobs = []
     now += 60
     watch.check()  # nothing to do, so none is needed
+    now += 1
+    assert watch.leaves_leftovers  # what the executor left, once
+    assert not watch.leaves_leftovers
     cluster.jobs = [2]
     now += 2
     watch.check()

@@ -35,7 +35,9 @@ def test_the_package_runs_from_its_zip(tmp_path: Path) -> None:
 
 def test_a_driver_in_a_zip_ships_that_zip(tmp_path: Path) -> None:
     made = package_zip(tmp_path)
-    program = "from pathlib import Path; from poundlock.runtime.shipping import package_zip; print(package_zip(Path('x')))"
+    program = (
+        "from pathlib import Path; from poundlock.runtime.shipping import package_zip; print(package_zip(Path('x')))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONPATH": str(made)}, cwd=tmp_path, capture_output=True, text=True
     )
