@@ -52,7 +52,7 @@ def newest(job: JobProcess) -> int:
     return max((completed(line.value) for line in job.lines()), default=-1)
 
 
-def goes_on(job: JobProcess, produce: Callable[[], None], seconds: float = 300) -> None:
+def goes_on(job: JobProcess, produce: Callable[[], None], seconds: float = 600) -> None:
     """Produce until the job has completed two checkpoints more: one may have been under way already."""
     wanted, deadline = newest(job) + 2, time.monotonic() + seconds
     while newest(job) < wanted:

@@ -13,6 +13,7 @@ from poundlock.cli.jobs import (
     client_of,
     failed,
     find_running,
+    folder_client,
     folder_of,
     saved,
     send,
@@ -55,13 +56,16 @@ def command(
         return 0
     if not json:
         output.line(f"Cancelling job {entry.job_id}.")
+    folder_of_job = folder_client(entry)
     try:
-        client = client_of(entry)
+        client = None if folder_of_job is not None else client_of(entry)
         if client is not None:
             client.patch("?mode=cancel")
     except NoAnswer:
         client = None
-    if client is None:
+    if folder_of_job is not None:
+        folder_of_job.ask("cancel")
+    elif client is None:
         # Two of one kind may arrive as one.
         send(entry, signal.SIGTERM)
         send(entry, signal.SIGINT)
@@ -69,7 +73,9 @@ def command(
     if ended is None:
         raise PoundlockError(
             f"job {entry.job_id} has not ended within {_PATIENCE_S:.0f} s",
-            next=f"end its process, nothing is lost: kill -9 {entry.pid}",
+            next=f"end its process, nothing is lost: kill -9 {entry.pid}"
+            if entry.application is None
+            else f"end it, nothing is lost: yarn application -kill {entry.application}",
         )
     if ended.state == "FAILED":
         return failed(ended, output)

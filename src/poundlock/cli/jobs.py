@@ -18,6 +18,7 @@ from poundlock.errors import DefinitionError, PoundlockError, TerminalError, Tra
 
 if TYPE_CHECKING:
     from poundlock.rest.client import Client
+    from poundlock.runtime.control import FolderClient
     from poundlock.runtime.registry import JobEntry, Registry
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "failed",
     "find_job",
     "find_running",
+    "folder_client",
     "folder_of",
     "progress_line",
     "progress_of",
@@ -43,6 +45,7 @@ RunningJobArgument = Annotated[
 SAVED = "Savepoint completed. Path: "
 _KINDS = {kind.__name__: kind for kind in (DefinitionError, TransientError, TerminalError)}
 _POLL_S = 0.1
+_FOLDER_POLL_S = 1.0
 _TELL_S = 3.0
 
 
@@ -73,6 +76,16 @@ def client_of(entry: JobEntry) -> Client | None:
     return Client.of(entry)
 
 
+def folder_client(entry: JobEntry) -> FolderClient | None:
+    """Return the way to a job whose driver runs on a cluster; None if it is a process of a machine."""
+    if entry.application is None:
+        return None
+    from poundlock.runtime.control import FolderClient
+    from poundlock.storage import open_storage
+
+    return FolderClient(open_storage(entry.checkpoint_dir), entry.name)
+
+
 def answering(entry: JobEntry, what_not: str) -> Client:
     """Return the way to a job's REST server; `what_not` says what cannot be had without one.
 
@@ -97,7 +110,7 @@ def answering(entry: JobEntry, what_not: str) -> Client:
 
 def progress_of(entry: JobEntry) -> Mapping[str, Any] | None:
     """Return a job's newest progress: of the running job, or its last; None where it is not known."""
-    if entry.ended:
+    if entry.ended or entry.application is not None:
         return entry.progress or None
     try:
         client = client_of(entry)
@@ -153,7 +166,7 @@ def await_end(registry: Registry, entry: JobEntry, output: Output, patience_s: f
             if line is not None and line != shown:
                 output.note(line)
                 shown = line
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_S if entry.application is None else _FOLDER_POLL_S)
 
 
 def failed(entry: JobEntry, output: Output) -> int:
@@ -177,6 +190,10 @@ def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Map
     """
     from poundlock.rest.client import NoAnswer
 
+    if (folder := folder_client(entry)) is not None:
+        then = "cancel" if body.get("cancel-job") else "stop" if place == "/stop" else "go on"
+        directory = body.get("target-directory") or body.get("targetDirectory")
+        return str(folder.ask("savepoint", directory=directory, then=then, drain=bool(body.get("drain"))))
     client = answering(entry, "so no savepoint can be asked for")
     asked = client.post(place, dict(body))["request-id"]
     while True:

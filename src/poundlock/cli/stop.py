@@ -13,6 +13,7 @@ from poundlock.cli.jobs import (
     client_of,
     failed,
     find_running,
+    folder_client,
     folder_of,
     saved,
     send,
@@ -60,13 +61,16 @@ def command(
         return 0
     if not json:
         output.line(f"Stopping job {entry.job_id}.")
+    folder_of_job = folder_client(entry)
     try:
-        client = client_of(entry)
+        client = None if folder_of_job is not None else client_of(entry)
         if client is not None:
             client.post("/stop")
     except NoAnswer:
         client = None
-    if client is None:
+    if folder_of_job is not None:
+        folder_of_job.ask("stop")
+    elif client is None:
         send(entry, signal.SIGTERM)
     ended = await_end(registry, entry, output)
     assert ended is not None

@@ -17,7 +17,7 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import Inspectable, Occasion
 from poundlock.checkpoint.trouble import refuse_unreachable
 from poundlock.config import Settings, load_settings
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
@@ -109,7 +109,7 @@ def run(
         beginning=beginning,
     )
     try:
-        Master.of(settings.master).check()
+        _check_master(job, plan, settings)
         refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
         if beginning is not None:
             refuse_unreachable(open_storage(beginning.path), what="the savepoint")
@@ -123,6 +123,19 @@ def run(
         _let_go(plan)
     requests.close()
     return progress
+
+
+def _check_master(job: Job, plan: Plan, settings: Settings) -> None:
+    """Raise unless the master is there and the job can run on it."""
+    master = Master.of(settings.master)
+    if not master.local and not plan.stateless and state_backend_of(job, settings) == "memory":
+        # A batch may be planned anew after a failure, and what an executor keeps of its first run cannot be let go of here.
+        raise DefinitionError(
+            f"state_backend=memory does not go with tasks on other machines ({master.text})",
+            next='write state_backend="rocksdb_changelog", which is the default',
+            job=job.name,
+        )
+    master.check()
 
 
 def _let_go(plan: Plan) -> None:

@@ -30,6 +30,7 @@ __all__ = ["ApplicationLost", "Needs", "Watch", "await_executors", "check_execut
 _POLL_S = 0.1
 _SETTLE_S = 3.0  # so long the rest of the cores may take to come after the first
 _LOOK_S = 1.0
+_AFTER_LOSS_S, _AFTER_RACES_S = 60.0, 600.0
 _PROBE = "probe string"
 _SPREAD_S = 0.2  # a probe takes so long, that no executor is done before the others have one
 _MODULES = ("pyarrow", "numpy", "msgspec", "poundlock.plan.tasks")
@@ -265,7 +266,19 @@ class Watch:
     _looked: float = 0.0
     _without: float | None = None
     _most: int = field(default=0)
-    lost: bool = False  # whether an executor went away since somebody asked
+    _lost: bool = False
+    _swept: float | None = None
+
+    @property
+    def leaves_leftovers(self) -> bool:
+        """Whether attempts may have died, or lost a race, without tidying up, since this was last true; at most now and then."""
+        now = time.monotonic()
+        self._swept = now if self._swept is None else self._swept
+        races = self.session.sparkContext.getConf().get("spark.speculation", "false") == "true"
+        if now - self._swept < (_AFTER_LOSS_S if self._lost else _AFTER_RACES_S) or not (self._lost or races):
+            return False
+        self._swept, self._lost = now, False
+        return True
 
     def check(self) -> None:
         """Raise ApplicationLost if the cluster has ended the application, or leaves it without executors."""
@@ -278,7 +291,7 @@ class Watch:
             raise _ended(self.session)
         found = executors(self.session)
         if found < self._most:
-            self.lost = True
+            self._lost = True
         self._most = found
         if found or not context.statusTracker().getActiveJobIds():
             self._without = None

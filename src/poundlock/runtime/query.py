@@ -203,6 +203,7 @@ class Query:
                 if not self._query.isActive and not self._wants_another:
                     self._raise()
                 self.attempts.check()
+                self._sweep_if_due()
                 self._roll_if_due()
             self._retain(finish=True)
             self._serve()
@@ -506,6 +507,16 @@ class Query:
             self.coordinator.lock.release()
 
     # --- between checkpoints -----------------------------------------------------------------------------------------
+
+    def _sweep_if_due(self) -> None:
+        """Remove what attempts on executors that are gone have left, and those that lost a race: no other task writes now."""
+        if self.watch is None or not self.coordinator.lock.acquire(blocking=False):
+            return
+        try:
+            if self.watch.leaves_leftovers:
+                self.coordinator.sweep()
+        finally:
+            self.coordinator.lock.release()
 
     def _roll_if_due(self) -> None:
         if not self.coordinator.lock.acquire(blocking=False):

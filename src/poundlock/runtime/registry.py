@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from poundlock.checkpoint.trouble import is_full, storage_trouble
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.runtime.processes import is_alive, process_start
 from poundlock.storage import is_uri
 
@@ -58,6 +58,8 @@ class JobEntry:
         exit_code: how it ended.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
         progress: the newest that is known, as fields of Progress; while it runs, ask it by REST.
+        application: the cluster's id of it where its driver runs there, and is asked by `control.py`; None = it is a process
+            of a machine.
     """
 
     job_id: str
@@ -80,6 +82,7 @@ class JobEntry:
     progress: Mapping[str, Any] = field(default_factory=dict)
     child: int | None = None
     process_restarts: int = 0
+    application: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -110,6 +113,7 @@ class JobEntry:
     def _check(self) -> None:
         """Raise TypeError unless every field is what it says: the file may be anything."""
         texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
+        texts += (self.application or "",)
         numbers = (self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child)
         right = (
             all(isinstance(text, str) for text in (*texts, self.job_file, self.folder, self.token_file or ""))
@@ -246,6 +250,8 @@ class Registry:
             return None  # removed meanwhile, or another version's: no reason to hide the others
 
     def _looked_at(self, entry: JobEntry) -> JobEntry:
+        if entry.application is not None:
+            return _heard_of(entry)
         if entry.ended or entry.host != socket.gethostname() or self._alive(entry.pid, entry.process_start):
             return entry
         # It may have said its last word between the reading and the looking.
@@ -319,6 +325,27 @@ def registered(
         job_file=job_file,
         arguments=list(arguments),
         folder=os.getcwd(),
+    )
+
+
+def _heard_of(entry: JobEntry) -> JobEntry:
+    """Return the entry of a job whose driver runs on a cluster with that driver's newest word."""
+    from poundlock.runtime.control import newest_word
+    from poundlock.storage import open_storage
+
+    try:
+        word = newest_word(open_storage(entry.checkpoint_dir))
+    except PoundlockError:
+        return entry
+    if word is None or word.application != entry.application:
+        return entry  # nothing new from it; a later driver's word is in that one's entry
+    return replace(
+        entry,
+        state=word.state,
+        ended_ms=word.ended_ms,
+        exit_code=word.exit_code,
+        failure=word.failure,
+        progress=word.progress,
     )
 
 

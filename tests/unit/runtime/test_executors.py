@@ -83,11 +83,15 @@ class Cluster:
         self.executors, self.jobs, self.stopped = 1, [1], False
         self.sparkContext = self._jsc = self
         self.master = "spark://h:1"
+        self.conf: dict[str, str] = {}
 
     def sc(self) -> Any:
         return self
 
     statusTracker = sc
+
+    def getConf(self) -> dict[str, str]:
+        return self.conf
 
     def isStopped(self) -> bool:
         return self.stopped
@@ -108,10 +112,13 @@ def test_work_without_executors_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     cluster.executors = 0
     now += 2
     watch.check()
-    assert watch.lost
+    assert not watch.leaves_leftovers
     cluster.jobs = []
     now += 60
     watch.check()  # nothing to do, so none is needed
+    now += 1
+    assert watch.leaves_leftovers  # what the executor left, once
+    assert not watch.leaves_leftovers
     cluster.jobs = [2]
     now += 2
     watch.check()

@@ -1,0 +1,290 @@
+"""A job that runs on a machine nobody can reach is asked, and tells how it goes, through files in its checkpoint folder.
+
+`control/driver.json` is written by the driver alone; a request and its answer are a file each. Who may write there may ask.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from poundlock.errors import PoundlockError, TransientError
+from poundlock.runtime.progress import Progress, StopRequest
+from poundlock.runtime.requests import Requests, Then, Trigger
+from poundlock.storage import Storage
+
+__all__ = ["FolderClient", "Reachable", "Word", "newest_word"]
+
+FOLDER = "control"
+_WORD, _ASKED, _ANSWERED = f"{FOLDER}/driver.json", f"{FOLDER}/requests", f"{FOLDER}/answers"
+_FORMAT = 1
+_LOOK_S = 1.0
+_BEAT_S = 5.0
+_PATIENCE_S = 60.0
+_POLL_S = 0.3
+
+# A file system that does not answer for a moment must not end a job, nor the look at one.
+_TROUBLE = (OSError, ValueError, RuntimeError, PoundlockError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word:
+    """The driver's newest word.
+
+    Args:
+        job_id, name: which job.
+        application: the cluster's id of it.
+        state: of the job.
+        started_ms: when this driver started, ms since the epoch.
+        said_ms: when it said this.
+        ended_ms: when it ended; None while it runs.
+        exit_code: how it ended.
+        failure: the two lines it failed with.
+        progress: as fields of Progress.
+    """
+
+    job_id: str
+    name: str
+    application: str
+    state: str
+    started_ms: int
+    said_ms: int
+    ended_ms: int | None = None
+    exit_code: int | None = None
+    failure: tuple[str, str] | None = None
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return it as it is kept."""
+        return json.dumps({"v": _FORMAT, **dataclasses.asdict(self)}, ensure_ascii=False).encode() + b"\n"
+
+    @classmethod
+    def of(cls, data: bytes) -> Word:
+        """Return what was kept. Raises ValueError, KeyError or TypeError if it is something else."""
+        value = json.loads(data)
+        if value.pop("v") != _FORMAT:
+            raise ValueError("of another version")
+        value["failure"] = tuple(value["failure"]) if value.get("failure") else None
+        return cls(**{each.name: value[each.name] for each in dataclasses.fields(cls) if each.name in value})
+
+
+def newest_word(storage: Storage) -> Word | None:
+    """Return the newest word of a job's driver; None if there is none that can be read.
+
+    Args:
+        storage: the job's checkpoint folder.
+    """
+    try:
+        return Word.of(storage.read(_WORD))
+    except (*_TROUBLE, KeyError, TypeError):
+        return None
+
+
+def _put(storage: Storage, path: str, data: bytes) -> None:
+    """Give a file its content, whether it is there or not."""
+    if not storage.create_exclusive(path, data):
+        storage.replace(path, data)
+
+
+# --- the driver's half -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Reachable:
+    """The driver: says how the job goes, and looks for requests, in a thread of its own.
+
+    Args:
+        storage: the checkpoint folder.
+        word: the first word.
+        stop, requests: how the job is asked.
+        log: told of what could not be written or read.
+    """
+
+    storage: Storage
+    word: Word
+    stop: StopRequest
+    requests: Requests
+    log: Callable[[str], None] = lambda line: None
+    _triggers: dict[str, Trigger] = field(default_factory=dict)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _news: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _said: float = 0.0
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Say the first word, forget what an earlier driver was asked, and begin to look."""
+        for folder in (_ASKED, _ANSWERED):
+            with suppress(*_TROUBLE):
+                for name in self.storage.names(folder):
+                    self.storage.delete(f"{folder}/{name}")
+        self._say()
+        self._thread = threading.Thread(target=self._serve, name="poundlock-control", daemon=True)
+        self._thread.start()
+
+    def update(self, progress: Progress) -> None:
+        """Be told how the job goes; a change of state is said at once, the rest now and then."""
+        from poundlock.runtime.registry import ENDED
+
+        if progress.state in ENDED:
+            return  # the last word has the exit code
+        changed = progress.state != self.word.state
+        with self._lock:
+            self.word = dataclasses.replace(self.word, state=progress.state, progress=dataclasses.asdict(progress))
+        if changed:
+            self._news.set()
+
+    def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
+        """Answer what is answered by the end, and say the last word."""
+        self._over.set()
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE_S)
+        with self._lock:
+            now = _now_ms()
+            self.word = dataclasses.replace(
+                self.word, state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now
+            )
+        self._answer()
+        self._say()
+
+    def _serve(self) -> None:
+        while not self._over.is_set():
+            try:
+                for name in self.storage.names(_ASKED):
+                    if name.endswith(".json") and not name.startswith("."):
+                        self._take(name)
+            except _TROUBLE as error:
+                self.log(f"requests in {self.storage.root}/{FOLDER} cannot be read: {error}")
+            self._answer()
+            if self._news.is_set() or time.monotonic() - self._said > _BEAT_S:
+                self._news.clear()
+                self._say()
+            self._news.wait(_LOOK_S)
+
+    def _take(self, name: str) -> None:
+        path = f"{_ASKED}/{name}"
+        try:
+            asked = json.loads(self.storage.read(path))
+            self._triggers[name] = self._carry_out(asked["kind"], asked)
+        except (ValueError, KeyError, TypeError, FileNotFoundError):
+            pass  # nothing that we wrote
+        self.storage.delete(path)
+
+    def _carry_out(self, kind: str, asked: Mapping[str, Any]) -> Trigger:
+        if kind == "cancel":
+            made = Trigger(kind="stop")
+            made.complete()
+            self.stop.cancel()
+            return made
+        if kind == "stop":
+            made = self.requests.trigger("stop")
+            self.stop.stop()
+            return made
+        if kind == "checkpoint":
+            return self.requests.trigger("checkpoint")
+        then: Then = {"stop": "stop", "cancel": "cancel"}.get(asked.get("then", ""), "go on")  # type: ignore[assignment]
+        return self.requests.trigger(
+            "savepoint", directory=asked.get("directory"), then=then, drain=bool(asked.get("drain"))
+        )
+
+    def _answer(self) -> None:
+        for name, trigger in list(self._triggers.items()):
+            if trigger.status == "IN_PROGRESS":
+                continue
+            failure = trigger.failure
+            said = {
+                "location": trigger.location,
+                "failure": None if failure is None else [type(failure).__name__, failure.what, failure.next],
+            }
+            try:
+                _put(self.storage, f"{_ANSWERED}/{name}", json.dumps(said).encode())
+                del self._triggers[name]
+            except _TROUBLE as error:
+                self.log(f"an answer in {self.storage.root}/{FOLDER} cannot be written: {error}")
+
+    def _say(self) -> None:
+        with self._lock:
+            self.word = dataclasses.replace(self.word, said_ms=_now_ms())
+            word = self.word
+        try:
+            _put(self.storage, _WORD, word.to_bytes())
+            self._said = time.monotonic()
+        except _TROUBLE as error:
+            self.log(f"{self.storage.root}/{_WORD} cannot be written: {error}")
+
+
+# --- the other half --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FolderClient:
+    """A way to a job through its checkpoint folder.
+
+    Args:
+        storage: the checkpoint folder.
+        name: the job's name, for errors.
+    """
+
+    storage: Storage
+    name: str
+
+    def ask(
+        self, kind: str, *, directory: str | None = None, then: str = "go on", drain: bool = False
+    ) -> str | int | None:
+        """Ask for something and wait until it is done; return the path of a savepoint or the number of a checkpoint.
+
+        Args:
+            kind: "stop", "cancel", "checkpoint" or "savepoint".
+            directory, then, drain: of a savepoint; see `Trigger`.
+
+        Raises:
+            PoundlockError: it failed.
+            TransientError: the driver does not answer.
+        """
+        name = f"{secrets.token_hex(16)}.json"
+        body = {"kind": kind, "directory": directory, "then": then, "drain": drain}
+        self.storage.create_exclusive(f"{_ASKED}/{name}", json.dumps(body).encode())
+        silent = time.monotonic()
+        heard: Word | None = None
+        while True:
+            with suppress(FileNotFoundError):
+                return self._understood(json.loads(self.storage.read(f"{_ANSWERED}/{name}")))
+            word = newest_word(self.storage)
+            if word is not None and word != heard:
+                heard, silent = word, time.monotonic()
+            ended = word is not None and word.ended_ms is not None
+            if ended and self.storage.stat(f"{_ANSWERED}/{name}") is None:
+                raise PoundlockError(
+                    f"job {self.name} ended before this was done ({word.state if word else ''})",
+                    next="start it again, then ask again",
+                )
+            if time.monotonic() - silent > _PATIENCE_S:
+                self.storage.delete(f"{_ASKED}/{name}")
+                where = "" if word is None else f" {word.application}"
+                raise TransientError(
+                    f"the driver of job {self.name} has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s",
+                    next=f"see whether it runs: yarn application -status{where}",
+                )
+            time.sleep(_POLL_S)
+
+    def _understood(self, said: Mapping[str, Any]) -> str | int | None:
+        if said["failure"] is not None:
+            from poundlock import errors
+
+            kind, what, next = said["failure"]
+            found = getattr(errors, kind, PoundlockError)
+            raise found(what, next=next)
+        location: str | int | None = said["location"]
+        return location
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
