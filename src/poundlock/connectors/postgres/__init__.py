@@ -1,1 +1,1 @@
-"""PostgreSQL: its tables and their changes as a source."""
+"""PostgreSQL: rows out of tables and into them."""
