@@ -6,18 +6,15 @@ The server is killed too, in the middle of a job.
 from __future__ import annotations
 
 import json
-import os
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from poundlock.errors import DefinitionError
 from poundlock.failpoints import Failpoint
 from poundlock.testing.lives import Lives, failpoint_setting
 
@@ -26,22 +23,9 @@ pytestmark = pytest.mark.crash
 JOB = Path(__file__).parent / "jobs/postgres_to_files.py"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    try:
-        from poundlock.testing.postgres import EmbeddedPostgres
-
-        made = EmbeddedPostgres()
-    except DefinitionError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no PostgreSQL server: {error}")
-    with made:
-        yield made
-
-
 @pytest.fixture
-def pg(server: Any) -> Any:
+def pg(postgres_server: Any) -> Any:
+    server = postgres_server
     server.start()
     server.execute(
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active",

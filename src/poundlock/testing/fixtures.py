@@ -5,14 +5,20 @@ One broker serves a whole test session, so a test makes topics of its own and ne
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
+from poundlock.errors import DefinitionError
 from poundlock.testing.kafka import EmbeddedKafka
 
-__all__ = ["kafka_broker", "new_topic", "own_kafka_broker"]
+if TYPE_CHECKING:
+    from poundlock.testing.postgres import EmbeddedPostgres
+
+__all__ = ["kafka_broker", "new_topic", "own_kafka_broker", "postgres_server"]
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +45,18 @@ def new_topic(kafka_broker: EmbeddedKafka) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="module")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    """A real PostgreSQL server for one file of tests, which may kill it; user "reader" has the password "open sesame"."""
+    from poundlock.testing.postgres import EmbeddedPostgres
+
+    try:
+        server = EmbeddedPostgres(passwords={"reader": "open sesame"})
+    except DefinitionError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no PostgreSQL server: {error.what}")
+    with server:
+        yield server
