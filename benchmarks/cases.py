@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 
-from benchmarks import kafka_to_kafka, keyed, latency, ledger_cost, savepoint, state_backends
+from benchmarks import kafka_to_kafka, keyed, latency, ledger_cost, postgres, savepoint, state_backends
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
@@ -105,6 +105,7 @@ CASES: tuple[Case, ...] = (
     *keyed.CASES,
     *ledger_cost.CASES,
     *savepoint.CASES,
+    *postgres.CASES,
     *state_backends.CASES,
     Case("small_checkpoint/poundlock", small_checkpoint),
     Case("cold_start/poundlock", cold_start),

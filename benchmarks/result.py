@@ -171,6 +171,7 @@ BARS = (
     Bar(name="savepoint/1MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/1GB", figure="pause / checkpoint", most=1),
+    Bar(name="postgres_to_parquet/poundlock", factor=0.9, per="wall", against="postgres_to_parquet/spark_jdbc"),
     Bar(name="small_checkpoint/poundlock", most_ms=200),
 )
 

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
+    from poundlock.testing.postgres import EmbeddedPostgres
     from poundlock.testing.s3 import EmbeddedS3
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "new_topic",
     "own_hdfs",
     "own_kafka_broker",
+    "postgres_server",
     "s3_server",
     "start_or_skip",
 ]
@@ -109,3 +111,18 @@ def new_bucket(s3_server: EmbeddedS3) -> Iterator[Callable[[], str]]:
     """A function that makes a bucket of its own name and returns its URL; the server is in the environment meanwhile."""
     with s3_server.in_environment():
         yield lambda: s3_server.bucket(f"b-{uuid.uuid4().hex[:12]}")
+
+
+@pytest.fixture(scope="module")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    """A real PostgreSQL server for one file of tests, which may kill it; user "reader" has the password "open sesame"."""
+    from poundlock.testing.postgres import EmbeddedPostgres
+
+    try:
+        server = EmbeddedPostgres(passwords={"reader": "open sesame"})
+    except DefinitionError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no PostgreSQL server: {error.what}")
+    with server:
+        yield server

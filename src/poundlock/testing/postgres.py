@@ -152,7 +152,7 @@ class EmbeddedPostgres:
                 rows = cursor.fetchall() if cursor.description else []
             return rows
 
-    def start(self, timeout: float = 120) -> EmbeddedPostgres:
+    def start(self, timeout: float = 240) -> EmbeddedPostgres:
         """Start the server, on the port and data of an earlier start if there was one, and wait until it answers.
 
         Args:
@@ -214,7 +214,7 @@ class EmbeddedPostgres:
         psutil.wait_procs(children, timeout=10)
         self._process = None
 
-    def restart(self, timeout: float = 120) -> EmbeddedPostgres:
+    def restart(self, timeout: float = 240) -> EmbeddedPostgres:
         """Kill and start it again."""
         self.kill()
         return self.start(timeout)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
@@ -16,7 +18,8 @@ from poundlock.connectors.postgres.cdc_messages import lsn_of, lsn_text
 from poundlock.connectors.postgres.ranges import cut
 from poundlock.connectors.postgres.relation import Relation, look_up
 from poundlock.connectors.postgres.snapshot import Plans, one_state
-from poundlock.errors import DefinitionError, SourceGoneError
+from poundlock.connectors.postgres.types import Column
+from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 from poundlock.storage import Storage
 
 if TYPE_CHECKING:
@@ -88,7 +91,11 @@ class CdcEnumerator:
             self._exported.close()
             self._exported = None
         if before is not None and before < self._decided:
-            with self._source.login.errors(f"moving replication slot {self._source.slot!r} on"):
+            # Where the server is away, the next checkpoint does it: until then the slot merely holds more of the log.
+            with (
+                suppress(TransientError),
+                self._source.login.errors(f"moving replication slot {self._source.slot!r} on"),
+            ):
                 slots.advance(self._connect()[0], str(self._source.slot), before)
 
     def close(self) -> None:
@@ -101,7 +108,9 @@ class CdcEnumerator:
     def _connect(self) -> tuple[Any, Relation]:
         if self._connection is None or self._connection.closed or self._relation is None:
             self._connection = self._source.login.open()
-            self._relation = look_up(self._connection, self._source.selection)
+            found = look_up(self._connection, self._source.selection)
+            _, columns = declared_columns(self._connection, found, chosen=self._source.selection.columns is not None)
+            self._relation = replace(found, columns=tuple(Column(*fields) for fields in columns))
         return self._connection, self._relation
 
     def _begin(self, connection: Any, relation: Relation) -> dict[str, Any]:

@@ -151,9 +151,8 @@ def export(login: Login, name: str) -> Exported:
     from psycopg import pq
 
     connection = login.replication()
-    result = connection.exec_(
-        f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput (SNAPSHOT 'export')".encode()
-    )
+    with_snapshot = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else "EXPORT_SNAPSHOT"
+    result = connection.exec_(f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {with_snapshot}".encode())
     if result.status != pq.ExecStatus.TUPLES_OK:
         said = " ".join(result.error_message.decode(errors="replace").split())
         connection.finish()

@@ -29,7 +29,7 @@ def one_state(snapshot: str) -> list[str]:
 
 def copy_payload(select: str, columns: Sequence[Column], snapshot: str | None = None, **more: Any) -> dict[str, Any]:
     """Return what a reader needs to read the rows of a SELECT."""
-    said = {"select": select, "columns": [[c.name, c.oid, c.modifier] for c in columns], **more}
+    said = {"select": select, "columns": _fields(columns), **more}
     return {**said, "snapshot": snapshot} if snapshot is not None else said
 
 
@@ -40,8 +40,11 @@ class Plans:
         self._workspace = workspace
 
     def keep(self, name: str, relation: Relation, conditions: Sequence[str]) -> None:
-        """Write a plan down."""
-        said = {"selects": [relation.select(c) for c in conditions], "columns": _columns(relation.columns)}
+        """Write a plan down; those of starts that died before they decided anything go."""
+        for old in self._workspace.names(""):
+            if old.startswith("plan-"):
+                self._workspace.delete(old)
+        said = {"selects": [relation.select(c) for c in conditions], "columns": _fields(relation.columns)}
         self._workspace.create_exclusive(f"plan-{name}.json", json.dumps(said).encode())
 
     def splits(self, name: str, snapshot: str, first: int, last: int, **more: Any) -> list[Split]:
@@ -63,7 +66,7 @@ class Plans:
         ]
 
 
-def _columns(columns: Sequence[Column]) -> list[list[Any]]:
+def _fields(columns: Sequence[Column]) -> list[list[Any]]:
     return [[c.name, c.oid, c.modifier] for c in columns]
 
 

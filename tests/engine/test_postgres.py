@@ -1,0 +1,125 @@
+"""Jobs from a real PostgreSQL server with a real Spark: the example in its three modes, a server that dies, a refusal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from jobs_in_threads import Running, settings
+
+from poundlock import FileSink, Job, PostgresSource, RollingPolicy
+from poundlock.cli.loading import load_job
+from poundlock.config import load_settings
+from poundlock.errors import DefinitionError
+from poundlock.runtime.driver import run
+
+pytestmark = [pytest.mark.engine, pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
+
+EXAMPLE = Path(__file__).parents[2] / "examples/postgres_to_parquet.py"
+
+
+@pytest.fixture
+def pg(postgres_server: Any) -> Any:
+    postgres_server.start()
+    postgres_server.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active",
+        "DROP PUBLICATION IF EXISTS postgres_to_parquet",
+        "DROP TABLE IF EXISTS public.events",
+        "CREATE TABLE public.events (id bigserial PRIMARY KEY, at timestamptz DEFAULT now(), price numeric(9,2) DEFAULT 1.25,"
+        " tags text[] DEFAULT '{a,b}')",
+        "ALTER TABLE public.events REPLICA IDENTITY FULL",
+        "CREATE PUBLICATION postgres_to_parquet FOR TABLE public.events",
+    )
+    return postgres_server
+
+
+def example(patch: pytest.MonkeyPatch, tmp_path: Path, dsn: str, **environment: str) -> Job:
+    given = {"DSN": dsn, "TO": str(tmp_path / "out"), "INTERVAL": "100 ms", **environment}
+    for key, value in given.items():
+        patch.setenv(f"POSTGRES_TO_PARQUET_{key}", value)
+    return load_job(str(EXAMPLE))
+
+
+def visible(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of finished files."""
+    files = (p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
+    return [row for path in files for row in pq.read_table(path).to_pylist()]
+
+
+def as_rows(pg: Any) -> Counter[Any]:
+    return Counter(
+        (id, at, price, tuple(tags))
+        for id, at, price, tags in pg.execute("SELECT id, at, price, tags FROM public.events")
+    )
+
+
+def of(rows: list[dict[str, Any]]) -> Counter[Any]:
+    return Counter((row["id"], row["at"], row["price"], tuple(row["tags"])) for row in rows)
+
+
+def test_a_table_to_parquet_without_its_password(pg: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pg.execute(
+        "INSERT INTO public.events SELECT FROM generate_series(1, 5000)", "GRANT SELECT ON public.events TO reader"
+    )
+    job = example(monkeypatch, tmp_path, pg.dsn_of("reader", "open sesame"))
+    assert "sesame" not in job.explain()
+    run(job, settings=settings(tmp_path))
+    assert of(visible(tmp_path / "out")) == as_rows(pg)
+    said = [p for p in tmp_path.rglob("*") if p.is_file() and b"sesame" in p.read_bytes()]
+    assert said == []
+    run(example(monkeypatch, tmp_path, pg.dsn), settings=settings(tmp_path))  # all was read: nothing comes twice
+    assert len(visible(tmp_path / "out")) == 5000
+
+
+def test_changes_to_parquet(pg: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pg.execute("INSERT INTO public.events SELECT FROM generate_series(1, 3)")
+    running = Running(example(monkeypatch, tmp_path, pg.dsn, MODE="cdc"), settings(tmp_path))
+    running.until(lambda: running.progress.rows_written >= 3)
+    pg.execute("UPDATE public.events SET price = 2 WHERE id = 1", "DELETE FROM public.events WHERE id = 2")
+    running.until(lambda: running.progress.rows_written >= 5)
+    running.stop.stop()
+    running.end()
+    rows = visible(tmp_path / "out")
+    assert Counter(row["op"] for row in rows) == {"read": 3, "update": 1, "delete": 1}
+    update = next(row for row in rows if row["op"] == "update")
+    assert (str(update["before"]["price"]), str(update["after"]["price"])) == ("1.25", "2.00")
+    assert update["after"]["tags"] == ["a", "b"]
+
+
+def test_a_server_that_dies_in_mid_job(pg: Any, tmp_path: Path) -> None:
+    pg.execute("INSERT INTO public.events SELECT FROM generate_series(1, 2000)")
+    source = PostgresSource(
+        pg.dsn, table="public.events", mode="incremental", column="id", until=6000, settle="0 s", poll_every="50 ms",
+        max_rows_per_checkpoint=500, rows_per_split=200,
+    )  # fmt: skip
+    restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "200 ms"}
+    job = Job("dies", checkpoint_interval="0 s", parallelism=2)
+    # Through Spark, so that the rows of a reader stage are looked at too.
+    stream = job.from_source(source, name="table").where("id % 2 = 0")
+    stream.sink_to(FileSink(str(tmp_path / "out"), format="parquet", rolling=RollingPolicy(every="1 s")), name="files")
+    more = load_settings(
+        [f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/checkpoint", "master=local[2]"]
+        + [f"{key}={value}" for key, value in restarts.items()]
+        + ["restart-strategy.fixed-delay.attempts=100"]
+    )
+    running = Running(job, more)
+    running.until(lambda: running.progress.rows_written >= 400)
+    pg.restart()
+    pg.execute("INSERT INTO public.events SELECT FROM generate_series(1, 4000)")
+    running.end()
+    found = Counter(row["id"] for row in visible(tmp_path / "out"))
+    assert found == Counter(id for (id,) in pg.execute("SELECT id FROM public.events WHERE id % 2 = 0 AND id <= 6000"))
+
+
+def test_a_job_that_cannot_run_is_refused_before_anything_is_touched(pg: Any, tmp_path: Path) -> None:
+    job = Job("refused")
+    job.from_source(PostgresSource(pg.dsn, table="public.absent"), name="table").sink_to(
+        FileSink(str(tmp_path / "out"), format="parquet"), name="files"
+    )
+    with pytest.raises(DefinitionError, match=r"no table public\.absent") as caught:
+        run(job, settings=settings(tmp_path))
+    assert str(caught.value).count("\n") == 1
+    assert not (tmp_path / "out").exists()
