@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 
-from benchmarks import kafka_to_kafka, keyed, latency, ledger_cost, postgres, savepoint, state_backends
+from benchmarks import kafka_to_kafka, keyed, latency, ledger_cost, postgres, postgres_copy, savepoint, state_backends
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
@@ -104,6 +104,7 @@ CASES: tuple[Case, ...] = (
     *latency.CASES,
     *keyed.CASES,
     *ledger_cost.CASES,
+    *postgres_copy.CASES,
     *savepoint.CASES,
     *postgres.CASES,
     *state_backends.CASES,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from poundlock.connectors.files.rolling import RollingPolicy as RollingPolicy
     from poundlock.connectors.files.sink import FileSink as FileSink
     from poundlock.connectors.files.source import FileSource as FileSource
+    from poundlock.connectors.jdbc.sink import JdbcSink as JdbcSink
     from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
     from poundlock.connectors.kafka.sink import KafkaSink as KafkaSink
     from poundlock.connectors.kafka.sink import TopicExpression as TopicExpression
@@ -139,6 +140,7 @@ _NAMES = {
     "FixedDelayRestart": "runtime.restart",
     "GlobalWindow": "stream.window",
     "GlobalWindows": "stream.count_windows",
+    "JdbcSink": "connectors.jdbc.sink",
     "Job": "job",
     "JoinFunction": "stream.join_functions",
     "KafkaSecurity": "connectors.kafka.security",

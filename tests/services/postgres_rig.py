@@ -1,4 +1,4 @@
-"""A PostgresSink under the coordinator without Spark: a checkpoint folder, lives of a driver, and writers in this process."""
+"""A PostgresSink or JdbcSink under the coordinator without Spark: a checkpoint folder, lives of a driver, and writers in this process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from poundlock.values import SystemClock
 class Rig:
     """One job's checkpoint folder and sink; each `driver()` is a life of its own."""
 
-    def __init__(self, root: Path, sink: PostgresSink) -> None:
+    def __init__(self, root: Path, sink: Any) -> None:
         self.sink = sink
         self.storage = LocalStorage(str(root))
         self.identity: Identity = open_identity(self.storage, name="rig", clock=SystemClock())
@@ -38,7 +38,7 @@ class Rig:
     def driver(self, sink: Participant | None = None) -> Coordinator:
         if self.epoch is not None:
             self.epoch.__exit__(None, None, None)
-        self.epoch = Epoch.claim(self.storage, clock=SystemClock(), sinks={"out": self.bound.describe_json()})
+        self.epoch = Epoch.claim(self.storage, clock=SystemClock(), sinks=self._described())
         driver = Coordinator(
             identity=self.identity,
             epoch=self.epoch,
@@ -49,6 +49,9 @@ class Rig:
         )
         driver.recover()
         return driver
+
+    def _described(self) -> dict[str, Any]:
+        return {"out": self.bound.describe_json()} if isinstance(self.bound, PostgresSink) else {}
 
     def context(self, checkpoint: int, subtask: int = 0, epoch: int = 1) -> WriterContext:
         return WriterContext(

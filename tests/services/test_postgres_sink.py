@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,6 +215,20 @@ def test_fsck_looks_and_sweeps_without_the_jobs_code(rig: Rig, server: EmbeddedP
     report = fsck(rig.storage, lambda name, said: rebuild_sink(said), clock=SystemClock(), fix=True)
     assert len(report.orphans) == 1
     assert open_transactions(server) == []
+
+
+def test_what_was_written_after_a_savepoint_is_told(rig: Rig, server: EmbeddedPostgres) -> None:
+    driver = rig.driver()
+    rig.checkpoint(driver, 0, [numbers(0)])
+    noted = json.loads(json.dumps(rig.bound.note()))
+    other = rig.sink.bind(job_id="e" * 32, sink="out")
+    assert other.newer({}, noted).what == ""
+    time.sleep(0.01)
+    rig.checkpoint(driver, 1, [numbers(100), numbers(200)])
+    found = other.newer({}, noted)
+    assert found.what == f"has 2 transactions in table {rig.sink.table} that this job committed after the savepoint"
+    assert not found.retractable
+    assert "does not say" in other.newer({}, {}).unknown
 
 
 def test_an_abandoned_writer_leaves_nothing(rig: Rig, server: EmbeddedPostgres) -> None:

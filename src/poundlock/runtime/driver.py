@@ -162,6 +162,10 @@ def with_settings(job: Job, settings: Settings) -> Job:
 
 def preflight(plan: Plan) -> None:
     """Ask every source and sink whether it can work. Raises DefinitionError."""
+    if any(getattr(sink, "jvm", False) for sink in plan.sinks.values()):
+        from poundlock.runtime import jdbc
+
+        jdbc.install()
     for part in (*plan.sources.values(), *plan.sinks.values()):
         check = getattr(part, "preflight", None)
         if check is not None:

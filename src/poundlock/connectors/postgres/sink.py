@@ -33,6 +33,9 @@ from poundlock.values import duration
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from poundlock.checkpoint.portable import Newer, NewerOutput
+    from poundlock.storage import Storage
+
 __all__ = ["PostgresSink"]
 
 Guarantee = Literal["exactly-once", "effectively-once", "at-least-once"]
@@ -238,6 +241,30 @@ class PostgresSink:
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         return []
+
+    # Portable: a transaction is prepared within a checkpoint only, so nothing is carried
+
+    def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
+        pass
+
+    def check_saved(self, state: JSON) -> None:
+        pass  # nothing of it is in a savepoint
+
+    def note(self) -> JSON:
+        from poundlock.connectors.postgres.sink_newer import note
+
+        return note(self._asked(), self._markers, self.prefix, self.table) if self.mode == "prepare" else {}
+
+    def newer(self, state: JSON, note: JSON) -> Newer:
+        from poundlock.checkpoint.portable import Newer
+        from poundlock.connectors.postgres.sink_newer import newer
+
+        if self.mode != "prepare":
+            return Newer(unknown="rows have no mark of who wrote them when")
+        return newer(self._asked(), self._markers, self.table, note)
+
+    def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
+        return state
 
     # Parts
 

@@ -78,6 +78,14 @@ class Markers:
         """Return whether a transaction was committed."""
         return connection.execute(f"SELECT FROM {self.table} WHERE gid = %s", (name,)).fetchone() is not None
 
+    def younger(self, connection: Any, prefix: str, at_ms: int) -> int:
+        """Return how many transactions of a sink were begun after a time of the server, and committed."""
+        query = f"SELECT count(*) FROM {self.table} WHERE left(gid, length(%s)) = %s AND gid <> %s"
+        told = connection.execute(
+            f"{query} AND written_at > to_timestamp(%s / 1000.0)", (prefix, prefix, f"{prefix}fence", at_ms)
+        ).fetchone()
+        return int(told[0])
+
     def forget(self, connection: Any, prefix: str, older_s: float) -> None:
         """Remove a sink's markers that are older than so many seconds."""
         connection.execute(

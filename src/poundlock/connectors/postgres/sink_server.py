@@ -138,7 +138,7 @@ def _told(error: Any, where: str, doing: str) -> PoundlockError:
     what = f"PostgreSQL at {where}, {doing}: {text}"
     if code == "42501":
         return TerminalError(what, next="let the database's owner GRANT it; docs/postgres-sink.md lists what is needed")
-    if code == "53400":
+    if code == "53400" or (code == "55000" and "prepared transactions" in text):
         return TransientError(
             what, next="raise max_prepared_transactions of the server, or lower the job's parallelism; it is repeated"
         )

@@ -1,0 +1,1 @@
+"""Databases that have a JDBC driver."""

@@ -1,0 +1,187 @@
+"""The driver's half of the JDBC sink: staged rows and their marker written in one transaction, once.
+
+Whether the marker is there says what became of a commit that nobody answered.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from poundlock.checkpoint.participant import JSON, Committed
+from poundlock.connectors.jdbc.bridge import Connection, JdbcError
+from poundlock.connectors.jdbc.dialect import Dialect, dialect_of
+from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
+from poundlock.formats.convert import column_values
+from poundlock.redaction import redact_text
+
+if TYPE_CHECKING:
+    from poundlock.connectors.jdbc.sink import JdbcSink
+
+__all__ = ["check_columns", "commit", "let_go", "preflight"]
+
+_kept: dict[tuple[int, str], Connection] = {}  # of this process; made again when they broke
+
+
+def let_go(sink: JdbcSink) -> None:
+    """Close this process's connection."""
+    kept = _kept.pop((os.getpid(), sink.login), None)
+    if kept is not None:
+        kept.close()
+
+
+def preflight(sink: JdbcSink) -> None:
+    """Raise unless the sink can work; see JdbcSink.preflight."""
+    let_go(sink)
+    try:
+        connection = _connection(sink)
+        if not connection.transactions:
+            raise DefinitionError(
+                f"{connection.product} at {sink.place} has no transactions, so rows and marker could not be written together",
+                next="use a table or database that has them",
+            )
+        _columns(sink, connection)
+        try:
+            connection.rows(f"SELECT gid FROM {sink.marker_table} WHERE gid = ''")
+        except JdbcError:
+            connection.rollback()
+            connection.run(f"CREATE TABLE {sink.marker_table} (gid VARCHAR(200) NOT NULL PRIMARY KEY)")
+            connection.commit()
+        connection.rollback()
+    except JdbcError as error:
+        let_go(sink)
+        raise _refused(sink, error) from error
+    try:
+        next(iter(sink.folder().list()), None)
+    except OSError as error:
+        raise DefinitionError(
+            f"staging={sink.staging!r} cannot be used: {error}", next="name a folder that tasks and driver can write to"
+        ) from error
+
+
+def check_columns(sink: JdbcSink, name: str, columns: Sequence[str]) -> None:
+    """Raise DefinitionError unless the table has columns of these names, as far as a connection is there."""
+    connection = _kept.get((os.getpid(), sink.login))
+    if connection is None:
+        return
+    try:
+        known = {found.lower(): found for found in _columns(sink, connection)}
+    except JdbcError:
+        return
+    if missing := [column for column in columns if column.lower() not in known]:
+        raise DefinitionError(
+            f"sink {name!r}: the rows have a column {missing[0]!r}, and table {sink.table} has {', '.join(known.values())}",
+            next="leave the column out with columns=[…], or add it to the table",
+            participant=name,
+        )
+
+
+def commit(sink: JdbcSink, committable: JSON) -> Committed:
+    """Write staged rows, or see that they are written.
+
+    Raises:
+        CommitUnknown: the database does not answer.
+        TerminalError: it refuses a row, or the rows are gone.
+    """
+    detail = {"transaction": committable["gid"], "rows": committable["rows"], "bytes": committable["bytes"]}
+    try:
+        connection = _connection(sink)
+        try:
+            connection.rollback()
+            if not _written(sink, connection, committable["gid"]):
+                _write(sink, connection, committable)
+        except JdbcError as error:
+            connection.rollback()
+            # Another driver may have been at the same work: then it wrote the marker, and all of it.
+            if not error.state.startswith("23") or not _written(sink, connection, committable["gid"]):
+                raise
+        except BaseException:
+            connection.rollback()
+            raise
+    except JdbcError as error:
+        let_go(sink)
+        if error.away or not error.state:
+            raise CommitUnknown(
+                f"the database at {sink.place} does not answer: {_said(sink, error)}", next="see that it runs"
+            ) from error
+        if error.state.startswith("40"):
+            raise CommitUnknown(f"the database at {sink.place} ended the transaction: {_said(sink, error)}") from error
+        raise TerminalError(
+            f"the database at {sink.place} does not take {committable['rows']} decided rows: {_said(sink, error)}",
+            next=f"mend table {sink.table}, then start the job again: it writes them first",
+        ) from error
+    sink.folder().delete(committable["file"])
+    return Committed(detail)
+
+
+def _written(sink: JdbcSink, connection: Connection, gid: str) -> bool:
+    return bool(connection.rows(f"SELECT gid FROM {sink.marker_table} WHERE gid = '{gid}'"))
+
+
+def _write(sink: JdbcSink, connection: Connection, committable: JSON) -> None:
+    # First of all: another driver that is at the same work then waits here, and finds the marker there.
+    connection.run(f"INSERT INTO {sink.marker_table} (gid) VALUES ('{committable['gid']}')")
+    dialect = dialect_of(connection.product, connection.quote)
+    known = {name.lower(): name for name in _columns(sink, connection)}
+    for names, rows in _batches(sink, committable, dialect):
+        columns = [dialect.named(known.get(name.lower(), name)) for name in names]
+        key = [dialect.named(known.get(name.lower(), name)) for name in sink.key or ()]
+        for statement in dialect.statements(sink.table, columns, key, rows):
+            connection.run(statement)
+    connection.commit()
+
+
+def _batches(sink: JdbcSink, committable: JSON, dialect: Dialect) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield the staged rows as literals; of rows with one key, the last one."""
+    import pyarrow as pa
+
+    try:
+        table = pa.ipc.open_stream(io.BytesIO(sink.folder().read(committable["file"]))).read_all()
+    except FileNotFoundError:
+        raise TerminalError(
+            f"{committable['file']} is gone from {sink.staging}, and its {committable['rows']} rows are decided",
+            next="put it back; only poundlock may remove files there",
+        ) from None
+    names = table.schema.names
+    values: list[tuple[Any, ...]] = list(zip(*(column_values(c.combine_chunks()) for c in table.columns), strict=True))
+    if sink.key:
+        at = [names.index(name) for name in sink.key]
+        values = list({tuple(row[i] for i in at): row for row in values}.values())
+    for first in range(0, len(values), sink.batch):
+        yield names, [[dialect.literal(_plain(v)) for v in row] for row in values[first : first + sink.batch]]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _columns(sink: JdbcSink, connection: Connection) -> list[str]:
+    return [name for name, _ in connection.columns(f"SELECT * FROM {sink.table} WHERE 1 = 0")]
+
+
+def _connection(sink: JdbcSink) -> Connection:
+    kept = (os.getpid(), sink.login)
+    if kept not in _kept:
+        _kept[kept] = sink.connect()
+    return _kept[kept]
+
+
+def _said(sink: JdbcSink, error: JdbcError) -> str:
+    return redact_text(error.text, [sink.password] if sink.password else [])
+
+
+def _refused(sink: JdbcSink, error: JdbcError) -> DefinitionError | TransientError:
+    if error.away and not error.state.startswith("08004"):
+        return TransientError(
+            f"nobody answers at {sink.place}: {_said(sink, error)}", next="check the URL, and that the database runs"
+        )
+    if error.state.startswith(("42", "S0", "3F", "HY")) and not error.state.startswith("42501"):
+        return DefinitionError(
+            f"table {sink.table} at {sink.place}: {_said(sink, error)}",
+            next=f'CREATE TABLE {sink.table} (…), or name its schema: table="schema.{sink.table.rpartition(".")[2]}"',
+        )
+    return DefinitionError(
+        f"the database at {sink.place} refuses: {_said(sink, error)}", next="check user, password and rights"
+    )

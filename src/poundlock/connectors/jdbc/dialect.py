@@ -1,0 +1,161 @@
+"""Rows as SQL for the database at hand: literals, and the statement that adds rows or replaces them by key.
+
+A value that has no literal is a bad row; nothing of a row is ever read as SQL.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Dialect", "NoLiteral", "dialect_of"]
+
+
+class NoLiteral(ValueError):
+    """A value cannot be written to any database."""
+
+
+Values = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What a database wants to be told how.
+
+    Args:
+        name: of the database's kind.
+        quote: what names are quoted with.
+        style: "conflict", "duplicate", "merge", "dual" or "replace": how rows are written by key.
+        backslash: whether a backslash in text has a meaning.
+        typed: whether the driver knows JDBC's way to write dates and times.
+        booleans: whether there are TRUE and FALSE.
+        binary: makes a literal of hex digits.
+    """
+
+    name: str
+    quote: str
+    style: str
+    backslash: bool = False
+    typed: bool = True
+    booleans: bool = True
+    binary: Callable[[str], str] = "X'{}'".format
+
+    def named(self, name: str) -> str:
+        """Return a name as SQL."""
+        q = self.quote.strip()
+        closing = "]" if q == "[" else q
+        return f"{q}{name.replace(closing, closing * 2)}{closing}" if q else name
+
+    def literal(self, value: Any) -> str:
+        """Return a value as SQL. Raises NoLiteral."""
+        if value is None:
+            return "NULL"
+        if isinstance(value, bool):
+            return ("TRUE" if value else "FALSE") if self.booleans else str(int(value))
+        if isinstance(value, int | decimal.Decimal):
+            return format(value, "f") if isinstance(value, decimal.Decimal) else str(value)
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise NoLiteral(f"{value} is no number in SQL")
+            return f"{value!r}" if "e" in repr(value) else f"{value!r}E0"
+        if isinstance(value, bytes):
+            return self.binary(value.hex())
+        if isinstance(value, datetime.datetime):
+            plain = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
+            return self._time("ts", plain.isoformat(" ", "microseconds"))
+        if isinstance(value, datetime.date):
+            return self._time("d", value.isoformat())
+        if isinstance(value, str):
+            if "\0" in value:
+                raise NoLiteral("text with a zero byte")
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise NoLiteral("text with half a character") from error
+            escaped = value.replace("\\", "\\\\") if self.backslash else value
+            return "'" + escaped.replace("'", "''") + "'"
+        raise NoLiteral(f"a value of type {type(value).__name__}")
+
+    def _time(self, kind: str, text: str) -> str:
+        # JDBC's own way to write times, which its drivers turn into their database's.
+        return f"{{{kind} '{text}'}}" if self.typed else f"'{text}'"
+
+    def statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
+        """Return what writes rows, no two of which have one key.
+
+        Args:
+            table: its name as SQL.
+            columns, key: names as SQL; no key = the rows are added.
+            rows: literals.
+        """
+        names, others = ", ".join(columns), [c for c in columns if c not in key]
+        insert = f"INSERT INTO {table} ({names}) VALUES {_listed(rows)}"
+        if not key:
+            return [insert] if self.style != "dual" else self._dual_insert(table, names, rows)
+        if self.style == "conflict":
+            sets = ", ".join(f"{c} = excluded.{c}" for c in others)
+            return [f"{insert} ON CONFLICT ({', '.join(key)}) DO {f'UPDATE SET {sets}' if sets else 'NOTHING'}"]
+        if self.style == "duplicate":
+            sets = ", ".join(f"{c} = VALUES({c})" for c in others or key)
+            return [f"{insert} ON DUPLICATE KEY UPDATE {sets}"]
+        if self.style in ("merge", "dual"):
+            return [self._merge(table, columns, key, others, rows)]
+        at = [columns.index(c) for c in key]
+        wanted = " OR ".join(
+            f"({' AND '.join(f'{c} = {row[i]}' for c, i in zip(key, at, strict=True))})" for row in rows
+        )
+        return [f"DELETE FROM {table} WHERE {wanted}", insert]
+
+    def _merge(
+        self, table: str, columns: Sequence[str], key: Sequence[str], others: Sequence[str], rows: Values
+    ) -> str:
+        names = ", ".join(columns)
+        if self.style == "dual":
+            source = " UNION ALL ".join(
+                f"SELECT {', '.join(f'{v} AS {c}' for v, c in zip(row, columns, strict=True))} FROM dual"
+                for row in rows
+            )
+            using = f"({source}) s"
+        else:
+            using = f"(VALUES {_listed(rows)}) AS s ({names})"
+        same = " AND ".join(f"t.{c} = s.{c}" for c in key)
+        sets = ", ".join(f"t.{c} = s.{c}" for c in others)
+        update = f" WHEN MATCHED THEN UPDATE SET {sets}" if sets else ""
+        given = ", ".join(f"s.{c}" for c in columns)
+        end = ";" if self.name == "sqlserver" else ""
+        word = "t" if self.style == "dual" else "AS t"
+        return (
+            f"MERGE INTO {table} {word} USING {using} ON ({same}){update}"
+            f" WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({given}){end}"
+        )
+
+    def _dual_insert(self, table: str, names: str, rows: Values) -> list[str]:
+        return [
+            f"INSERT INTO {table} ({names}) " + " UNION ALL ".join(f"SELECT {', '.join(r)} FROM dual" for r in rows)
+        ]
+
+
+def _listed(rows: Values) -> str:
+    return ", ".join("(" + ", ".join(row) + ")" for row in rows)
+
+
+def dialect_of(product: str, quote: str) -> Dialect:
+    """Return the dialect of a database that says so of itself; of one that is not known, what every database knows."""
+    said = product.lower()
+    if "postgres" in said:
+        return Dialect("postgresql", quote, "conflict", binary="'\\x{}'::bytea".format)
+    if "sqlite" in said:
+        return Dialect("sqlite", quote, "conflict", typed=False)
+    if "mysql" in said or "mariadb" in said:
+        return Dialect("mysql", quote, "duplicate", backslash=True)
+    if "microsoft" in said:
+        return Dialect("sqlserver", "[", "merge", booleans=False, binary="0x{}".format)
+    if "oracle" in said:
+        return Dialect("oracle", quote, "dual", booleans=False, binary="HEXTORAW('{}')".format)
+    if said == "h2" or "hsql" in said or said.startswith("db2"):
+        return Dialect(said.split("/")[0].split()[0], quote, "merge")
+    return Dialect(said.split()[-1] if said else "other", quote, "replace")

@@ -1,0 +1,218 @@
+"""JdbcSink: rows staged as files by the tasks and written by the driver when their checkpoint is decided.
+
+The rows and a marker that names them are one transaction of the database, so a commit that is repeated writes nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from poundlock.checkpoint.participant import (
+    JSON,
+    Aborted,
+    Committed,
+    Kind,
+    Occasion,
+    Orphan,
+    Prepared,
+    Staged,
+    Writer,
+    WriterContext,
+    unchecked,
+)
+from poundlock.connectors.postgres.sink_names import prefix_of
+from poundlock.connectors.secrets import secret
+from poundlock.errors import DefinitionError, TransientError
+from poundlock.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from poundlock.connectors.jdbc.bridge import Connection
+
+__all__ = ["JdbcSink"]
+
+_SECRET = re.compile(r"(?<=[?&;])(password|pwd)=[^&;]*", re.IGNORECASE)
+_TABLE = re.compile(r"\"?[A-Za-z_][\w$ ]*\"?(\.\"?[A-Za-z_][\w$ ]*\"?){0,2}")
+
+
+@dataclass(frozen=True)
+class JdbcSink:
+    """Rows into a table of any database that has a JDBC driver and transactions.
+
+    The columns of the rows go to the columns of the same names, whatever their case. The tasks leave the rows in a folder; the
+    driver writes them by SQL. It is meant for results, not for floods: for PostgreSQL there is PostgresSink.
+
+    Args:
+        url: "jdbc:…", without the password.
+        table: the table, with its schema where that is needed.
+        staging: a folder that tasks and driver reach, for rows on their way; only this sink may use it.
+        key: columns with a unique key: a row replaces the one of its key. None = every row is added.
+        user, password: who asks; the password itself, "env:NAME" or "file:PATH".
+        properties: further properties of the driver.
+        driver: class of the driver; None = found by the URL.
+        jars: paths of the driver's jars, on the driver's machine.
+        columns: which columns of the rows are written; None = all.
+        batch: rows of one statement.
+        marker_table: a small table of poundlock's in the same database; it is made where it is missing.
+
+    Raises:
+        DefinitionError: settings contradict each other.
+    """
+
+    url: str
+    table: str
+    _: KW_ONLY
+    staging: str
+    key: Sequence[str] | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    driver: str | None = None
+    jars: Sequence[str] = ()
+    columns: Sequence[str] | None = None
+    batch: int = 200
+    marker_table: str = "poundlock_jdbc"
+    prefix: str = field(default="", repr=False)  # set by `bind`
+
+    kind: ClassVar[Kind] = Kind.TRANSACTIONAL
+    bulk: ClassVar[bool] = True
+    jvm: ClassVar[bool] = True  # the runtime gives it a way to one
+
+    def __post_init__(self) -> None:
+        for name in ("key", "columns", "jars"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
+        if not isinstance(self.url, str) or not self.url.startswith("jdbc:"):
+            raise DefinitionError("url= is not a JDBC URL", next='write url="jdbc:mysql://host:3306/database"')
+        if _SECRET.search(self.url):
+            raise DefinitionError(
+                "the password stands in the JDBC URL, which is shown", next='write password="env:NAME" instead'
+            )
+        for name in ("table", "marker_table"):
+            if not isinstance(getattr(self, name), str) or not _TABLE.fullmatch(getattr(self, name)):
+                raise DefinitionError(
+                    f"{name}={getattr(self, name)!r} is not the name of a table", next=f'write {name}="schema.name"'
+                )
+        if self.key is not None and not self.key:
+            raise DefinitionError("key=[] names no column", next='write key=["id"], or leave it out to add rows')
+        if self.columns is not None and (missing := [name for name in self.key or () if name not in self.columns]):
+            raise DefinitionError(f"key column {missing[0]!r} is not in columns=", next="add it to columns=")
+        if not isinstance(self.batch, int) or self.batch < 1:
+            raise DefinitionError(f"batch={self.batch!r} is not a number of rows", next="write batch=200")
+
+    # What plan and explain read
+
+    def describe(self) -> str:
+        """Return the sink for explain, one line."""
+        how = f"by key {', '.join(self.key)}" if self.key else "added"
+        return f"JDBC table {self.table} at {self.place} ({how}, by the driver; exactly-once)"
+
+    @property
+    def place(self) -> str:
+        """The URL without what stands behind it."""
+        return re.split(r"[?;]", self.url, maxsplit=1)[0].removeprefix("jdbc:")
+
+    def check_columns(self, sink: str, columns: Sequence[str]) -> None:
+        """Raise DefinitionError unless rows with these columns have what is written."""
+        for name in (*(self.columns or ()), *(self.key or ())):
+            if name not in columns:
+                raise DefinitionError(
+                    f"sink {sink!r} needs a column {name!r}, and the rows have {', '.join(columns)}",
+                    next="name one of them",
+                    participant=sink,
+                )
+        from poundlock.connectors.jdbc.committer import check_columns
+
+        check_columns(self, sink, [*(self.columns or columns)])
+
+    def bind(self, *, job_id: str, sink: str) -> JdbcSink:
+        """Return this sink for one job: its files and markers then have names of its own."""
+        return replace(self, prefix=prefix_of(job_id, sink))
+
+    def preflight(self) -> None:
+        """Check within seconds that the database takes rows.
+
+        Raises:
+            DefinitionError: no driver, wrong credentials, no transactions, no such table, or the folder cannot be used.
+            TransientError: nobody answers.
+        """
+        from poundlock.connectors.jdbc.committer import preflight
+
+        preflight(self)
+
+    # Participant
+
+    def open_writer(self, context: WriterContext) -> Writer:
+        from poundlock.connectors.jdbc.writer import JdbcWriter
+
+        return JdbcWriter(context, self.bind(job_id=context.job_id, sink=context.sink))
+
+    def directive(self, state: JSON) -> JSON:
+        return {}
+
+    def verify(self, prepared: Sequence[Prepared]) -> None:
+        storage = self.folder()
+        for item in prepared:
+            found = storage.stat(item.payload["file"])
+            if found is None or found.bytes != item.payload["bytes"]:
+                raise TransientError(
+                    f"{item.payload['file']} in {self.staging} is not as the task left it",
+                    next="let nobody else use the folder; the checkpoint is repeated",
+                )
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        return Staged({"v": 1, "pending": []}, [dict(item.payload) for item in prepared])
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        return None
+
+    def commit(self, committable: JSON) -> Committed | Aborted:
+        from poundlock.connectors.jdbc.committer import commit
+
+        return commit(self, committable)
+
+    def abort(self, prepared: Prepared) -> None:
+        self.folder().delete(prepared.payload["file"])
+
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
+        if not self.prefix:
+            return []
+        storage = self.folder()
+        found = [entry for entry in storage.list() if entry.path.startswith(self.prefix)]
+        if remove and found:
+            check()
+            for entry in found:
+                storage.delete(entry.path)
+        return [Orphan(f"{self.staging}/{entry.path}", entry.bytes, entry.modified_ms) for entry in found]
+
+    # Parts
+
+    def folder(self) -> Storage:
+        """Return the folder for rows on their way."""
+        return open_storage(self.staging)
+
+    def connect(self) -> Connection:
+        """Return a new connection. Raises JdbcError."""
+        from poundlock.connectors.jdbc.bridge import connector
+
+        properties = {str(k): secret(str(v), f"property {k}") for k, v in self.properties.items()}
+        if self.user is not None:
+            properties["user"] = self.user
+        if self.password is not None:
+            properties["password"] = secret(self.password, "password")
+        return connector()(self.url, properties, self.driver, [str(jar) for jar in self.jars])
+
+    def close(self) -> None:
+        """Let go of the driver's connection; it is made again when it is needed again."""
+        from poundlock.connectors.jdbc.committer import let_go
+
+        let_go(self)
+
+    @property
+    def login(self) -> str:
+        """What a connection is kept under."""
+        return json.dumps([self.url, self.user, self.driver, list(self.jars), sorted(self.properties)])

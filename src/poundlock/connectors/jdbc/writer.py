@@ -1,0 +1,131 @@
+"""The task's half of the JDBC sink: rows into a file of Arrow batches that nobody reads before they are decided.
+
+A value that no database takes is rejected here, because a decided row must be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import decimal
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.connectors.postgres.sink_names import gid
+from poundlock.errors import DefinitionError, TransientError
+from poundlock.failpoints import Failpoint, hit
+from poundlock.formats.chunk import Chunk
+from poundlock.formats.convert import to_batch
+from poundlock.formats.origin import origin_of
+from poundlock.formats.reject import Reject
+
+if TYPE_CHECKING:
+    from poundlock.connectors.jdbc.sink import JdbcSink
+
+__all__ = ["JdbcWriter"]
+
+_PLAIN = (str, bool, int, decimal.Decimal, bytes, datetime.date, datetime.datetime)
+
+
+class JdbcWriter:
+    """Writes the rows of one task attempt.
+
+    Args:
+        context: the task.
+        sink: what to write where, bound to its job.
+    """
+
+    def __init__(self, context: WriterContext, sink: JdbcSink) -> None:
+        self._context, self._sink = context, sink
+        self._storage = sink.folder()
+        self._name = gid(sink.prefix, context.checkpoint, context.subtask, context.attempt)
+        self._file = f"{self._name}.arrow"
+        self._handle: Any = None
+        self._stream: Any = None
+        self._rows = 0
+
+    def write(self, chunk: Chunk) -> int:
+        """Write the rows of a chunk; return how many were taken."""
+        if not len(chunk):
+            return 0
+        rows = to_batch(chunk)
+        batch = self._picked(rows.batch)
+        good = self._good(batch)
+        for row, why in good.items():
+            raw = repr(batch.slice(row, 1).to_pylist()[0]).encode()
+            self._context.reject(Reject(why, raw, origin_of(rows).at(row)))
+        if good:
+            keep = np.ones(batch.num_rows, np.bool_)
+            keep[list(good)] = False
+            batch = batch.filter(pa.array(keep))
+        if self._stream is None:
+            self._handle = self._storage.write(self._file)
+            self._stream = pa.ipc.new_stream(self._handle, batch.schema)
+            hit(Failpoint.SINK_WRITING)
+        try:
+            self._stream.write_batch(batch)
+        except pa.ArrowInvalid as error:
+            raise TransientError("rows of one task have unlike columns", next="give the rows a schema") from error
+        self._rows += batch.num_rows
+        return int(batch.num_rows)
+
+    def prepare(self) -> Sequence[JSON]:
+        """Make the file durable, and return the one payload that names it; none if nothing was written."""
+        if not self._rows:
+            self.abandon()
+            return []
+        self._stream.close()
+        self._storage.sync(self._handle)
+        self._handle.close()
+        found = self._storage.stat(self._file)
+        size = found.bytes if found is not None else 0
+        return [{"v": 1, "gid": self._name, "file": self._file, "rows": self._rows, "bytes": size}]
+
+    def abandon(self) -> None:
+        """Remove the file; what stays is found by the sweep."""
+        with contextlib.suppress(Exception):
+            if self._handle is not None:
+                self._handle.close()
+        with contextlib.suppress(Exception):
+            self._storage.delete(self._file)
+
+    def _picked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = list(self._sink.columns or batch.schema.names)
+        for name in (*names, *(self._sink.key or ())):
+            if name not in batch.schema.names:
+                raise DefinitionError(
+                    f"sink {self._context.sink!r} needs a column {name!r}, and the rows have {', '.join(batch.schema.names)}",
+                    next="name one of them",
+                )
+            if pa.types.is_nested(batch.schema.field(name).type):
+                raise DefinitionError(
+                    f"sink {self._context.sink!r}: column {name!r} is {batch.schema.field(name).type}, which SQL has no word for",
+                    next=f'write it as text: .select("to_json({name}) as {name}", …)',
+                )
+        return batch.select(names)
+
+    def _good(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """Return why rows cannot be written, by their number."""
+        bad: dict[int, str] = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            kind, key = column.type, name in (self._sink.key or ())
+            if key and column.null_count:
+                for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    bad.setdefault(row, f"column {name!r} is null, and must not be")
+            if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind):
+                continue
+            for row, value in enumerate(column.to_pylist()):
+                if value is None:
+                    continue
+                if isinstance(value, float) and not math.isfinite(value):
+                    bad.setdefault(row, f"column {name!r}: {value} is no number in SQL")
+                elif isinstance(value, str) and "\0" in value:
+                    bad.setdefault(row, f"column {name!r}: text with a zero byte")
+                elif not isinstance(value, (*_PLAIN, float)):
+                    bad.setdefault(row, f"column {name!r}: a value of type {type(value).__name__}")
+        return bad

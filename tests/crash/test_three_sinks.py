@@ -1,0 +1,167 @@
+"""Files, rows in PostgreSQL and records in Kafka under one decision, killed again and again: all three have the input once."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from poundlock.failpoints import Failpoint
+from poundlock.testing.kafka import EmbeddedKafka
+from poundlock.testing.lives import Lives, failpoint_setting
+from poundlock.testing.postgres import EmbeddedPostgres
+from poundlock.testing.torture import tortured
+
+pytestmark = pytest.mark.crash
+
+JOB = Path(__file__).parent / "jobs/three_sinks.py"
+# Each is passed by the driver, or by a task before anything is decided: every one ends a life or an attempt.
+DEATHS = [
+    Failpoint.SINK_WRITING,
+    Failpoint.SINK_PREPARED,
+    Failpoint.PREPARE_VERIFIED,
+    Failpoint.DECISION_RECORDED,
+    Failpoint.SINK_COMMITTING,
+    Failpoint.SINK_COMMITTED,
+    Failpoint.CHECKPOINT_DONE,
+]
+
+
+class Place(Protocol):
+    """Where the files go: a folder on some file system, and what a job needs to write there."""
+
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    def at(self, folder: str) -> str: ...
+
+    def fetch(self, folder: str, to: Path) -> Path: ...
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """A folder of this machine."""
+
+    root: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, folder: str) -> str:
+        return str(self.root / folder)
+
+    def fetch(self, folder: str, to: Path) -> Path:
+        return self.root / folder
+
+
+class ThreeSinks:
+    """The job, where its three sinks write, and what was put in."""
+
+    def __init__(self, root: Path, place: Place, broker: EmbeddedKafka, server: EmbeddedPostgres, **more: str) -> None:
+        self.root, self.place, self.broker, self.server = root, place, broker, server
+        self.input = root / "in"
+        self.input.mkdir()
+        self.name = f"three_{random.randrange(1 << 32):08x}"
+        self.produced: list[str] = []
+        broker.create_topic(self.name, 3)
+        server.execute(f"CREATE TABLE {self.name} (value text NOT NULL)")
+        environment = {
+            "CRASH_IN": str(self.input),
+            "CRASH_FILES": place.at("files"),
+            "CRASH_CHECKPOINTS": str(root / "checkpoints"),
+            "CRASH_DSN": server.dsn,
+            "CRASH_TABLE": self.name,
+            "CRASH_SERVERS": broker.bootstrap_servers,
+            "CRASH_TOPIC": self.name,
+            **place.environment,
+            **more,
+        }
+        self.lives = Lives(JOB, environment=environment, folder=root)
+
+    def produce(self, count: int) -> None:
+        """Put one more file with so many lines into the input folder, whole at once."""
+        first = len(self.produced)
+        values = [f"{i:09d}" for i in range(first, first + count)]
+        hidden = self.input / f".{first:09d}"
+        hidden.write_text("".join(f"{value}\n" for value in values))
+        hidden.rename(self.input / f"{first:09d}.log")
+        self.produced += values
+
+    def rows(self) -> Counter[str]:
+        return Counter(value for (value,) in self.server.execute(f"SELECT value FROM {self.name}"))
+
+    def caught_up(self) -> bool:
+        return self.rows().total() >= len(self.produced)
+
+    def assert_agree(self) -> None:
+        """Assert that each of the three has every line once, and that nothing is left prepared, open or hidden."""
+        assert self.lives.left_behind() == []
+        wanted = Counter(self.produced)
+        folder = self.place.fetch("files", self.root)
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        assert [path.name for path in paths if path.name.startswith(".")] == []
+        found = {
+            "files": Counter(line for path in paths for line in path.read_text().splitlines()),
+            "table": self.rows(),
+            "topic": Counter(r.value.decode() for r in self.broker.read(self.name) if r.value is not None),
+        }
+        wrong = {
+            name: f"lost {(wanted - lines).total()}, doubled {(lines - wanted).total()}"
+            for name, lines in found.items()
+            if lines != wanted
+        }
+        assert wrong == {}
+        assert self.server.execute("SELECT gid FROM pg_prepared_xacts") == []
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres() as running:
+        yield running
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return LocalPlace(tmp_path)
+
+
+@pytest.fixture
+def three(tmp_path: Path, place: Place, crash_broker: EmbeddedKafka, server: EmbeddedPostgres) -> Iterator[ThreeSinks]:
+    made = ThreeSinks(tmp_path, place, crash_broker, server)
+    with made.lives:
+        yield made
+
+
+def test_killed_at_the_steps_of_a_checkpoint(three: ThreeSinks) -> None:
+    three.produce(10_000)
+    codes = three.lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", three.root / "hit", times=2, points=DEATHS))
+    assert {path.name for path in (three.root / "hit").iterdir()} == {point.value for point in DEATHS}
+    assert codes.count(-9) >= 5, codes
+    three.assert_agree()
+
+
+def test_the_server_is_killed_while_the_job_runs(three: ThreeSinks) -> None:
+    three.produce(20_000)
+    job = three.lives.start()
+    for _ in range(2):
+        three.lives.checkpoints(job, 2)
+        three.server.restart()
+    assert three.lives.end(job) == 0
+    three.assert_agree()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("kills", [int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "50"))])
+def test_many_random_kills(
+    tmp_path: Path, place: Place, crash_broker: EmbeddedKafka, server: EmbeddedPostgres, kills: int
+) -> None:
+    three = ThreeSinks(tmp_path, place, crash_broker, server, CRASH_WATCH="1")
+    with three.lives:
+        three.produce(500)
+        job = three.lives.until(three.caught_up, tortured(three.lives.start, lambda: three.produce(200), kills))
+        assert three.lives.stop(job) == 0
+        three.assert_agree()
