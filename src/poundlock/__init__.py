@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink import TopicExpression as TopicExpression
     from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
     from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
+    from poundlock.connectors.printing import PrintSink as PrintSink
     from poundlock.connectors.sockets import SocketSource as SocketSource
     from poundlock.connectors.spark_source import SparkFormatSource
     from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
@@ -151,6 +152,7 @@ _NAMES = {
     "NeverTrigger": "stream.builtin_triggers",
     "NoRestart": "runtime.restart",
     "PoundlockError": "errors",
+    "PrintSink": "connectors.printing",
     "ProcessFunction": "stream.process",
     "ProcessJoinFunction": "stream.join_functions",
     "ProcessWindowFunction": "stream.window_functions",

@@ -182,6 +182,7 @@ def serve() -> None:
             pid = os.fork()
             if not pid:
                 _work(question["start"])
+            ended.pop(pid, None)  # of an earlier child of that number
             print(pid, flush=True)
             continue
         pid = question["wait"]
