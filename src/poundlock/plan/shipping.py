@@ -14,6 +14,8 @@ from typing import Any
 
 __all__ = ["ship_user_modules", "shipped"]
 
+_seen = 0
+
 
 def ship_user_modules() -> list[str]:
     """Have every module that is neither installed nor built in pickled by value; return their names."""
@@ -46,6 +48,9 @@ def shipped(value: Any) -> bytes:
     """Return an object as Spark takes it to its workers; `pickle.loads` makes it again, in any process."""
     from pyspark import cloudpickle
 
-    ship_user_modules()
+    global _seen
+    if len(sys.modules) != _seen:  # looking through them takes longer than most pickles
+        ship_user_modules()
+        _seen = len(sys.modules)
     data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return data

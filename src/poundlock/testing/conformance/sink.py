@@ -16,7 +16,7 @@ from poundlock.testing.conformance.sink_rig import SinkRig, Subject
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SINK_CHECKS", "sink_conformance"]
+__all__ = ["SINK_CHECKS", "check_sink", "sink_conformance"]
 
 _CHECKS: Sequence[Check[SinkRig]] = [*sink_checks.CHECKS, *sink_crashes.CHECKS]
 SINK_CHECKS: Mapping[str, str] = {check.name: check.contract for check in _CHECKS}
@@ -59,14 +59,25 @@ def sink_conformance(
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     try:
         with Children(folder / "children") as children:
-            first = SinkRig(subject, folder, children, "kind")
-            return run(
-                type(first.sink).__name__,
-                _CHECKS,
-                lambda check: SinkRig(subject, folder, children, check.name),
-                kind=first.kind,
-                only=only,
-                skip=skip,
-            )
+            return check_sink(subject, folder, children, only, skip)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_sink(
+    subject: Subject,
+    folder: Path,
+    children: Children,
+    only: Iterable[str] | None = None,
+    skip: Mapping[str, str] | None = None,
+) -> Report:
+    """Do what `sink_conformance` does, with children and a folder that are there already."""
+    first = SinkRig(subject, folder, children, "kind")
+    return run(
+        type(first.sink).__name__,
+        _CHECKS,
+        lambda check: SinkRig(subject, folder, children, check.name),
+        kind=first.kind,
+        only=only,
+        skip=skip,
+    )

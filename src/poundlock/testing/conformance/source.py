@@ -13,7 +13,7 @@ from poundlock.testing.conformance.children import Children
 from poundlock.testing.conformance.report import Report, run
 from poundlock.testing.conformance.source_rig import SourceRig, SourceSubject
 
-__all__ = ["SOURCE_CHECKS", "source_conformance"]
+__all__ = ["SOURCE_CHECKS", "check_source", "source_conformance"]
 
 SOURCE_CHECKS: Mapping[str, str] = {check.name: check.contract for check in source_checks.CHECKS}
 """The checks, name to what the contract says."""
@@ -52,12 +52,20 @@ def source_conformance(
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     try:
         with Children(folder / "children") as children:
-            return run(
-                "the source",
-                source_checks.CHECKS,
-                lambda check: SourceRig(subject, folder, children, check.name),
-                only=only,
-                skip=skip,
-            )
+            return check_source(subject, folder, children, only, skip)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_source(
+    subject: SourceSubject,
+    folder: Path,
+    children: Children,
+    only: Iterable[str] | None = None,
+    skip: Mapping[str, str] | None = None,
+) -> Report:
+    """Do what `source_conformance` does, with children and a folder that are there already."""
+    checks = source_checks.CHECKS
+    return run(
+        "the source", checks, lambda check: SourceRig(subject, folder, children, check.name), only=only, skip=skip
+    )
