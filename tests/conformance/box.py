@@ -445,7 +445,8 @@ class BoxEnumerator:
 
     def splits(self, start: JSON, end: JSON) -> Sequence[Split]:
         return [
-            Split(f"{at:09d}", {"from": at, "to": min(at + 2, end["line"])}) for at in range(start["line"], end["line"], 2)
+            Split(f"{at:09d}", {"from": at, "to": min(at + 2, end["line"])})
+            for at in range(start["line"], end["line"], 2)
         ]
 
     def finished(self, position: JSON) -> bool:
@@ -499,7 +500,9 @@ class NoJsonPosition(BoxSource):
 class GoesBack(BoxSource):
     def enumerator(self, workspace: Storage) -> BoxEnumerator:
         plain = BoxEnumerator(self)
-        return Other(self, latest=lambda a: plain.latest(a) if a["line"] < len(self.lines()) else {"line": 0, "again": 1})
+        return Other(
+            self, latest=lambda a: plain.latest(a) if a["line"] < len(self.lines()) else {"line": 0, "again": 1}
+        )
 
 
 class NeverEnds(BoxSource):

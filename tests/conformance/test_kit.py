@@ -232,7 +232,9 @@ def test_file_source(children: Children, tmp_path: Path) -> None:
 
 def test_datagen_source(children: Children, tmp_path: Path) -> None:
     def make(folder: Path) -> DatagenSource:
-        return DatagenSource(_numbered, schema="n bigint, text string", count=24, rows_per_checkpoint=7, rows_per_split=3)
+        return DatagenSource(
+            _numbered, schema="n bigint, text string", count=24, rows_per_checkpoint=7, rows_per_split=3
+        )
 
     report = check_source(SourceSubject.of(make, ROWS, None, 0, 0), tmp_path, children)
     assert set(report.skipped) == {"rejects"}
@@ -260,7 +262,9 @@ class Peer:
 def test_socket_source(children: Children, tmp_path: Path) -> None:
     rows = [{"value": row["value"]} for row in RAW]
     report = check_source(
-        SourceSubject.of(lambda folder: SocketSource("127.0.0.1", Peer([r["value"] for r in rows]).port), rows, None, 0, 20),
+        SourceSubject.of(
+            lambda folder: SocketSource("127.0.0.1", Peer([r["value"] for r in rows]).port), rows, None, 0, 20
+        ),
         tmp_path,
         children,
         skip={

@@ -28,7 +28,8 @@ class SpoolSink(TwoPhaseCommitSink):
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DefinitionError(
-                f"cannot write to {self.folder}: {error.strerror}", next="give SpoolSink a folder this user may write to"
+                f"cannot write to {self.folder}: {error.strerror}",
+                next="give SpoolSink a folder this user may write to",
             ) from None
 
     def begin_transaction(self, id: str) -> str:
