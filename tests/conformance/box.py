@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -142,9 +143,9 @@ class BoxWriter:
 # --- broken ones: the check that has to find it, and the sink ---------------------------------------------------------
 
 
-class KeepsAFile(BoxSink):
+class KeepsALock(BoxSink):
     def commit(self, committable: JSON) -> Committed:
-        object.__setattr__(self, "handle", open(os.devnull))  # noqa: SIM115
+        object.__setattr__(self, "lock", threading.Lock())
         return super().commit(committable)
 
 
@@ -158,6 +159,16 @@ class LosesATask(BoxSink):
 class ShowsAtOnce(BoxSink):
     def hidden(self, name: str) -> Path:
         return self.visible(name)
+
+    def open_writer(self, context: WriterContext) -> BoxWriter:
+        return FlushingWriter(self.hidden(self.name(context)), self.name(context), context)
+
+
+class FlushingWriter(BoxWriter):
+    def write(self, chunk: Chunk) -> int:
+        written = super().write(chunk)
+        self.file.flush()
+        return written
 
 
 class StagesInTheOpen(BoxSink):
@@ -259,15 +270,23 @@ class AppendingWriter(BoxWriter):
     mode = "a"
 
 
-class CommitsAllThereIs(BoxSink):
-    def commit(self, committable: JSON) -> Committed:
-        checkpoint = committable["name"].rpartition(".")[2].partition("-")[0]
-        for path in Path(self.path).glob(f".{self.tag}{checkpoint}-*"):
-            path.rename(self.visible(path.name[1:]))
-        return Committed()
+class AppendsInTheEnd(NamesWithoutAttempt):
+    def open_writer(self, context: WriterContext) -> BoxWriter:
+        return LateWriter(self.hidden(f"{self.name(context)}-{context.attempt}"), self.name(context), context)
 
-    def verify(self, prepared: Sequence[Prepared]) -> None:
-        pass
+
+class LateWriter(BoxWriter):
+    def prepare(self) -> Sequence[JSON]:
+        payloads = super().prepare()
+        if payloads:
+            with self.path.with_name(f".{self.name}").open("a") as shared:
+                shared.write(self.path.read_text() if self.path.exists() else "".join(self.kept))
+        self.path.unlink(missing_ok=True)
+        return payloads
+
+    def write(self, chunk: Chunk) -> int:
+        self.kept = [*getattr(self, "kept", []), *(json.dumps(row) + "\n" for row in to_records(chunk).rows)]
+        return super().write(chunk)
 
 
 class AbortsOnce(BoxSink):
@@ -363,7 +382,7 @@ class SweepsTheJob(BoxSink):
 
 
 MUTANTS: Sequence[tuple[str, type[BoxSink]]] = [
-    ("pickling", KeepsAFile),
+    ("pickling", KeepsALock),
     ("commits", LosesATask),
     ("hidden", ShowsAtOnce),
     ("hidden", StagesInTheOpen),
@@ -378,7 +397,7 @@ MUTANTS: Sequence[tuple[str, type[BoxSink]]] = [
     ("abandon", KeepsAbandoned),
     ("task-killed", NamesWithoutAttempt),
     ("zombie", AppendsToTheTasksFile),
-    ("zombie-of-older-driver", CommitsAllThereIs),
+    ("zombie-of-older-driver", AppendsInTheEnd),
     ("abort-twice", AbortsOnce),
     ("abort-of-another", AbortsTheTask),
     ("commit-twice", CommitsACopy),

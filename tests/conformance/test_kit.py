@@ -68,7 +68,7 @@ def test_a_broken_sink_is_found(check: str, kind: type[BoxSink], children: Child
 
 
 def test_what_is_reported_says_what_was_seen(children: Children, tmp_path: Path) -> None:
-    kind = dict((k.__name__, k) for _, k in MUTANTS)["CommitsACopy"]
+    kind = {k.__name__: k for _, k in MUTANTS}["CommitsACopy"]
     with pytest.raises(ConformanceError) as caught:
         check_sink(box(kind), tmp_path, children, only=["commit-twice", "commits"], skip={"commits": "later"})
     text = str(caught.value)

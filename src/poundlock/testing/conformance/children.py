@@ -25,7 +25,7 @@ from poundlock.errors import PoundlockError
 
 __all__ = ["Child", "ChildFailed", "Children", "Killed", "serve"]
 
-_PATIENCE_S = 120
+_PATIENCE_S = 300
 _PRELOAD = ("pyspark.cloudpickle", "poundlock.testing.conformance.lives", "poundlock.testing.conformance.source_rig")
 _PACKAGES = ("poundlock", "pyarrow", "numpy", "msgspec")  # what of these a child had to load is loaded once and for all
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}

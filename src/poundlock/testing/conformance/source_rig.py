@@ -162,6 +162,8 @@ class SourceRig:
                 self.expected += added
                 wanted, more = wanted + len(added), False
                 continue
+            if end in way.positions:
+                raise Broken(f"latest({at!r}) goes back to {end!r}")
             way.reads.append(self.read(enumerator.splits(at, end)))
             way.positions.append(end)
             at = end
