@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import runpy
@@ -15,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from box import BAD, MUTANTS, ROWS, SOURCE_MUTANTS, BoxSink, BoxSource, read_box
 
@@ -23,7 +20,7 @@ from poundlock import DatagenSource, DefinitionError, FileSink, FileSource, Prin
 from poundlock.connectors.files.compaction import FileCompaction
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.testing import sink_conformance, source_conformance
-from poundlock.testing.conformance import SINK_CHECKS, SOURCE_CHECKS, ConformanceError
+from poundlock.testing.conformance import SINK_CHECKS, SOURCE_CHECKS, ConformanceError, visible_rows
 from poundlock.testing.conformance.children import Children
 from poundlock.testing.conformance.sink import check_sink
 from poundlock.testing.conformance.sink_rig import Subject
@@ -131,32 +128,12 @@ def test_what_cannot_be_worked_with_is_refused(call: Callable[[], Any], said: st
 # --- our own sinks ----------------------------------------------------------------------------------------------------
 
 
-def read_files(sink: FileSink) -> list[dict[str, Any]]:
-    files = [p for p in Path(sink.path).rglob("*") if p.is_file() and not p.name.startswith(".")]
-    return [row for path in files for row in _rows_of(sink, path)]
-
-
-def _rows_of(sink: FileSink, path: Path) -> list[dict[str, Any]]:
-    data = path.read_bytes()
-    if sink.kind_of_rows == "raw":
-        return [{"value": line} for line in data.splitlines()]
-    if sink.kind_of_rows == "json":
-        return [json.loads(line) for line in data.splitlines()]
-    if sink.kind_of_rows == "parquet":
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-        return rows
-    if sink.kind_of_rows == "avro":
-        fastavro = pytest.importorskip("fastavro")
-        return list(fastavro.reader(io.BytesIO(data)))
-    return [{"n": int(n), "text": text} for n, text in csv.reader(data.decode().splitlines())]
-
-
 ALWAYS = RollingPolicy(on_checkpoint=True)
 FILE_SINKS: dict[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
     "raw": (RAW, {"row": "value"}),
     "raw, each checkpoint": (RAW, {"row": "value", "rolling": ALWAYS}),
     "json": (ROWS, {"format": "json"}),
-    "csv": (ROWS, {"format": "csv", "rolling": ALWAYS}),
+    "csv": (ROWS, {"format": "csv", "columns": ["n", "text"], "rolling": ALWAYS}),
     "parquet": (ROWS, {"format": "parquet"}),
     "parquet, merged": (ROWS, {"format": "parquet", "compaction": FileCompaction(every_checkpoints=2)}),
     "avro": (ROWS, {"format": "avro"}),
@@ -169,7 +146,7 @@ def test_file_sink(name: str, children: Children, tmp_path: Path) -> None:
     bad = [{"value": b"two\nlines"}] if "row" in settings else []
     subject = Subject.of(
         lambda folder: FileSink(str(folder), **settings),
-        read_files,
+        visible_rows,
         rows,
         bad,
         lambda sink: replace(sink, prefix="other"),  # as jobs that share a folder have to
