@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -146,23 +147,14 @@ def told(rig: SourceRig) -> None:
             for _ in range(2):
                 enumerator.committed(end)
             at = end
-            with rig.enumerator() if not getattr(rig.source, "received_once", False) else _same(enumerator) as fresh:
+            with (
+                rig.enumerator()
+                if not getattr(rig.source, "received_once", False)
+                else nullcontext(enumerator) as fresh
+            ):
                 fresh.initial()
                 fresh.committed(end)
         rig.expect(way.rows, rig.expected, "while it was told of each checkpoint three times")
-
-
-class _same:
-    """An enumerator that is not closed by leaving the block."""
-
-    def __init__(self, enumerator: Any) -> None:
-        self._enumerator = enumerator
-
-    def __enter__(self) -> Any:
-        return self._enumerator
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 def rejects(rig: SourceRig) -> None:
