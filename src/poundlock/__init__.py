@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
     from poundlock.connectors.postgres.sink import PostgresSink as PostgresSink
     from poundlock.connectors.postgres.source import PostgresSource as PostgresSource
+    from poundlock.connectors.printing import PrintSink as PrintSink
     from poundlock.connectors.sockets import SocketSource as SocketSource
     from poundlock.connectors.spark_source import SparkFormatSource
     from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
@@ -157,6 +158,7 @@ _NAMES = {
     "PostgresSink": "connectors.postgres.sink",
     "PoundlockError": "errors",
     "PostgresSource": "connectors.postgres.source",
+    "PrintSink": "connectors.printing",
     "ProcessFunction": "stream.process",
     "ProcessJoinFunction": "stream.join_functions",
     "ProcessWindowFunction": "stream.window_functions",

@@ -90,6 +90,7 @@ def examine(settings: Settings) -> Report:
     checks += [_java(settings), _jars(settings), _memory(settings)]
     checks += _folders(settings)
     checks.append(_loopback())
+    checks += _connectors()
     return Report(checks=checks)
 
 
@@ -203,6 +204,14 @@ def _loopback() -> Check:
                 return f"127.0.0.1 works; port 9092 is {'free' if _is_free(9092) else 'taken (kafka up needs --port)'}"
 
     return _tried("ports", look, next="let programs of this machine talk to each other on 127.0.0.1")
+
+
+def _connectors() -> Iterator[Check]:
+    from poundlock.cli.connectors import listed
+
+    for one in listed().connectors:
+        found = one.problem or f"{', '.join(one.roles)} of {one.package} {one.version}"
+        yield Check(name=f"connector {one.name}", ok=not one.problem, found=found, next=one.next)
 
 
 def _is_free(port: int) -> bool:

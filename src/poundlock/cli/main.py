@@ -25,6 +25,7 @@ from poundlock.cli import (
     audit,
     cancel,
     checkpoint,
+    connectors,
     demo,
     deploy,
     doctor,
@@ -74,6 +75,7 @@ app.command("demo")(demo.command)
 app.add_typer(kafka.app, name="kafka")
 app.add_typer(deploy.app, name="deploy")
 app.command("doctor")(doctor.command)
+app.command("connectors")(connectors.command)
 app.command("fsck")(fsck.command)
 app.command("state")(state.command)
 app.command("ledger")(ledger.command)

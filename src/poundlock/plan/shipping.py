@@ -10,8 +10,11 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-__all__ = ["ship_user_modules"]
+__all__ = ["ship_user_modules", "shipped"]
+
+_seen = 0
 
 
 def ship_user_modules() -> list[str]:
@@ -39,3 +42,15 @@ def _user_modules() -> Iterator[ModuleType]:
         path = Path(file).resolve()
         if not any(folder in path.parents for folder in installed) and "site-packages" not in path.parts:
             yield module
+
+
+def shipped(value: Any) -> bytes:
+    """Return an object as Spark takes it to its workers; `pickle.loads` makes it again, in any process."""
+    from pyspark import cloudpickle
+
+    global _seen
+    if len(sys.modules) != _seen:  # looking through them takes longer than most pickles
+        ship_user_modules()
+        _seen = len(sys.modules)
+    data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return data

@@ -1,4 +1,4 @@
-"""For the tests of poundlock and of its users: a harness for keyed operators, a real Kafka broker that comes and goes with the test.
+"""For the tests of poundlock and of its users: a harness for keyed operators, suites for connectors, a real Kafka broker that comes and goes with the test.
 
 Nothing here is imported by the rest of the package, and naming it loads no more than what is asked for.
 """
@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from poundlock.testing.conformance import sink_conformance as sink_conformance
+    from poundlock.testing.conformance import source_conformance as source_conformance
     from poundlock.testing.harness import Element as Element
     from poundlock.testing.harness import Emitted as Emitted
     from poundlock.testing.harness import KeyedOperatorHarness as KeyedOperatorHarness
@@ -25,6 +27,8 @@ _NAMES = {
     "Snapshot": "harness",
     "Timer": "harness",
     "WindowHarness": "window_harness",
+    "sink_conformance": "conformance",
+    "source_conformance": "conformance",
 }
 
 __all__ = sorted(_NAMES)

@@ -1,0 +1,164 @@
+"""Rows on the driver's terminal: to see what a job does while it is written. Not for data that anybody keeps.
+
+The rows travel in the decision itself, so that they are printed when their checkpoint is decided, and not before.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from poundlock.checkpoint.participant import (
+    JSON,
+    Committed,
+    Kind,
+    Occasion,
+    Orphan,
+    Prepared,
+    Staged,
+    WriterContext,
+    unchecked,
+)
+from poundlock.errors import CommitUnknown, DefinitionError
+from poundlock.failpoints import Failpoint, hit
+
+if TYPE_CHECKING:
+    from poundlock.formats.chunk import Chunk
+
+__all__ = ["PrintSink", "PrintWriter"]
+
+
+@dataclass(frozen=True)
+class PrintSink:
+    """Print rows on the driver, checkpoint by checkpoint, each behind `<name>:<subtask>> `.
+
+    A row of the one column `value` is printed as text, any other as a JSON object. Nothing is printed before its checkpoint
+    is decided. After a crash the newest checkpoint may be printed again: at-least-once.
+
+    Args:
+        target: "stdout" or "stderr" of the driver; with `poundlock run --json` use "stderr".
+        name: what stands before the number of the subtask, which begins with 1; default: the sink's name in the job.
+        limit: so many rows a task and checkpoint are printed, and of more their number: they are kept in the ledger.
+
+    Raises:
+        DefinitionError: there is no such target, or a limit below one.
+    """
+
+    target: Literal["stdout", "stderr"] = "stdout"
+    _: KW_ONLY
+    name: str | None = None
+    limit: int = 1000
+
+    kind: ClassVar[Kind] = Kind.APPEND
+
+    def __post_init__(self) -> None:
+        if self.target not in ("stdout", "stderr"):
+            raise DefinitionError(f"target={self.target!r} is not known", next='use "stdout" or "stderr"')
+        if self.limit < 1:
+            raise DefinitionError(f"limit={self.limit} prints nothing", next="give one row or more")
+
+    def describe(self) -> str:
+        """Return the sink for explain, one line."""
+        return f"print to {self.target} of the driver (up to {self.limit} rows a task and checkpoint; at-least-once)"
+
+    def open_writer(self, context: WriterContext) -> PrintWriter:
+        """Begin to collect rows in a task."""
+        return PrintWriter(self.name or context.sink, context.subtask, self.limit)
+
+    def directive(self, state: JSON) -> JSON:
+        """Return nothing: a task needs to know nothing."""
+        return {}
+
+    def verify(self, prepared: Sequence[Prepared]) -> None:
+        """Do nothing: the payload is all there is."""
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        """Let all of it be printed with this decision."""
+        return Staged({"v": 1, "pending": []}, [dict(item.payload) for item in prepared])
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        """Return None: nothing ever waits."""
+        return None
+
+    def commit(self, committable: JSON) -> Committed:
+        """Print a task's rows.
+
+        Raises:
+            CommitUnknown: the terminal, pipe or file cannot be written to.
+        """
+        prefix = f"{committable['name']}:{committable['subtask'] + 1}> "
+        lines = [prefix + line for line in committable["lines"]]
+        if more := committable["rows"] - len(lines):
+            lines.append(f"{prefix}… and {more} more")
+        try:
+            self.print("".join(f"{line}\n" for line in lines))
+        except (OSError, ValueError) as error:  # ValueError: it is closed
+            raise CommitUnknown(
+                f"cannot print to {self.target}: {error}", next="let the driver's output go where it can be written"
+            ) from error
+        return Committed({"rows": committable["rows"]})
+
+    def print(self, text: str) -> None:
+        """Write lines to the target."""
+        stream = sys.stdout if self.target == "stdout" else sys.stderr
+        stream.write(text)
+        stream.flush()
+
+    def abort(self, prepared: Prepared) -> None:
+        """Do nothing: what is in no decision is never printed."""
+
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
+        """Return nothing: tasks leave nothing behind."""
+        return []
+
+
+class PrintWriter:
+    """The rows of one task attempt, as lines.
+
+    Args:
+        name: what stands before the number of the subtask.
+        subtask: index of the task.
+        limit: how many rows are kept.
+    """
+
+    def __init__(self, name: str, subtask: int, limit: int) -> None:
+        self._name, self._subtask, self._limit = name, subtask, limit
+        self._lines: list[str] = []
+        self._rows = 0
+
+    def write(self, chunk: Chunk) -> int:
+        """Keep the rows as text, up to the limit."""
+        from poundlock.formats.convert import to_records
+
+        if not len(chunk):
+            return 0
+        room = self._limit - len(self._lines)
+        if room > 0:
+            self._lines += map(_text, list(to_records(chunk).rows)[:room])
+        if not self._rows:
+            hit(Failpoint.SINK_WRITING)
+        self._rows += len(chunk)
+        return len(chunk)
+
+    def prepare(self) -> Sequence[JSON]:
+        """Return the lines."""
+        if not self._rows:
+            return []
+        return [{"v": 1, "name": self._name, "subtask": self._subtask, "rows": self._rows, "lines": self._lines}]
+
+    def abandon(self) -> None:
+        """Drop the lines."""
+        self._lines = []
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    if list(row) == ["value"]:
+        return _plain(row["value"])
+    return json.dumps(dict(row), ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> str:
+    return bytes(value).decode("utf-8", "replace") if isinstance(value, bytes | bytearray | memoryview) else str(value)

@@ -1,0 +1,114 @@
+"""Sources and sinks of other packages, found by the entry points of the group `poundlock.connectors`.
+
+Finding reads metadata only. A package is imported when one of its connectors is asked for, so that a broken one is named where
+it matters and stands in nobody else's way.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from typing import Any, Literal
+
+from poundlock.errors import DefinitionError
+
+__all__ = ["GROUP", "Connector", "Role", "connectors", "find"]
+
+GROUP = "poundlock.connectors"
+Role = Literal["source", "sink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """What an installed package offers.
+
+    Args:
+        name: how it is asked for.
+        target: "module:Class".
+        package: who brings it.
+        version: of the package.
+    """
+
+    name: str
+    target: str
+    package: str
+    version: str
+
+    def load(self) -> Any:
+        """Return the class.
+
+        Raises:
+            DefinitionError: the package cannot be imported, or the class is neither a source nor a sink.
+        """
+        module, _, name = self.target.partition(":")
+        try:
+            found: Any = import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise DefinitionError(
+                f"connector {self.name!r} of {self.package} {self.version} cannot be loaded:"
+                f" {self.target}: {type(error).__name__}: {error}",
+                next=f"mend or remove the package: pip uninstall {self.package}",
+            ) from error
+        if not _roles(found):
+            raise DefinitionError(
+                f"connector {self.name!r} of {self.package} {self.version} is neither a source nor a sink: {self.target}",
+                next="a sink has open_writer or as_participant, a source enumerator and reader, or spark_read",
+            )
+        return found
+
+    def roles(self) -> list[Role]:
+        """Return whether it is a source, a sink or both. Raises DefinitionError as `load` does."""
+        return _roles(self.load())
+
+
+def _roles(found: Any) -> list[Role]:
+    roles: list[Role] = []
+    if hasattr(found, "spark_read") or (hasattr(found, "enumerator") and hasattr(found, "reader")):
+        roles.append("source")
+    if hasattr(found, "open_writer") or hasattr(found, "as_participant"):
+        roles.append("sink")
+    return roles
+
+
+def connectors() -> Sequence[Connector]:
+    """Return what installed packages offer, by name. Nothing of theirs is imported."""
+    found: dict[tuple[str, str], Connector] = {}
+    for distribution in metadata.distributions():
+        named = distribution.metadata["Name"] or "?"
+        for point in distribution.entry_points:
+            if point.group == GROUP:
+                # The first on the path is the one that is imported, as for modules.
+                found.setdefault(
+                    (point.name, named), Connector(point.name, point.value, named, distribution.version or "?")
+                )
+    return [found[key] for key in sorted(found)]
+
+
+def find(name: str) -> Connector:
+    """Return the connector of a name.
+
+    Raises:
+        DefinitionError: no package has it, or two have.
+    """
+    known = connectors()
+    named = [connector for connector in known if connector.name == name]
+    if len(named) > 1:
+        raise DefinitionError(
+            f"connector {name!r} is in {' and in '.join(f'{c.package} {c.version}' for c in named)}",
+            next=f"remove one of the packages: pip uninstall {named[-1].package}",
+        )
+    if not named:
+        near = difflib.get_close_matches(name, [connector.name for connector in known], 1)
+        raise DefinitionError(
+            f"no installed package has a connector {name!r}",
+            next=f"did you mean {near[0]!r}?"
+            if near
+            else "install its package; see what there is: poundlock connectors",
+        )
+    return named[0]

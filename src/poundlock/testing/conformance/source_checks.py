@@ -1,0 +1,234 @@
+"""What is asked of a split-planned source, check by check."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import pyarrow as pa
+
+from poundlock.connectors.base import Split, SplitSource
+from poundlock.plan.shipping import shipped
+from poundlock.testing.conformance.report import Broken, Check, Skipped
+from poundlock.testing.conformance.source_rig import SourceRig, Way, plan
+
+__all__ = ["CHECKS"]
+
+
+def travels(rig: SourceRig) -> None:
+    if not isinstance(rig.source, SplitSource):
+        raise Broken(f"{type(rig.source).__name__} lacks something of poundlock.connectors.base.SplitSource")
+    again = pickle.loads(rig.shipped)
+    schema = again.schema()
+    if not isinstance(schema, pa.Schema) or schema != rig.source.schema():
+        raise Broken(f"its schema came back as {schema!r}")
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator, more=False)
+        shipped(rig.source)
+    for row in way.rows:
+        if list(row) != list(schema.names):
+            raise Broken(f"a row has the columns {list(row)} and the schema {schema.names}")
+
+
+def reads_all(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+    rig.expect(way.rows, rig.expected, f"over {len(way.reads)} checkpoints")
+
+
+def positions(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+        texts = [json.dumps(position, sort_keys=True) for position in way.positions]
+        if len(set(texts)) != len(texts):
+            raise Broken(f"a position came twice: {texts}")
+        for position in way.positions:
+            said = rig.source.describe(position)
+            if not isinstance(said, str) or not said or "\n" in said:
+                raise Broken(f"describe({position!r}) is not a line of text: {said!r}")
+
+
+def monotone(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+        last = way.positions[-1]
+        if (end := rig.step(enumerator, last, wait=False)) != last:
+            raise Broken(f"nothing is new behind {last!r}, and latest() says {end!r}")
+        for at in way.positions[:-1]:
+            end = rig.step(enumerator, at, wait=False)
+            if end == at:
+                raise Broken(f"there are rows behind {at!r}, and latest() says that there is nothing")
+            if end in way.positions[: way.positions.index(at)]:
+                raise Broken(f"latest({at!r}) goes back to {end!r}")
+        if list(enumerator.splits(last, last)):
+            raise Broken(f"splits() gives work between {last!r} and itself")
+
+
+def ends(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator, more=not rig.source.bounded)
+        first, last = enumerator.finished(way.positions[0]), enumerator.finished(way.positions[-1])
+    if rig.source.bounded:
+        if first:
+            raise Broken(f"finished() is true of {way.positions[0]!r}, and there are rows behind it")
+        with rig.enumerator() as enumerator:
+            again = enumerator.finished(way.positions[-1])
+        if not last or not again:
+            raise Broken(f"it is bounded and was read to {way.positions[-1]!r}, and finished() says it goes on")
+    elif last and not getattr(rig.source, "received_once", False):
+        raise Broken("it is not bounded, and finished() says that nothing can come any more")
+
+
+def splits_pure(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+        plans = [_checked(enumerator.splits(a, b)) for a, b in _steps(way)]
+        if [_checked(enumerator.splits(a, b)) for a, b in _steps(way)] != plans:
+            raise Broken("splits() gave other splits when it was asked again")
+    with rig.enumerator() as enumerator:
+        enumerator.initial()
+        if [_checked(enumerator.splits(a, b)) for a, b in _steps(way)] != plans:
+            raise Broken("splits() gave other splits after a restart on the same workspace")
+    for (a, b), kept in zip(_steps(way), plans, strict=True):
+        if _checked(rig.children.call(plan, rig.shipped, rig.workspace, a, b)) != kept:
+            raise Broken(f"splits({a!r}, {b!r}) gave other splits in another process")
+
+
+def replays(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+        for (a, b), kept in zip(_steps(way), way.reads, strict=True):
+            again = rig.read(enumerator.splits(a, b))
+            if again.rows != kept.rows:
+                raise Broken(
+                    f"the splits from {a!r} to {b!r} gave other rows, or the same in another order, when read again"
+                )
+            if len(again.rejects) != len(kept.rejects):
+                raise Broken(
+                    f"{len(kept.rejects)} records were rejected at first and {len(again.rejects)} when read again"
+                )
+
+
+def restarts(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+    if len(way.reads) < 2:
+        raise Broken(
+            "all rows came in one checkpoint, so a restart between two cannot be tried: "
+            "make the source with a low limit per checkpoint, or give `more`"
+        )
+    for i, position in enumerate(way.positions):
+        with rig.enumerator() as enumerator:
+            enumerator.initial()
+            rest = rig.walk(enumerator, position, more=False)
+        rig.expect(rest.rows, way.after(i), f"after a restart from {position!r}")
+
+
+def ranges(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+        for i in range(len(way.positions) - 1):
+            a, b = way.positions[i], way.positions[-1]
+            found = rig.read(enumerator.splits(a, b))
+            rig.expect(found.all, way.after(i), f"read at once from {a!r} to {b!r}")
+
+
+def told(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        at = json.loads(json.dumps(enumerator.initial()))
+        enumerator.committed(at)
+        way = Way([at])
+        while (end := rig.step(enumerator, at, wait=len(way.rows) < len(rig.expected))) != at:
+            way.reads.append(rig.read(enumerator.splits(at, end)))
+            way.positions.append(end)
+            for _ in range(2):
+                enumerator.committed(end)
+            at = end
+            with (
+                rig.enumerator()
+                if not getattr(rig.source, "received_once", False)
+                else nullcontext(enumerator) as fresh
+            ):
+                fresh.initial()
+                fresh.committed(end)
+        rig.expect(way.rows, rig.expected, "while it was told of each checkpoint three times")
+
+
+def rejects(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+    found = [reject for one in way.reads for reject in one.rejects]
+    if len(found) != rig.subject.bad:
+        said = "; ".join(reject.reason for reject in found[:3])
+        raise Broken(f"{rig.subject.bad} records are bad and {len(found)} were rejected{': ' + said if said else ''}")
+    for reject in found:
+        if not reject.reason or not isinstance(reject.value, bytes) or not reject.where:
+            raise Broken(f"a rejected record needs a reason, its value as bytes and its place: {reject!r}")
+    if not rig.subject.bad:
+        raise Skipped("no bad records were given")
+
+
+def forms(rig: SourceRig) -> None:
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+        for a, b in _steps(way):
+            one, two = (rig.read(enumerator.splits(a, b), want) for want in ("batch", "records"))
+            rig.expect(two.all, one.all, "asked for records instead of columns")
+
+
+def _steps(way: Way) -> list[tuple[Any, Any]]:
+    return list(zip(way.positions, way.positions[1:], strict=False))
+
+
+def _checked(splits: Sequence[Split]) -> list[tuple[str, str, int]]:
+    ids = [split.id for split in splits]
+    if len(set(ids)) != len(ids):
+        raise Broken(f"two splits have the same id: {ids}")
+    names = [split.name or split.id for split in splits]
+    if len(set(names)) != len(names):
+        raise Broken(f"two splits have the same name: {names}")
+    try:
+        return [
+            (split.id, json.dumps(split.payload, sort_keys=True, allow_nan=False), split.weight) for split in splits
+        ]
+    except (TypeError, ValueError) as error:
+        raise Broken(f"the payload of a split is not JSON: {error}") from None
+
+
+CHECKS: Sequence[Check[SourceRig]] = [
+    Check("pickling", "a source travels to the tasks pickled; its rows have the columns of schema()", travels),
+    Check(
+        "reads-all",
+        "from the initial position to the latest, checkpoint by checkpoint, every row comes once",
+        reads_all,
+    ),
+    Check("positions", "positions are JSON, no two of a way are alike, and describe() makes a line of each", positions),
+    Check(
+        "monotone",
+        "latest() never goes back; it is `start` only where nothing is new, and then there is no work",
+        monotone,
+    ),
+    Check("ends", "finished() is true of a bounded source at its end, also after a restart, and nowhere else", ends),
+    Check(
+        "splits-pure",
+        "splits() is a function of two positions and the workspace; ids are unique, payloads are JSON",
+        splits_pure,
+    ),
+    Check("replay", "the same split gives the same rows in the same order, and the same rejects", replays),
+    Check("restart", "from any position a new enumerator gives just the rest", restarts),
+    Check("ranges", "a range gives the rows of the smaller ranges it is made of", ranges),
+    Check(
+        "committed",
+        "committed() may be told the same again, also after a restart, and takes nothing away that is still to be read",
+        told,
+    ),
+    Check(
+        "rejects",
+        "a record that cannot be decoded goes to context.reject with a reason, its bytes and its place",
+        rejects,
+    ),
+    Check("forms", "a reader may be asked for columns or for records, and gives the same rows", forms),
+]

@@ -1,0 +1,174 @@
+"""One source in one place of its own, and what a check does with it: read it checkpoint by checkpoint, in child processes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.connectors.base import ClosableEnumerator, Enumerator, ReaderContext, Split
+from poundlock.errors import DefinitionError
+from poundlock.formats.convert import to_records
+from poundlock.formats.reject import Reject
+from poundlock.plan.shipping import shipped
+from poundlock.storage import LocalStorage
+from poundlock.testing.conformance.children import Children
+from poundlock.testing.conformance.report import Broken, difference
+
+__all__ = ["Read", "SourceRig", "SourceSubject", "Way", "plan", "read"]
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Read:
+    """What came of reading some splits: the rows of each, in order, and what was rejected."""
+
+    rows: Sequence[Sequence[Row]]
+    rejects: Sequence[Reject]
+
+    @property
+    def all(self) -> list[Row]:
+        """The rows of all splits."""
+        return [row for rows in self.rows for row in rows]
+
+
+def read(source: bytes, splits: Sequence[Split], want: Literal["batch", "records"] = "batch") -> Read:
+    """Be a task that reads splits."""
+    rejects: list[Reject] = []
+    reader = pickle.loads(source).reader(ReaderContext(reject=rejects.append, want=want))
+    return Read(
+        [[dict(r) for chunk in reader.read(split) for r in to_records(chunk).rows] for split in splits], rejects
+    )
+
+
+def plan(source: bytes, workspace: str, start: JSON, end: JSON) -> Sequence[Split]:
+    """Be the driver of another life that plans a range."""
+    enumerator = pickle.loads(source).enumerator(LocalStorage(workspace))
+    try:
+        return list(enumerator.splits(start, end))
+    finally:
+        if isinstance(enumerator, ClosableEnumerator):
+            enumerator.close()
+
+
+@dataclass(frozen=True)
+class SourceSubject:
+    """What the author gave: see `source_conformance`."""
+
+    make: Callable[[Path], Any]
+    rows: Callable[[Any], Sequence[Row]]
+    more: Callable[[Any], Sequence[Row]] | None
+    bad: int
+    patience_s: float
+
+    @classmethod
+    def of(cls, make: Any, rows: Any, more: Any, bad: int, patience_s: float) -> SourceSubject:
+        """Return it checked.
+
+        Raises:
+            DefinitionError: what was given cannot be worked with.
+        """
+        if not callable(make):
+            raise DefinitionError(
+                f"{type(make).__name__} is no function that makes a source", next="give one: lambda folder: MySource(…)"
+            )
+        if callable(rows):
+            return cls(make, rows, more, bad, patience_s)
+        if len(rows) < 2:
+            raise DefinitionError(f"{len(rows)} rows are too few", next="let the source have at least two")
+        return cls(make, lambda source: rows, more, bad, patience_s)
+
+
+@dataclass
+class Way:
+    """A source read from its beginning to where it stands: the positions, and what was read between each two."""
+
+    positions: list[JSON] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows."""
+        return [row for one in self.reads for row in one.all]
+
+    def after(self, i: int) -> list[Row]:
+        """Return the rows behind a position."""
+        return [row for one in self.reads[i:] for row in one.all]
+
+
+class SourceRig:
+    """One check's source, in a place of its own."""
+
+    def __init__(self, subject: SourceSubject, folder: Path, children: Children, name: str) -> None:
+        self.subject, self.children = subject, children
+        self.folder = folder / f"{name}-{uuid.uuid4().hex[:6]}"
+        place = self.folder / f"p{uuid.uuid4().hex[:10]}"
+        place.mkdir(parents=True)
+        self.workspace = str(self.folder / "workspace")
+        self.source = subject.make(place)
+        self.shipped = shipped(self.source)
+        self.expected = list(subject.rows(self.source))
+        self.source.preflight()
+
+    @contextmanager
+    def enumerator(self) -> Iterator[Enumerator]:
+        """The driver's half, made anew on the same workspace as after a restart."""
+        made: Enumerator = pickle.loads(self.shipped).enumerator(LocalStorage(self.workspace))
+        try:
+            yield made
+        finally:
+            if isinstance(made, ClosableEnumerator):
+                made.close()
+
+    def step(self, enumerator: Enumerator, at: JSON, *, wait: bool) -> JSON:
+        """Return how far the next checkpoint reads, as the ledger would give it back; `at` if nothing is new."""
+        deadline = time.monotonic() + (self.subject.patience_s if wait else 0)
+        while True:
+            end: JSON = enumerator.latest(at)
+            try:
+                again = json.loads(json.dumps(end, allow_nan=False))
+            except (TypeError, ValueError) as error:
+                raise Broken(f"the position {end!r} is not JSON: {error}") from None
+            if again != end:
+                raise Broken(f"the position {end!r} comes back from JSON as {again!r}")
+            if end != at or time.monotonic() >= deadline or enumerator.finished(at):
+                return end
+            time.sleep(0.02)
+
+    def read(self, splits: Sequence[Split], want: Literal["batch", "records"] = "batch") -> Read:
+        """Read splits in a process of their own, sent as a directive sends them."""
+        sent = [Split(s.id, json.loads(json.dumps(s.payload)), s.weight) for s in splits]
+        found: Read = self.children.call(read, self.shipped, sent, want)
+        return found
+
+    def walk(self, enumerator: Enumerator, start: JSON | None = None, *, more: bool = True) -> Way:
+        """Read on to where the source stands; `more`: have more data made on the way, where the author can."""
+        at = json.loads(json.dumps(enumerator.initial() if start is None else start))
+        way, wanted = Way([at]), len(self.expected)
+        while True:
+            end = self.step(enumerator, at, wait=start is None and len(way.rows) < wanted)
+            if end == at:
+                if not more or self.subject.more is None:
+                    return way
+                added = list(self.subject.more(self.source))
+                self.expected += added
+                wanted, more = wanted + len(added), False
+                continue
+            if end in way.positions:
+                raise Broken(f"latest({at!r}) goes back to {end!r}")
+            way.reads.append(self.read(enumerator.splits(at, end)))
+            way.positions.append(end)
+            at = end
+
+    def expect(self, rows: Sequence[Row], wanted: Sequence[Row], when: str) -> None:
+        """Raise Broken unless the rows are these."""
+        if found := difference(rows, wanted):
+            raise Broken(f"{when}: {found.replace('are visible', 'were read')}")

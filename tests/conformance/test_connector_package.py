@@ -1,0 +1,49 @@
+"""The example of a connector in a package of its own: installed without a network, found, and its own tests run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import poundlock
+
+PACKAGE = Path(__file__).parents[2] / "examples" / "connector_package"
+
+
+def test_the_example_package(tmp_path: Path) -> None:
+    if find_spec("hatchling") is None:
+        if os.environ.get("CI"):
+            pytest.fail("hatchling is not installed; it is in the extra dev")
+        pytest.skip("hatchling is not installed; it builds the example package")
+    if find_spec("uv") is not None:
+        install = ["uv", "pip", "install", "--quiet", "--offline", "--python", sys.executable]
+    else:
+        install = ["pip", "install", "--quiet", "--no-index"]
+    source, target = tmp_path / "source", tmp_path / "installed"
+    subprocess.run(["cp", "-r", str(PACKAGE), str(source)], check=True)
+    arguments = ["--no-deps", "--no-build-isolation", "--target", str(target), str(source)]
+    subprocess.run([sys.executable, "-m", *install, *arguments], check=True, timeout=300)
+
+    paths = [str(target), str(Path(poundlock.__file__).parents[1])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    listed = _run("-m", "poundlock", "connectors", "--json", environment=environment)
+    found = {one["name"]: one for one in json.loads(listed)["connectors"]}
+    assert found["spool-sink"]["roles"] == ["sink"]
+    assert found["spool-source"]["roles"] == ["source"]
+    assert {one["package"] for one in found.values() if one["name"].startswith("spool")} == {"poundlock-spool"}
+    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", str(source / "tests"))
+    assert "2 passed" in _run(*tests, environment=environment, cwd=tmp_path)
+
+
+def _run(*arguments: str, environment: dict[str, str], cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, cwd=cwd, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
