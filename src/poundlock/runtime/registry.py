@@ -112,8 +112,8 @@ class JobEntry:
 
     def _check(self) -> None:
         """Raise TypeError unless every field is what it says: the file may be anything."""
-        texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
-        texts += (self.application or "",)
+        told = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
+        texts = (*told, self.application or "")
         numbers = (self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child)
         right = (
             all(isinstance(text, str) for text in (*texts, self.job_file, self.folder, self.token_file or ""))
