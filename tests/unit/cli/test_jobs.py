@@ -332,7 +332,7 @@ def test_rest_that_is_not_installed_is_said_once_in_the_log(monkeypatch: pytest.
 def test_a_folder_of_another_file_system_is_refused_and_one_as_a_uri_is_understood(
     served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
-    assert "s3:// arrives with a later release" in refused(capsys, 2, *command, "s3://bucket/saved")
+    assert "there is no file system ftp:// here" in refused(capsys, 2, *command, "ftp://host/saved")
     asked: list[Any] = []
 
     def taken() -> bool:
