@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -139,6 +139,12 @@ class KafkaScene(Scene):
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """The local disk, or what a test is parametrised with: see `stores`."""
     return make_store(getattr(request, "param", "local"), request, tmp_path)
+
+
+@pytest.fixture
+def make_file_scene() -> Callable[[Path, Store], FileScene]:
+    """What makes a scene on a store that a test has of its own."""
+    return FileScene
 
 
 @pytest.fixture

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from stores import EVERYWHERE, Store
 
+from poundlock.testing.fixtures import start_or_skip
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.servers import free_port
 
@@ -52,7 +56,9 @@ def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene,
     lives.end(second)
     assert lives.run(**moved)[-1] == 0
     file_scene.assert_exact()
-    assert "nothing" in poundlock(file_scene, "fsck", store.at("checkpoints-2"))
+    said = poundlock(file_scene, "fsck", store.at("checkpoints-2"))
+    assert "0 orphans" in said
+    assert "0 findings" in said
 
 
 @ON_HDFS
@@ -71,6 +77,25 @@ def test_the_main_job_on_hdfs_survives_the_death_of_namenode_and_datanode(
     assert survivor is job, f"the restart cost the driver its life: {job.exit_code}"
     assert lives.stop(job) == 0
     kafka_scene.assert_exact()
+
+
+def test_the_death_of_the_datanode_alone_costs_nothing(
+    tmp_path: Path, make_file_scene: Callable[[Path, Store], FileScene]
+) -> None:
+    """Files to files on an HDFS whose datanode has a process of its own; while it is away nothing can be written or read."""
+    with contextlib.closing(EmbeddedHdfs(apart=True)) as cluster:
+        start_or_skip(cluster)
+        scene = make_file_scene(tmp_path, Store("hdfs", f"{cluster.uri}/apart"))
+        with scene.lives as lives:
+            scene.produce(45_000)
+            job = lives.start()
+            lives.checkpoints(job, 3)
+            cluster.kill_datanode()
+            restarted = job.wait_line(lambda value: int(value.get("restarts") or 0) >= 1, seconds=lives.patience_s)
+            assert restarted is not None, job.log_tail()
+            cluster.start_datanode()
+            assert lives.end(job) == 0
+            scene.assert_exact()
 
 
 @ON_HDFS

@@ -108,7 +108,10 @@ def run(
     )
     try:
         refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
-        preflight(plan)
+        if beginning is not None:
+            refuse_unreachable(open_storage(beginning.path), what="the savepoint")
+        with two_lines(plan):
+            preflight(plan)
         progress = driver.run()
     except BaseException as error:
         requests.close(error if isinstance(error, PoundlockError) else None)

@@ -27,6 +27,7 @@ __all__ = [
     "own_hdfs",
     "own_kafka_broker",
     "s3_server",
+    "start_or_skip",
 ]
 
 
@@ -56,10 +57,10 @@ def new_topic(kafka_broker: EmbeddedKafka) -> Callable[..., str]:
     return make
 
 
-def _started(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
+def start_or_skip(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
     """Start it; where it cannot be, skip the test by name, but not where everything has to be there."""
     try:
-        return hdfs.start()
+        return hdfs.start(600)
     except PoundlockError as error:
         hdfs.close()
         if os.environ.get("CI"):
@@ -70,7 +71,7 @@ def _started(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[EmbeddedHdfs]:
     """A real namenode and datanode for the whole session. A test may restart them, never leave them stopped."""
-    cluster = _started(EmbeddedHdfs())
+    cluster = start_or_skip(EmbeddedHdfs())
     try:
         yield cluster
     finally:
@@ -80,7 +81,7 @@ def hdfs() -> Iterator[EmbeddedHdfs]:
 @pytest.fixture
 def own_hdfs() -> Iterator[EmbeddedHdfs]:
     """A real namenode and datanode for one test, with permissions looked at; the one who runs it may do everything."""
-    cluster = _started(EmbeddedHdfs(properties={"dfs.permissions.enabled": "true"}))
+    cluster = start_or_skip(EmbeddedHdfs(properties={"dfs.permissions.enabled": "true"}))
     try:
         yield cluster
     finally:

@@ -195,8 +195,12 @@ def test_open_storage_of_relative_and_home_paths(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    "path", ["ftp://host/x", "s3://", "s3://b/../x", "s3a://key:secret@b/x", "gs:///x", "", "  ", "file://other/x"]
-)
+    "path",
+    [
+        "hdfs:///../x", "wasb2://b/x", "s3://", "s3://b/../x", "s3a://key:secret@b/x", "gs:///x", "", "  ",
+        "file://other/x",
+    ],
+)  # fmt: skip
 def test_open_storage_refuses_what_it_cannot_do(path: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         open_storage(path)
