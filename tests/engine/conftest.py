@@ -20,7 +20,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     settings = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
     spark = start_spark(
         Job("shared", spark={"spark.sql.shuffle.partitions": "1"}), settings, (), log="jvm.log", quick_start=False,
-        local_checkpoint=True, say=lambda line: None,
+        store=None, say=lambda line: None,
     )  # fmt: skip
     yield spark
     stop_spark(spark)

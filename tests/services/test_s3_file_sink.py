@@ -182,10 +182,9 @@ def test_an_answer_that_is_lost_is_asked_for_again(
         real(*args)
         raise ConnectionResetError("the answer is lost")
 
-    monkeypatch.setattr(S3Storage, "complete_upload", lost)
-    with pytest.raises(CommitUnknown):
+    with monkeypatch.context() as m, pytest.raises(CommitUnknown):
+        m.setattr(S3Storage, "complete_upload", lost)
         h.sink.commit(committable)
-    monkeypatch.undo()
     h.again([committable])
     assert list(h.finished().values()) == [b"row\n"]
 
@@ -274,12 +273,14 @@ def test_the_sweep_leaves_the_uploads_of_others(harness: Callable[..., Harness])
     neighbour.write(lines(b"theirs"))
     theirs = neighbour.decide()
     h.write(lines(b"lost"))
+    dead = h.writers  # kept, since a writer that is let go of tidies up
     h.crash()
     h.write(lines(b"kept"))
     decided = h.decide()
     assert [o.path for o in h.sink.sweep(h.state, remove=False)] == [o.path for o in h.sink.sweep(h.state, remove=True)]
     left = {upload.id for upload in h.storage.uploads()}
     assert left == {*others, *(c["segments"][0]["upload"]["id"] for c in (*theirs, *decided))}
+    assert list(dead) == [0]
     neighbour.again(theirs)
     h.again(decided)
     assert sorted(h.finished().values()) == [b"kept\n", b"theirs\n"]

@@ -59,9 +59,9 @@ def test_a_winner_whose_answer_got_lost_knows_that_it_won(storage: S3Storage, mo
         put_object(**arguments)
         return put_object(**arguments)  # what the client does by itself when the connection breaks
 
-    monkeypatch.setattr(storage._client, "put_object", answered_twice)
-    assert storage.create_exclusive("ledger/1", b"mine")
-    monkeypatch.undo()
+    with monkeypatch.context() as m:
+        m.setattr(storage._client, "put_object", answered_twice)
+        assert storage.create_exclusive("ledger/1", b"mine")
     assert not storage.create_exclusive("ledger/1", b"mine")
 
 

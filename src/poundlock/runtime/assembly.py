@@ -35,10 +35,10 @@ from poundlock.runtime.requests import Requests
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.saving import cut
 from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.runtime.stores import spark_path
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.take import Cut
 from poundlock.storage import Storage, open_storage
-from poundlock.storage.local import LocalStorage
 from poundlock.values import Clock, duration
 
 __all__ = ["IGNORE_LEDGER", "Assembly"]
@@ -172,7 +172,7 @@ class Assembly:
             lower=lower,
             sources={use: sources[source_of(use)] for use in lowered.uses},
             spark_log=SparkLog(spark_storage),
-            checkpoint_path=spark_storage.root,
+            checkpoint_path=spark_path(spark_storage),
             coordinator=coordinator,
             tracker=self.tracker,
             planner=self._planner,
@@ -200,7 +200,7 @@ class Assembly:
                 jar_sets,
                 log=f"{self.job.name}.jvm.log",
                 quick_start=self.plan.only_fused,
-                local_checkpoint=isinstance(storage, LocalStorage),
+                store=storage,
                 say=self.say,
             )
         except DefinitionError as error:

@@ -134,6 +134,27 @@ _RULES: tuple[_Rule, ...] = (
         "give this user the right to write there, or choose another folder",
     ),
     _rule(
+        r"the bucket .* does not exist|there is no bucket|NoSuchBucket|UnknownStoreException",
+        TerminalError,
+        "a bucket is gone: {line}",
+        "create the bucket, or correct the path or AWS_ENDPOINT_URL",
+    ),
+    _rule(
+        r"the credentials are not accepted|no credentials were found|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
+        r"|NoAuthWithAWSException|NoAwsCredentialsException|access denied: 's3|fs\.s3a?\..*AccessDenied"
+        r"|AccessDeniedException: (?:s3a|PUT|HEAD|GET|getFileStatus|list)",
+        TerminalError,
+        "S3 refuses these credentials: {line}",
+        "look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE, and at what they may do there",
+    ),
+    _rule(
+        r"the store does not answer|the store answered|AWSClientIOException|AWSServiceIOException|AWSStatus500Exception"
+        r"|AWSServiceThrottledException|SdkClientException|ApiCallTimeoutException",
+        TransientError,
+        "S3 does not answer as it should: {line}",
+        "look at the server or the network; the job is started again as its restart strategy says",
+    ),
+    _rule(
         r"\[Errno (?:13|30)\]|Permission denied|Read-only file system",
         TerminalError,
         "a file or folder is not writable: {line}",

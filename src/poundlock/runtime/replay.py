@@ -215,7 +215,7 @@ class _Replay:
             jar_sets,
             log=self._log,
             quick_start=self.plan.only_fused,
-            local_checkpoint=True,
+            store=None,
             say=self.say,
         )
 

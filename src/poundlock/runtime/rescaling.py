@@ -15,9 +15,9 @@ from poundlock.runtime import session as sessions
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.partitions import Rescaling, state_partitions
 from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.runtime.stores import spark_path
 from poundlock.savepoint.sparklog import PROVIDER
 from poundlock.storage import Storage, open_storage
-from poundlock.storage.local import LocalStorage
 
 __all__ = ["rescale"]
 
@@ -48,12 +48,13 @@ def rescale(job: Job, settings: Settings, folder: str, wanted: Rescaling, *, say
         (),
         log=log,
         quick_start=False,
-        local_checkpoint=isinstance(open_storage(folder), LocalStorage),
+        store=open_storage(folder),
         say=say,
     )
     try:
         _ = spark.streams  # makes the coordinator of state stores, which the repartition asks for and does not make
-        spark._streamingCheckpointManager.repartition(f"{folder}/spark", wanted.after, enforce_exactly_once_sink=True)
+        path = spark_path(open_storage(f"{folder}/spark"))
+        spark._streamingCheckpointManager.repartition(path, wanted.after, enforce_exactly_once_sink=True)
     except Exception as error:
         raise _failed(error, wanted, f"{settings.logs}/{log}") from error
     finally:

@@ -18,6 +18,8 @@ from poundlock.runtime.logs import write_log4j2
 from poundlock.runtime.masters import Master
 from poundlock.runtime.partitions import PARTITIONS, wanted_partitions
 from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_files
+from poundlock.runtime.stores import StoreNeeds, executor_settings, needs_of
+from poundlock.storage import LocalStorage, Storage
 
 __all__ = ["start_spark", "stop_spark"]
 
@@ -29,7 +31,7 @@ def start_spark(
     *,
     log: str,
     quick_start: bool,
-    local_checkpoint: bool,
+    store: Storage | None,
     say: Callable[[str], None],
 ) -> Any:
     """Start a session and return it.
@@ -39,7 +41,8 @@ def start_spark(
         settings: of the machine and the run.
         jar_sets: names of the jar sets that the sources need.
         log: name of the JVM's log in the folder of logs; the only one who writes it.
-        quick_start, local_checkpoint: see SessionSpec.
+        quick_start: see SessionSpec.
+        store: where the session keeps checkpoints; None = nowhere but on the local disk.
         say: told of what takes long.
 
     Raises:
@@ -50,7 +53,8 @@ def start_spark(
     master.check()
     java = find_java(_environment(settings))
     places = JarPlaces.of(settings)
-    jars = [jar for name in sorted(jar_sets) for jar in jar_set(name, progress=say, places=places)]
+    needs = StoreNeeds() if store is None else needs_of(store)
+    jars = [jar for name in sorted({*jar_sets, *needs.jar_sets}) for jar in jar_set(name, progress=say, places=places)]
     partitions = wanted_partitions(job, settings)
     path = settings.logs / log
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,9 +73,10 @@ def start_spark(
         jars=jars,
         driver_memory=settings.driver_memory,
         quick_start=quick_start,
-        local_checkpoint=local_checkpoint,
+        local_checkpoint=store is None or isinstance(store, LocalStorage),
         state=backend_conf(job, settings),
         user=user,
+        store={**executor_settings(), **needs.settings},
     )
     session = sessions.start_session(spec)
     if not master.local:

@@ -43,9 +43,7 @@ def state_blobs(
     Raises:
         PoundlockError: Spark does not start, or a blob is of a newer format.
     """
-    spark = start_spark(
-        Job(job), settings, (), log=f"{job}.state.jvm.log", quick_start=False, local_checkpoint=True, say=say
-    )
+    spark = start_spark(Job(job), settings, (), log=f"{job}.state.jvm.log", quick_start=False, store=None, say=say)
     try:
         _ = spark.streams  # makes the coordinator of state stores, which the reader asks for and does not make
         with _copied(folder) as copied:

@@ -28,9 +28,7 @@ def state_rows(
     Raises:
         PoundlockError: Spark does not start.
     """
-    spark = start_spark(
-        Job(job), settings, (), log=f"{job}.state.jvm.log", quick_start=False, local_checkpoint=True, say=say
-    )
+    spark = start_spark(Job(job), settings, (), log=f"{job}.state.jvm.log", quick_start=False, store=None, say=say)
     rows: dict[str, int | None] = {}
     try:
         _ = spark.streams  # makes the coordinator of state stores, which the reader asks for and does not make

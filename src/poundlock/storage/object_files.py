@@ -162,7 +162,8 @@ class ObjectWriter(io.RawIOBase):
             self.close()
 
     def __del__(self) -> None:
-        self.discard()
+        if not getattr(self, "_ended", True):  # it is also called where making one failed
+            self.discard()
 
     def _send(self, data: bytes) -> None:
         self._parts += 1
