@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from stores import Store, make_store
 
 from poundlock.testing.audit import AuditResult, audit
 from poundlock.testing.events import ReferenceEvents
@@ -20,20 +21,31 @@ PARTITIONS = 3
 
 
 class Scene:
-    """One job, its folders, and what was produced for it."""
+    """One job, its folders on a store, and what was produced for it.
 
-    def __init__(self, root: Path, job: Path, environment: dict[str, str], arguments: tuple[str, ...] = ()) -> None:
-        self.root = root
+    `root` is a local folder, for logs and marks; of a store on the local disk it is the store's own.
+    """
+
+    def __init__(
+        self, root: Path, store: Store, job: Path, environment: dict[str, str], arguments: tuple[str, ...] = ()
+    ) -> None:
+        self.root, self.store = root, store
         self.out = root / "out"
         self.dead_letters = root / "dead_letters"
         self.checkpoints = root / "checkpoints"
         self.hit = root / "hit"
         self.produced: list[bytes] = []
-        self.lives = Lives(job, environment=environment, folder=root, arguments=arguments)
+        self.lives = Lives(
+            job,
+            environment={**environment, **store.environment},
+            folder=root,
+            arguments=(*arguments, *store.arguments),
+        )
 
     def audit(self) -> AuditResult:
         """Compare the finished files with what was produced."""
-        return audit(self.out, self.dead_letters, self.produced)
+        out, letters = (self.store.fetch(name, self.root) for name in ("out", "dead_letters"))
+        return audit(out, letters, self.produced)
 
     def commits(self) -> list[Path]:
         """Return Spark's commit markers, oldest first."""
@@ -54,46 +66,45 @@ class Scene:
 class FileScene(Scene):
     """A job from files to files."""
 
-    def __init__(self, root: Path) -> None:
-        self.input = root / "in"
-        self.input.mkdir(parents=True)
+    def __init__(self, root: Path, store: Store) -> None:
         environment = {
-            "CRASH_IN": str(self.input),
-            "CRASH_OUT": str(root / "out"),
-            "CRASH_CHECKPOINTS": str(root / "checkpoints"),
-            "CRASH_DEAD_LETTERS": str(root / "dead_letters"),
+            "CRASH_IN": store.at("in"),
+            "CRASH_OUT": store.at("out"),
+            "CRASH_CHECKPOINTS": store.at("checkpoints"),
+            "CRASH_DEAD_LETTERS": store.at("dead_letters"),
         }
-        super().__init__(root, JOBS / "files_to_files.py", environment)
+        super().__init__(root, store, JOBS / "files_to_files.py", environment)
 
     def produce(self, count: int, *, files: int = 2) -> None:
         """Put more records into the input folder, each file whole at once."""
         for _ in range(files):
             first = len(self.produced)
             values = list(ReferenceEvents(count=count // files, malformed=0.01, first_serial=first))
-            hidden = self.input / f".{first:09d}"
-            hidden.write_bytes(b"".join(value + b"\n" for value in values))
-            hidden.rename(self.input / f"{first:09d}.log")
+            whole = b"".join(value + b"\n" for value in values)
+            assert self.store.storage("in").create_exclusive(f"{first:09d}.log", whole)
             self.produced += values
 
 
 class KafkaScene(Scene):
     """The reference job on a topic of its own."""
 
-    def __init__(self, root: Path, broker: EmbeddedKafka, topic: str, *, per_checkpoint: int = 1500) -> None:
+    def __init__(
+        self, root: Path, store: Store, broker: EmbeddedKafka, topic: str, *, per_checkpoint: int = 1500
+    ) -> None:
         self.broker, self.topic = broker, topic
         broker.create_topic(topic, PARTITIONS)
         environment = {
             "EVENT_LOG_SERVERS": broker.bootstrap_servers,
             "EVENT_LOG_TOPIC": topic,
             "EVENT_LOG_GROUP": topic,
-            "EVENT_LOG_OUT": str(root / "out"),
-            "EVENT_LOG_CHECKPOINTS": str(root / "checkpoints"),
-            "EVENT_LOG_DEAD_LETTERS": str(root / "dead_letters"),
+            "EVENT_LOG_OUT": store.at("out"),
+            "EVENT_LOG_CHECKPOINTS": store.at("checkpoints"),
+            "EVENT_LOG_DEAD_LETTERS": store.at("dead_letters"),
             "EVENT_LOG_INTERVAL": "0 s",
             "EVENT_LOG_ROLL_EVERY": "1 s",
             "EVENT_LOG_MAX_PER_CHECKPOINT": str(per_checkpoint),
         }
-        super().__init__(root, REFERENCE_JOB, environment)
+        super().__init__(root, store, REFERENCE_JOB, environment)
 
     def produce(self, count: int) -> None:
         """Append more records to the topic."""
@@ -108,10 +119,11 @@ class KafkaScene(Scene):
 
     def caught_up(self) -> bool:
         """Return whether Spark's newest committed batch ends where the topic ends."""
-        commits = self.commits() if (self.checkpoints / "spark/commits").exists() else []
+        spark = self.store.storage("checkpoints/spark")
+        commits = [int(name) for name in spark.names("commits") if name.isdigit()]
         if not commits:
             return False
-        lines = (self.checkpoints / "spark/offsets" / commits[-1].name).read_text().splitlines()
+        lines = spark.read(f"offsets/{max(commits)}").decode().splitlines()
         reached: dict[str, int] = {}
         for line in lines:
             if f'"{self.topic}":' in line:
@@ -124,8 +136,20 @@ class KafkaScene(Scene):
 
 
 @pytest.fixture
-def file_scene(tmp_path: Path) -> Iterator[FileScene]:
-    scene = FileScene(tmp_path)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """The local disk, or what a test is parametrised with: see `stores`."""
+    return make_store(getattr(request, "param", "local"), request, tmp_path)
+
+
+@pytest.fixture
+def make_file_scene() -> Callable[[Path, Store], FileScene]:
+    """What makes a scene on a store that a test has of its own."""
+    return FileScene
+
+
+@pytest.fixture
+def file_scene(tmp_path: Path, store: Store) -> Iterator[FileScene]:
+    scene = FileScene(tmp_path, store)
     with scene.lives:
         yield scene
 
@@ -138,7 +162,10 @@ def crash_broker() -> Iterator[EmbeddedKafka]:
 
 
 @pytest.fixture
-def kafka_scene(tmp_path: Path, crash_broker: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[KafkaScene]:
-    scene = KafkaScene(tmp_path, crash_broker, f"crash-{request.node.originalname}".replace("_", "-")[:80])
+def kafka_scene(
+    tmp_path: Path, store: Store, crash_broker: EmbeddedKafka, request: pytest.FixtureRequest
+) -> Iterator[KafkaScene]:
+    topic = f"crash-{store.name}-{request.node.originalname}".replace("_", "-")[:80]
+    scene = KafkaScene(tmp_path, store, crash_broker, topic)
     with scene.lives:
         yield scene

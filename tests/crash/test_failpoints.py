@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from stores import EVERYWHERE, LOCAL_FIRST
 
 from poundlock.failpoints import Failpoint
 from poundlock.testing.lives import failpoint_setting
@@ -21,6 +22,7 @@ def not_hit(scene: Scene) -> set[str]:
     return {point.value for point in Failpoint} - {path.name for path in scene.hit.iterdir()}
 
 
+@EVERYWHERE
 def test_files_killed_at_every_failpoint(file_scene: FileScene) -> None:
     """At the second pass of each process: in the checkpoint after the one that a new life resumes or makes first."""
     file_scene.produce(45_000)
@@ -31,6 +33,7 @@ def test_files_killed_at_every_failpoint(file_scene: FileScene) -> None:
     file_scene.assert_exact()
 
 
+@LOCAL_FIRST
 def test_files_failing_at_every_failpoint(file_scene: FileScene) -> None:
     file_scene.produce(45_000)
     full = failpoint_setting("enospc", file_scene.root / "full", times=2, points=[Failpoint.SINK_WRITING])
@@ -41,6 +44,7 @@ def test_files_failing_at_every_failpoint(file_scene: FileScene) -> None:
     file_scene.assert_exact()
 
 
+@LOCAL_FIRST
 def test_kafka_killed_at_every_failpoint(kafka_scene: KafkaScene) -> None:
     """At the first pass of each process: many of the deaths are in the recovery from the one before."""
     kafka_scene.produce(45_000)

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.storage.base import Remote, Storage
 
-__all__ = ["explained", "is_full", "storage_trouble"]
+__all__ = ["explained", "is_full", "refuse_unreachable", "storage_trouble"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
@@ -35,8 +36,9 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
     # A folder that is named already says more than a temporary file in it.
     place = f" ({path})" if path and os.path.dirname(path) not in doing else ""
     if is_full(error):
+        full = error.strerror if error.errno == errno.EDQUOT else "disk full"
         return TransientError(
-            f"disk full while {doing}{place}",
+            f"{full} while {doing}{place}",
             next="free some space; the job goes on from its last checkpoint, nothing is lost",
         )
     if error.errno in _REFUSED:
@@ -49,6 +51,27 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
         f"{error.strerror or type(error).__name__} while {doing}{place}",
         next="look at the disk or mount; the job goes on from its last checkpoint when it answers",
     )
+
+
+def refuse_unreachable(storage: Storage, *, what: str) -> None:
+    """Return if a storage answers, within seconds.
+
+    Args:
+        storage: the storage.
+        what: what it is to the job, such as "the checkpoint".
+
+    Raises:
+        DefinitionError: it does not.
+    """
+    if not isinstance(storage, Remote):
+        return
+    try:
+        storage.check_reachable()
+    except OSError as error:
+        raise DefinitionError(
+            f"{what} {storage.root} cannot be reached: {error.strerror or error}",
+            next="start the cluster it is on, or correct its address",
+        ) from error
 
 
 @contextmanager

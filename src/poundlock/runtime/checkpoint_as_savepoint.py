@@ -6,10 +6,10 @@ The folder is only read, with its job kept out meanwhile, and only what its job 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
@@ -31,7 +31,7 @@ from poundlock.runtime.retained import copies
 from poundlock.runtime.retention import refuse_deleted
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator
 from poundlock.savepoint.take import finish, take
-from poundlock.storage import Storage, open_storage
+from poundlock.storage import LocalStorage, Storage, open_storage
 from poundlock.storage.removal import remove_root, remove_tree
 from poundlock.values import Clock
 from poundlock.versions import version_of
@@ -66,7 +66,9 @@ def savepoint_of(
     if given.stat(METADATA) is not None or (identity := read_identity(given)) is None:
         yield beginning, say
         return
-    if Path(given.root).resolve() == Path(checkpoint.root).resolve():
+    if given == checkpoint or (
+        isinstance(given, LocalStorage) and os.path.realpath(given.root) == os.path.realpath(checkpoint.root)
+    ):
         raise DefinitionError(
             f"{given.root} is this job's own checkpoint", next="run it without -s: it goes on from there by itself"
         )

@@ -15,6 +15,7 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import Inspectable, Occasion
+from poundlock.checkpoint.trouble import refuse_unreachable
 from poundlock.config import Settings, load_settings
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
@@ -109,7 +110,11 @@ def run(
     )
     try:
         _check_master(job, plan, settings)
-        preflight(plan)
+        refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
+        if beginning is not None:
+            refuse_unreachable(open_storage(beginning.path), what="the savepoint")
+        with two_lines(plan):
+            preflight(plan)
         progress = driver.run()
     except BaseException as error:
         requests.close(error if isinstance(error, PoundlockError) else None)

@@ -114,6 +114,26 @@ _RULES: tuple[_Rule, ...] = (
         "free some space; the job goes on from its last checkpoint and nothing is lost",
     ),
     _rule(
+        r"(?:DS|NS)?Quota(?:ByStorageType)?ExceededException|The (?:DiskSpace|NameSpace) quota",
+        TransientError,
+        "the quota of a folder is used up: {line}",
+        "raise the quota or free some of it; the job goes on from its last checkpoint and nothing is lost",
+    ),
+    _rule(
+        r"could only be written to 0 of the|SafeModeException|name ?node is (?:in safe mode|starting|on standby)"
+        r"|RetriableException|StandbyException|no datanode |All datanodes? .* bad|BlockMissingException"
+        r"|Could not obtain block|\[Errno 5\] HDFS: |End of File Exception between",
+        TransientError,
+        "HDFS does not answer as it should: {line}",
+        "look at its namenode and datanodes; the job is started again as its restart strategy says",
+    ),
+    _rule(
+        r"AccessControlException",
+        TerminalError,
+        "HDFS refuses this user: {line}",
+        "give this user the right to write there, or choose another folder",
+    ),
+    _rule(
         r"\[Errno (?:13|30)\]|Permission denied|Read-only file system",
         TerminalError,
         "a file or folder is not writable: {line}",

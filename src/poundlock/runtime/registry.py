@@ -22,6 +22,7 @@ from typing import Any
 from poundlock.checkpoint.trouble import is_full, storage_trouble
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.runtime.processes import is_alive, process_start
+from poundlock.storage import is_uri
 
 __all__ = ["ENDED", "JobEntry", "Registration", "Registry", "registered"]
 
@@ -112,10 +113,12 @@ class JobEntry:
     def _check(self) -> None:
         """Raise TypeError unless every field is what it says: the file may be anything."""
         texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
-        texts += (self.application or "",)
         numbers = (self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child)
         right = (
-            all(isinstance(text, str) for text in (*texts, self.job_file, self.folder, self.token_file or ""))
+            all(
+                isinstance(text, str)
+                for text in (*texts, self.job_file, self.folder, self.token_file or "", self.application or "")
+            )
             and all(number is None or (type(number) is int and abs(number) < _LARGEST) for number in numbers)
             and self.pid is not None
             and self.started_ms is not None
@@ -319,7 +322,7 @@ def registered(
         host=socket.gethostname(),
         started_ms=time.time_ns() // 1_000_000,
         state="INITIALIZING",
-        checkpoint_dir=os.path.abspath(checkpoint_dir) if "://" not in checkpoint_dir else checkpoint_dir,
+        checkpoint_dir=checkpoint_dir if is_uri(checkpoint_dir) else os.path.abspath(checkpoint_dir),
         log=str(log.absolute()),
         job_file=job_file,
         arguments=list(arguments),

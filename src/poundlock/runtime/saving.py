@@ -27,10 +27,13 @@ __all__ = ["cut"]
 
 
 def _within(storage: Storage, directory: str) -> bool:
-    if not isinstance(storage, LocalStorage):
+    given, own = open_storage(directory), storage.root
+    if type(given) is not type(storage):
         return False
-    real = os.path.realpath(open_storage(directory).root)
-    return os.path.join(real, "").startswith(os.path.join(os.path.realpath(storage.root), ""))
+    inner = given.root
+    if isinstance(storage, LocalStorage):
+        inner, own = os.path.realpath(inner), os.path.realpath(own)
+    return os.path.join(inner, "").startswith(os.path.join(own, ""))
 
 
 def cut(

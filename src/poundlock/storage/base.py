@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
-__all__ = ["Entry", "HasFolders", "Storage"]
+__all__ = ["Entry", "HasFolders", "Remote", "Storage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +122,13 @@ class HasFolders(Protocol):
 
     def remove_folders(self, path: str = "") -> None:
         """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
+        ...
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A storage that another machine keeps, which may be away."""
+
+    def check_reachable(self, seconds: float = 5) -> None:
+        """Raise OSError unless it answers within so many seconds. That there is no such folder is an answer."""
         ...

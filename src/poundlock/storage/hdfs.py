@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["HdfsStorage", "open_hdfs"]
 
 _BLOCK = 1 << 20
+_AWAY = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+# How long a call waits for a single namenode that is away, 17 s in all: a restart of it goes by unnoticed, and what is
+# there no more is said before anybody thinks that the job hangs. By default it would be three minutes. Of a nameservice
+# with several namenodes the cluster's own settings say it.
+_PATIENCE = {
+    "dfs.client.failover.max.attempts": "10",
+    "dfs.client.failover.sleep.base.millis": "500",
+    "dfs.client.failover.sleep.max.millis": "2000",
+}
 
 
 def open_hdfs(uri: str) -> HdfsStorage:
@@ -205,6 +214,7 @@ class HdfsStorage:
         return f"{self._path.rstrip('/')}/{path}".removesuffix("/.") or "/"
 
     def _named(self, path: str) -> Any:
+        self._at(path or ".")
         return translated(f"{self.root}/{path}" if path else self.root)
 
     def _create(self, path: str) -> Any:
@@ -214,14 +224,16 @@ class HdfsStorage:
 
     def _filled(self, path: str, data: bytes) -> str:
         """Write a whole temporary file beside a path and return its name."""
+        self._at(path)
         temporary = _temporary(path)
         try:
             with self.write(temporary) as handle:
                 handle.write(data)
                 self.sync(handle)
-        except BaseException:
-            with suppress(OSError):
-                self.delete(temporary)
+        except BaseException as error:
+            if getattr(error, "errno", None) not in _AWAY:  # a second call would only wait as long as the first
+                with suppress(OSError):
+                    self.delete(temporary)
             raise
         return temporary
 
@@ -229,7 +241,7 @@ class HdfsStorage:
         """Return whether a name was given by a call of ours whose answer was lost: our file is gone, its content is there."""
         return self.stat(temporary) is None and self.stat(path) is not None and self.read(path) == data
 
-    def _listed(self, folder: str) -> list[tuple[str, Any]]:
+    def _listed(self, folder: str) -> Sequence[tuple[str, Any]]:
         try:
             with translated(folder):
                 found = list(self._client.list_status(folder, recursive=False))
@@ -326,7 +338,7 @@ def _client(authority: str, pid: int) -> Client:
     from hdfs_native import Client
 
     with translated(f"hdfs://{authority}"):
-        return Client(f"hdfs://{authority}" if authority else None)
+        return Client(f"hdfs://{authority}" if authority else None, _PATIENCE if ":" in authority else None)
 
 
 def _temporary(path: str) -> str:

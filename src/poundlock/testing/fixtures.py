@@ -5,14 +5,17 @@ One broker serves a whole test session, so a test makes topics of its own and ne
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from poundlock.errors import PoundlockError
+from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
 
-__all__ = ["kafka_broker", "new_topic", "own_kafka_broker"]
+__all__ = ["hdfs", "kafka_broker", "new_topic", "own_hdfs", "own_kafka_broker", "start_or_skip"]
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +42,34 @@ def new_topic(kafka_broker: EmbeddedKafka) -> Callable[..., str]:
         return name
 
     return make
+
+
+def start_or_skip(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
+    """Start it; where it cannot be, skip the test by name, but not where everything has to be there."""
+    try:
+        return hdfs.start(600)
+    except PoundlockError as error:
+        hdfs.close()
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"HDFS: {error.what[:200]}")
+
+
+@pytest.fixture(scope="session")
+def hdfs() -> Iterator[EmbeddedHdfs]:
+    """A real namenode and datanode for the whole session. A test may restart them, never leave them stopped."""
+    cluster = start_or_skip(EmbeddedHdfs())
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def own_hdfs() -> Iterator[EmbeddedHdfs]:
+    """A real namenode and datanode for one test, with permissions looked at; the one who runs it may do everything."""
+    cluster = start_or_skip(EmbeddedHdfs(properties={"dfs.permissions.enabled": "true"}))
+    try:
+        yield cluster
+    finally:
+        cluster.close()

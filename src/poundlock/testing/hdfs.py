@@ -1,4 +1,4 @@
-"""EmbeddedHdfs: a real namenode with a real datanode, in a JVM of their own, for trials and tests.
+"""EmbeddedHdfs: a real namenode with a real datanode, in one JVM or in two, for trials and tests.
 
 It listens on the loopback only, writes below one folder, and does not outlive the process that started it (on Linux).
 """
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.runtime.jars import jar_set, pyspark_jars
 from poundlock.runtime.java import find_java
+from poundlock.storage import open_storage
+from poundlock.storage.removal import remove_tree
 from poundlock.testing.servers import free_port, is_free, launch
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedHdfs"]
 
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
+_DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 
 
@@ -37,6 +40,7 @@ class EmbeddedHdfs:
         home: folder for its data and logs; it stays afterwards and can be used again. None = a temporary one.
         port: port of the namenode; None = any free one. It stays the same over `kill`, `stop` and `start`.
         heap: most memory for its Java heap, such as "256m".
+        apart: whether the datanode has a JVM of its own, so that each can be killed without the other.
         properties: further settings of hdfs-site.xml, name to value.
         java: the `java` program; default: what `find_java` finds.
         progress: told a line at a time while the jar is fetched for the first time.
@@ -48,6 +52,7 @@ class EmbeddedHdfs:
         home: str | os.PathLike[str] | None = None,
         port: int | None = None,
         heap: str = "256m",
+        apart: bool = False,
         properties: Mapping[str, Any] | None = None,
         java: str | None = None,
         progress: Callable[[str], None] | None = None,
@@ -55,8 +60,9 @@ class EmbeddedHdfs:
         self._temporary = home is None
         self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-hdfs-"))
         self._heap, self._properties, self._java, self._progress = heap, dict(properties or {}), java, progress
-        self._port = port
+        self._port, self._apart = port, apart
         self._process: subprocess.Popen[bytes] | None = None
+        self._datanode: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
@@ -67,12 +73,12 @@ class EmbeddedHdfs:
 
     @property
     def running(self) -> bool:
-        """Whether the process of namenode and datanode is there."""
+        """Whether the process of the namenode is there."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """Process id of namenode and datanode, None while they do not run."""
+        """Process id of the namenode, None while it does not run."""
         return self._process.pid if self._process is not None and self.running else None
 
     @property
@@ -104,6 +110,8 @@ class EmbeddedHdfs:
         except OSError as error:
             raise TransientError(f"HDFS could not be started: {error}") from error
         self._wait(time.monotonic() + timeout)
+        if self._apart and self._datanode is None:
+            self.start_datanode(timeout)
         return self
 
     def stop(self, timeout: float = 15) -> None:
@@ -116,10 +124,44 @@ class EmbeddedHdfs:
 
     def kill(self) -> None:
         """Kill namenode and datanode as a crash would. `start()` brings them back on the same port and data."""
+        self.kill_datanode()
+        self.kill_namenode()
+
+    def kill_namenode(self) -> None:
+        """Kill the namenode as a crash would, with its datanode unless that is `apart`. `start()` brings it back."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def kill_datanode(self) -> None:
+        """Kill a datanode that is `apart` as a crash would. `start_datanode()` brings it back on the same data."""
+        if self._datanode is not None:
+            self._datanode.kill()
+            self._datanode.wait()
+            self._datanode = None
+
+    def start_datanode(self, timeout: float = 240) -> None:
+        """Start a datanode that is `apart`, and wait until the namenode knows it.
+
+        Raises:
+            TransientError: it did not come up.
+        """
+        try:
+            self._datanode = launch(self._datanode_command(), self.home / "datanode.log")
+        except OSError as error:
+            raise TransientError(f"the datanode could not be started: {error}") from error
+        end = time.monotonic() + timeout
+        probe = open_storage(f"{self.uri}/.poundlock-probe")
+        while True:
+            try:
+                probe.create_exclusive(f"{time.monotonic_ns()}", b"1")
+                return remove_tree(probe, "")
+            except OSError as error:
+                if self._datanode.poll() is not None or time.monotonic() > end:
+                    self.kill_datanode()
+                    raise TransientError(f"the datanode in {self.home} did not come up: {error}") from error
+            time.sleep(0.2)
 
     def restart(self, timeout: float = 240) -> EmbeddedHdfs:
         """Kill and start it again."""
@@ -171,15 +213,25 @@ class EmbeddedHdfs:
             "hdfs.minidfs.basedir": data, "dfs.permissions.enabled": "false", "dfs.replication": 1,
             "dfs.namenode.fs-limits.min-block-size": 1024,
             # A start after a crash needs no half minute to be sure that all blocks are there.
-            "dfs.namenode.safemode.extension": 0, "dfs.namenode.edits.noeditlogchannelflush": "false",
+            "dfs.namenode.safemode.extension": 0,
             **self._properties,
         }  # fmt: skip
         return [
             *self._jvm(self._heap), _MAIN, "-nomr", *([] if data.exists() else ["-format"]),
-            "-nnport", str(self._port), "-nnhttpport", "0", "-datanodes", "1",
+            "-nnport", str(self._port), "-nnhttpport", "0", "-datanodes", "0" if self._apart else "1",
             "-writeConfig", str(self.home / "site.xml"), "-writeDetails", str(self._details),
             *(part for name, value in settings.items() for part in ("-D", f"{name}={value}")),
         ]  # fmt: skip
+
+    def _datanode_command(self) -> list[str]:
+        settings = {
+            "fs.defaultFS": self.uri, "dfs.datanode.data.dir": f"file://{self.home}/datanode",
+            "dfs.datanode.address": "127.0.0.1:0", "dfs.datanode.http.address": "127.0.0.1:0",
+            "dfs.datanode.ipc.address": "127.0.0.1:0", "dfs.datanode.hostname": "127.0.0.1",
+            # It is back at the namenode a second after one of the two was restarted.
+            "dfs.heartbeat.interval": 1, **self._properties,
+        }  # fmt: skip
+        return [*self._jvm("128m"), _DATANODE, *(f"-D{name}={value}" for name, value in settings.items())]
 
     def _wait(self, end: float) -> None:
         while True:

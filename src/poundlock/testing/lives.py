@@ -84,11 +84,11 @@ class Lives:
         """Give every life from now on further arguments of `poundlock run`."""
         self._arguments += arguments
 
-    def start(self, **environment: str) -> JobProcess:
-        """Start the next life, with further variables."""
+    def start(self, *arguments: str, **environment: str) -> JobProcess:
+        """Start the next life, with further arguments and variables."""
         self.job = JobProcess(
             self._job,
-            arguments=self._arguments,
+            arguments=[*self._arguments, *arguments],
             environment={**self._environment, **environment},
             tag=self.tag,
             log=self.folder / "job.log",

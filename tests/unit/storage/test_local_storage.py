@@ -194,7 +194,7 @@ def test_open_storage_of_relative_and_home_paths(monkeypatch: pytest.MonkeyPatch
     assert open_storage("~/out").root == "/home/someone/out"
 
 
-@pytest.mark.parametrize("path", ["hdfs://namenode:8020/x", "s3://bucket/x", "s3a://b/x", "", "  ", "file://other/x"])
+@pytest.mark.parametrize("path", ["hdfs:///../x", "wasb2://b/x", "", "  ", "file://other/x"])
 def test_open_storage_refuses_what_it_cannot_do(path: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         open_storage(path)

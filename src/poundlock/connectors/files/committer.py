@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO, Protocol
 
 from poundlock.checkpoint.participant import JSON, Committed, Orphan, Prepared, unchecked
-from poundlock.checkpoint.trouble import is_full, storage_trouble
+from poundlock.checkpoint.trouble import is_full, refuse_unreachable, storage_trouble
 from poundlock.connectors.files.names import merging_name, ours
 from poundlock.connectors.files.staging import known_paths
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
@@ -184,6 +184,7 @@ def sweep(
 
 def preflight(storage: Storage) -> None:
     """Raise DefinitionError unless files can be made below the folder, TransientError where its disk is full."""
+    refuse_unreachable(storage, what="the folder")
     probe = f".poundlock-preflight-{uuid.uuid4().hex}"
     try:
         storage.create_exclusive(probe, b"\n")  # a full disk still takes an empty file

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from poundlock.checkpoint.trouble import refuse_unreachable
 from poundlock.connectors.base import ReaderContext
 from poundlock.connectors.files.discovery import DiscoveryLog, Selection, split_glob
 from poundlock.connectors.files.enumerator import FileEnumerator, Limits, Position
@@ -181,6 +182,7 @@ class FileSource:
 
     def preflight(self) -> None:
         """Raise DefinitionError if there is nothing that could be read."""
+        refuse_unreachable(open_storage(split_glob(self.path)[0]), what="the folder")
         storage, selection = self._place()
         if isinstance(storage, LocalStorage) and not os.path.isdir(storage.root):
             raise DefinitionError(f"{storage.root} is not a folder that exists", next=f"mkdir -p {storage.root}")

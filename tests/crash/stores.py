@@ -1,0 +1,77 @@
+"""The stores that the same tests run on: a table, to which a file system adds one line.
+
+A store gives a test a folder of its own; what a job left there is fetched to the local disk to be looked at.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from poundlock.storage import LocalStorage, Storage, open_storage
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of one test's own on some file system.
+
+    Args:
+        name: of the file system.
+        root: the folder, as a user would write it.
+        environment: variables that a job needs to work there.
+        arguments: further arguments of `poundlock run`.
+    """
+
+    name: str
+    root: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+    def at(self, folder: str) -> str:
+        """Return a folder of the test as a user would write it."""
+        return f"{self.root}/{folder}"
+
+    def storage(self, folder: str) -> Storage:
+        """Return a folder of the test as a storage."""
+        return open_storage(self.at(folder))
+
+    def fetch(self, folder: str, to: Path) -> Path:
+        """Return a folder's content on the local disk: the folder itself where it is there, else a fresh copy below `to`."""
+        storage = self.storage(folder)
+        if isinstance(storage, LocalStorage):
+            return Path(storage.root)
+        copied = to / f"fetched-{uuid.uuid4().hex[:8]}"
+        copied.mkdir(parents=True)
+        for entry in storage.list():
+            path = copied / entry.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(storage.read(entry.path))
+        return copied
+
+
+def local(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return Store("local", str(tmp_path))
+
+
+def hdfs(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    cluster = request.getfixturevalue("hdfs")
+    return Store("hdfs", f"{cluster.uri}/{request.node.originalname}-{uuid.uuid4().hex[:8]}")
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {"local": local, "hdfs": hdfs}
+REMOTE = [name for name in STORES if name != "local"]
+
+# A test on every store; and one that is run on the local disk, and on the others in torture only.
+EVERYWHERE = pytest.mark.parametrize("store", STORES, indirect=True)
+LOCAL_FIRST = pytest.mark.parametrize(
+    "store", ["local", *(pytest.param(name, marks=pytest.mark.torture) for name in REMOTE)], indirect=True
+)
+
+
+def make_store(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Return a store by its name in the table, starting its server where it does not run yet."""
+    return STORES[name](request, tmp_path)
