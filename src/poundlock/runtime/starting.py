@@ -19,7 +19,7 @@ from poundlock.runtime.masters import Master
 from poundlock.runtime.partitions import PARTITIONS, wanted_partitions
 from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_files
 
-__all__ = ["start_spark", "stop_spark"]
+__all__ = ["on_this_machine", "start_spark", "stop_spark"]
 
 
 def start_spark(
@@ -81,6 +81,11 @@ def start_spark(
             stop_spark(session)
             raise
     return session
+
+
+def on_this_machine(settings: Settings) -> Settings:
+    """Return the settings for what is done here whatever the job's master is: it is one piece of work, with files of this machine."""
+    return settings if Master.of(settings.master).local else settings.model_copy(update={"master": "local[*]"})
 
 
 def stop_spark(spark: Any) -> None:
