@@ -82,6 +82,29 @@ def systemd(
     _show(Output(json), unit.text, path, data, commands)
 
 
+@app.command("image")
+def image(
+    packages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PACKAGE]...", help="What pip installs; default: poundlock[kafka,rest]."),
+    ] = None,
+    output: OutputOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Print a Dockerfile for the driver and the executors of jobs in Kubernetes."""
+    import sys
+
+    from poundlock.deploy.executor_pods import image_recipe
+
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    text = image_recipe(packages or ["poundlock[kafka,rest]"], python=version)
+    path = _place(output, "Dockerfile")
+    if path is not None:
+        _write(path, text, mode=0o644)
+    commands = [f"docker build -t IMAGE -f {path or 'Dockerfile'} ."]
+    _show(Output(json), text, path, {"path": path and str(path), "text": text}, commands)
+
+
 @app.command("kubernetes")
 def kubernetes(
     job: JobArgument,
@@ -139,6 +162,7 @@ def kubernetes(
         rest_port=rest_port,
         token_secret=token_secret,
         env_secret=env_secret,
+        executors=deployed.settings.master.startswith("k8s://"),
     )
     objects = render(deployed, cluster, config=file)
     whole = {"apiVersion": "v1", "kind": "List", "items": objects}

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from poundlock.deploy.executor_pods import DRIVER_PORTS, TEMPLATE, access, driver_options, template
 from poundlock.deploy.job import Deployed
+from poundlock.deploy.yaml import dump
 from poundlock.errors import DefinitionError
 from poundlock.values import size
 
@@ -50,6 +52,7 @@ class Cluster:
         rest_port: where the job answers in the pod.
         token_secret: name of a Secret that has the token under "token"; None = one is made.
         env_secret: name of a Secret whose entries become variables; None = there is none.
+        executors: whether the tasks run in pods of their own, which the driver starts; else they run in its pod.
     """
 
     name: str
@@ -61,6 +64,7 @@ class Cluster:
     rest_port: int = 8081
     token_secret: str | None = None
     env_secret: str | None = None
+    executors: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name, "--name", longest=_LONGEST_NAME)
@@ -103,6 +107,8 @@ def render(deployed: Deployed, cluster: Cluster, *, config: Path | None) -> list
     files = {"job.py": _text(deployed.file)}
     if config is not None:
         files["poundlock.toml"] = _text(config)
+    if cluster.executors:
+        files[TEMPLATE] = dump(template(_instance(cluster), cluster.env_secret))
     if sum(len(text.encode()) for text in files.values()) > _LARGEST_CONFIG_MAP:
         raise DefinitionError(
             f"{deployed.file} is larger than the 1 MiB a ConfigMap holds", next="put what it imports into the image"
@@ -120,6 +126,8 @@ def render(deployed: Deployed, cluster: Cluster, *, config: Path | None) -> list
                 "stringData": token,
             }
         )
+    if cluster.executors:
+        objects += access(cluster.name, _metadata(cluster), cluster.namespace)
     objects.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(cluster, "-job"), "data": files})
     objects.append(_service(cluster))
     objects.append(_stateful_set(deployed, cluster, digest, has_config=config is not None))
@@ -131,21 +139,26 @@ def _metadata(cluster: Cluster, suffix: str = "") -> Manifest:
     return {"name": f"{cluster.name}{suffix}", **place, "labels": _labels(cluster)}
 
 
-def _labels(cluster: Cluster) -> Manifest:
+def _instance(cluster: Cluster) -> Manifest:
     return {"app.kubernetes.io/name": "poundlock", "app.kubernetes.io/instance": cluster.name}
+
+
+def _labels(cluster: Cluster) -> Manifest:
+    return _instance(cluster) | ({"app.kubernetes.io/component": "driver"} if cluster.executors else {})
 
 
 def _service(cluster: Cluster) -> Manifest:
     """Return the headless service: the driver's name in the cluster, which never stands for two."""
+    ports = [{"name": "rest", "port": cluster.rest_port, "targetPort": "rest"}]
+    early = {}
+    if cluster.executors:
+        ports += [{"name": name, "port": port, "targetPort": name} for name, port in DRIVER_PORTS.items()]
+        early = {"publishNotReadyAddresses": True}  # the driver is ready when it has executors, and they need its name
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _metadata(cluster),
-        "spec": {
-            "clusterIP": "None",
-            "selector": _labels(cluster),
-            "ports": [{"name": "rest", "port": cluster.rest_port, "targetPort": "rest"}],
-        },
+        "spec": {"clusterIP": "None", **early, "selector": _labels(cluster), "ports": ports},
     }
 
 
@@ -178,7 +191,8 @@ def _pod(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Manifest:
     token = cluster.token_secret or f"{cluster.name}-rest"
     return {
         "terminationGracePeriodSeconds": deployed.grace_s,
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": cluster.executors,
+        **({"serviceAccountName": cluster.name} if cluster.executors else {}),
         # Python workers of a JVM that was killed are nobody's children: the pod's first process takes their exit codes.
         "shareProcessNamespace": True,
         "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -198,11 +212,14 @@ def _container(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Man
         "name": "driver",
         "image": cluster.image,
         "command": ["python", "-m", "poundlock", "run", deployed.target(f"{JOB}/job.py")],
-        "args": list(deployed.arguments),
+        "args": [*deployed.arguments, *_to_executors(deployed, cluster)],
         "workingDir": STATE,  # relative paths of the job are on the volume
         "env": [{"name": k, "value": v} for k, v in _environment(deployed, cluster, has_config=has_config).items()],
         **({} if cluster.env_secret is None else {"envFrom": [{"secretRef": {"name": cluster.env_secret}}]}),
-        "ports": [{"name": "rest", "containerPort": cluster.rest_port}],
+        "ports": [
+            {"name": "rest", "containerPort": cluster.rest_port},
+            *({"name": n, "containerPort": p} for n, p in DRIVER_PORTS.items() if cluster.executors),
+        ],
         # A start may have a large state to bring back.
         "startupProbe": {**probe, "periodSeconds": 10, "failureThreshold": 60},
         "readinessProbe": {**probe, "periodSeconds": 20},
@@ -217,6 +234,18 @@ def _container(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Man
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
+
+
+def _to_executors(deployed: Deployed, cluster: Cluster) -> list[str]:
+    if not cluster.executors:
+        return []
+    return driver_options(
+        name=cluster.name,
+        namespace=cluster.namespace,
+        image=cluster.image,
+        template=f"{JOB}/{TEMPLATE}",
+        given={**deployed.job.spark, **deployed.settings.spark},
+    )
 
 
 def _environment(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> dict[str, str]:

@@ -128,6 +128,13 @@ def run(
 def _check_master(job: Job, plan: Plan, settings: Settings) -> None:
     """Raise unless the master is there and the job can run on it."""
     master = Master.of(settings.master)
+    if settings.deploy_mode == "cluster":
+        master.refuse_cluster_mode()
+        raise DefinitionError(
+            "--deploy-mode cluster is not there yet: the driver would not be reached by list, stop and cancel",
+            next="leave --deploy-mode out: the driver runs here, and the tasks on the cluster",
+            job=job.name,
+        )
     if not master.local and not plan.stateless and state_backend_of(job, settings) == "memory":
         # A batch may be planned anew after a failure, and what an executor keeps of its first run cannot be let go of here.
         raise DefinitionError(

@@ -112,11 +112,13 @@ class JobEntry:
 
     def _check(self) -> None:
         """Raise TypeError unless every field is what it says: the file may be anything."""
-        told = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
-        texts = (*told, self.application or "")
+        texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
         numbers = (self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child)
         right = (
-            all(isinstance(text, str) for text in (*texts, self.job_file, self.folder, self.token_file or ""))
+            all(
+                isinstance(text, str)
+                for text in (*texts, self.job_file, self.folder, self.token_file or "", self.application or "")
+            )
             and all(number is None or (type(number) is int and abs(number) < _LARGEST) for number in numbers)
             and self.pid is not None
             and self.started_ms is not None

@@ -37,7 +37,7 @@ from poundlock.runtime.execution import observed_rows
 from poundlock.runtime.failures import explain
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.results import Gathered
-from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
 from poundlock.storage import Storage, open_storage
 
 __all__ = ["replay"]
@@ -208,7 +208,7 @@ class _Replay:
         return reads
 
     def _session(self, jar_sets: set[str]) -> Any:
-        local = self.settings if self.settings.master.startswith("local") else replace(self.settings, master="local[*]")
+        local = on_this_machine(self.settings)
         return start_spark(
             self.job,
             local,

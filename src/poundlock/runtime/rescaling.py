@@ -14,7 +14,7 @@ from poundlock.job import Job
 from poundlock.runtime import session as sessions
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.partitions import Rescaling, state_partitions
-from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
 from poundlock.runtime.stores import spark_path
 from poundlock.savepoint.sparklog import PROVIDER
 from poundlock.storage import Storage, open_storage
@@ -41,7 +41,7 @@ def rescale(job: Job, settings: Settings, folder: str, wanted: Rescaling, *, say
     say(f"Rescaling state from {wanted.before} to {wanted.after} partitions")
     log = f"{job.name}.rescale.jvm.log"
     # The state is written in the very format it has, whatever the job says of new state.
-    settings = settings.model_copy(update={"spark": {**settings.spark, PROVIDER: wanted.provider}})
+    settings = on_this_machine(settings).model_copy(update={"spark": {**settings.spark, PROVIDER: wanted.provider}})
     spark = start_spark(
         job,
         settings,

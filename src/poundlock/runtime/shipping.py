@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import marshal
 import os
 import secrets
 import struct
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from poundlock.config import Settings
@@ -87,9 +89,7 @@ def _write_zip(target: Path, package: Path, files: Sequence[Path]) -> None:
             for path in files:
                 name = f"{package.name}/{path.relative_to(package).as_posix()}"
                 made.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED, 1)
-                code = _byte_code(path)
-                if code is not None:
-                    made.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), code, zipfile.ZIP_DEFLATED, 1)
+                made.writestr(zipfile.ZipInfo(f"{name}c", _EPOCH), _byte_code(path), zipfile.ZIP_DEFLATED, 1)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -97,19 +97,19 @@ def _write_zip(target: Path, package: Path, files: Sequence[Path]) -> None:
         old.unlink(missing_ok=True)
 
 
-def _byte_code(source: Path) -> bytes | None:
-    """Return what Python has kept of a file it compiled, marked as always right; None where it has not kept it.
+def _byte_code(source: Path) -> bytes:
+    """Return a file's byte code, as Python has kept it or compiled here, marked as always right.
 
     A worker cannot keep what it compiles out of a zip. One of another version takes the source.
     """
-    try:
+    unchecked = struct.pack("<4sI8s", importlib.util.MAGIC_NUMBER, 1, bytes(8))  # PEP 552
+    with suppress(OSError, NotImplementedError):
         kept = Path(importlib.util.cache_from_source(str(source))).read_bytes()
         stat = source.stat()
-    except (OSError, NotImplementedError):
-        return None
-    known = struct.pack("<4sIII", importlib.util.MAGIC_NUMBER, 0, int(stat.st_mtime) & 0xFFFFFFFF, stat.st_size)
-    unchecked = struct.pack("<4sI8s", importlib.util.MAGIC_NUMBER, 1, bytes(8))  # PEP 552
-    return unchecked + kept[16:] if kept[:16] == known else None
+        known = struct.pack("<4sIII", importlib.util.MAGIC_NUMBER, 0, int(stat.st_mtime) & 0xFFFFFFFF, stat.st_size)
+        if kept[:16] == known:
+            return unchecked + kept[16:]
+    return unchecked + marshal.dumps(compile(source.read_bytes(), str(source), "exec", dont_inherit=True))
 
 
 def archive_conf(settings: Settings) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_fi
 from poundlock.runtime.stores import StoreNeeds, executor_settings, needs_of
 from poundlock.storage import LocalStorage, Storage
 
-__all__ = ["start_spark", "stop_spark"]
+__all__ = ["on_this_machine", "start_spark", "stop_spark"]
 
 
 def start_spark(
@@ -86,6 +86,11 @@ def start_spark(
             stop_spark(session)
             raise
     return session
+
+
+def on_this_machine(settings: Settings) -> Settings:
+    """Return the settings for what is done here whatever the job's master is: it is one piece of work, with files of this machine."""
+    return settings if Master.of(settings.master).local else settings.model_copy(update={"master": "local[*]"})
 
 
 def stop_spark(spark: Any) -> None:

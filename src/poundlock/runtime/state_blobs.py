@@ -13,7 +13,7 @@ from poundlock.job import Job
 from poundlock.operators.keyed.group import describe
 from poundlock.plan.hosting import STATE
 from poundlock.runtime.failures import explain
-from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
 from poundlock.savepoint.sparklog import StateOperator
 from poundlock.savepoint.state_schema import settle_schemas
 from poundlock.savepoint.take import is_temporary
@@ -43,7 +43,15 @@ def state_blobs(
     Raises:
         PoundlockError: Spark does not start, or a blob is of a newer format.
     """
-    spark = start_spark(Job(job), settings, (), log=f"{job}.state.jvm.log", quick_start=False, store=None, say=say)
+    spark = start_spark(
+        Job(job),
+        on_this_machine(settings),
+        (),
+        log=f"{job}.state.jvm.log",
+        quick_start=False,
+        store=None,
+        say=say,
+    )
     try:
         _ = spark.streams  # makes the coordinator of state stores, which the reader asks for and does not make
         with _copied(folder) as copied:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from poundlock.config import Settings
 from poundlock.job import Job
 from poundlock.runtime.failures import explain
-from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
 from poundlock.savepoint.sparklog import StateOperator
 
 __all__ = ["state_rows"]
@@ -28,7 +28,15 @@ def state_rows(
     Raises:
         PoundlockError: Spark does not start.
     """
-    spark = start_spark(Job(job), settings, (), log=f"{job}.state.jvm.log", quick_start=False, store=None, say=say)
+    spark = start_spark(
+        Job(job),
+        on_this_machine(settings),
+        (),
+        log=f"{job}.state.jvm.log",
+        quick_start=False,
+        store=None,
+        say=say,
+    )
     rows: dict[str, int | None] = {}
     try:
         _ = spark.streams  # makes the coordinator of state stores, which the reader asks for and does not make

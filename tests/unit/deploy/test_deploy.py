@@ -272,6 +272,48 @@ def test_two_drivers_never_run_at_once_and_a_stop_is_clean(capsys: pytest.Captur
     assert [container["command"][-1], *container["args"]] == ["/etc/poundlock/job/job.py:other"]
 
 
+def test_executors_get_pods_of_their_own(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    master = ("--master", "k8s://https://kubernetes.default.svc", "-p", "4", "-n", "pipelines", "--env-secret", "keys")
+    found = objects(said(capsys, "kubernetes", "job.py", "--image", "made:1", *master))
+    assert set(found) == {
+        "Secret", "ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Service", "StatefulSet",
+    }  # fmt: skip
+    for each in found.values():
+        kubernetes_validate.validate(each, SCHEMA, strict=True)
+    pod = yaml.safe_load(found["ConfigMap"]["data"]["executor.yaml"])
+    kubernetes_validate.validate(pod, SCHEMA, strict=True)
+    assert pod["spec"]["containers"][0]["envFrom"] == [{"secretRef": {"name": "keys"}}]
+
+    driver = found["StatefulSet"]["spec"]["template"]
+    selector = found["Service"]["spec"]["selector"]
+    assert selector.items() <= driver["metadata"]["labels"].items()
+    assert not selector.items() <= pod["metadata"]["labels"].items()  # the driver's name never stands for an executor
+    assert driver["spec"]["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
+    binding = found["RoleBinding"]
+    assert binding["roleRef"]["name"] == found["Role"]["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "made", "namespace": "pipelines"}]
+    (container,) = driver["spec"]["containers"]
+    conf = dict(word.split("=", 1) for word in container["args"] if word.startswith("spark."))
+    assert conf["spark.driver.host"] == "made.pipelines.svc"
+    assert conf["spark.kubernetes.driver.pod.name"] == "made-0"
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert {conf["spark.driver.port"], conf["spark.driver.blockManager.port"]} <= {str(p) for p in ports.values()}
+    assert {port["targetPort"] for port in found["Service"]["spec"]["ports"]} == set(ports)
+    assert container["args"][:4] == ["--master", "k8s://https://kubernetes.default.svc", "-p", "4"]
+
+
+def test_an_image_has_what_spark_starts_an_executor_by(capsys: pytest.CaptureFixture[str], project: Path) -> None:
+    text = said(capsys, "image", "poundlock[kafka]", "-o", "Dockerfile")
+    assert "docker build -t IMAGE -f Dockerfile ." in text
+    recipe = (project / "Dockerfile").read_text()
+    assert 'pip install --no-cache-dir "poundlock[kafka]"' in recipe
+    script = recipe.partition("<<'SCRIPT' /opt/entrypoint.sh\n")[2].partition("\nSCRIPT\n")[0]
+    assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True).returncode == 0
+    ran = subprocess.run(["bash", "-s", "echo", "a b"], input=script, text=True, capture_output=True)
+    assert ran.stdout == "a b\n"
+    assert "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend" in script
+
+
 def test_each_rendering_has_a_token_of_its_own_in_a_file_of_the_users(
     capsys: pytest.CaptureFixture[str], project: Path
 ) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from poundlock.config import load_settings
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.runtime.masters import Master
+from poundlock.runtime.starting import on_this_machine
 
 SITE = "<configuration>{}</configuration>"
 PROPERTY = "<property><name>{}</name><value>{}</value></property>"
@@ -127,3 +129,8 @@ def test_threads_of_a_local_master() -> None:
     assert Master.of("local[*]").with_cores(3).text == "local[3]"
     assert Master.of("local[2]").with_cores(3).text == "local[2]"
     assert Master.of("local[*]").with_cores(None).text == "local[*]"
+
+
+def test_what_is_done_here_is_done_here() -> None:
+    assert on_this_machine(load_settings(master="spark://h:1")).master == "local[*]"
+    assert on_this_machine(load_settings(master="local[3]")).master == "local[3]"

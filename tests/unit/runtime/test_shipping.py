@@ -14,13 +14,19 @@ from poundlock.errors import DefinitionError
 from poundlock.runtime.shipping import add_to_path, archive_conf, package_zip, python_of_tasks, shipped_files
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all: to make the zip takes seconds where Python has kept no byte code."""
+    return tmp_path_factory.mktemp("cache")
+
+
 def settings(folder: Path, **more: str) -> Settings:
-    return load_settings(cache_dir=folder / "cache", **more)
+    return load_settings(cache_dir=folder, **more)
 
 
-def test_the_package_runs_from_its_zip(tmp_path: Path) -> None:
-    made = package_zip(tmp_path)
-    assert package_zip(tmp_path) == made
+def test_the_package_runs_from_its_zip(tmp_path: Path, cache: Path) -> None:
+    made = package_zip(cache)
+    assert package_zip(cache) == made
     with zipfile.ZipFile(made) as opened:
         names = opened.namelist()
     assert "poundlock/__init__.py" in names
@@ -33,8 +39,8 @@ def test_the_package_runs_from_its_zip(tmp_path: Path) -> None:
     assert done.stdout.strip() == f"{made}/poundlock/__init__.pyc", done.stderr
 
 
-def test_a_driver_in_a_zip_ships_that_zip(tmp_path: Path) -> None:
-    made = package_zip(tmp_path)
+def test_a_driver_in_a_zip_ships_that_zip(tmp_path: Path, cache: Path) -> None:
+    made = package_zip(cache)
     program = (
         "from pathlib import Path; from poundlock.runtime.shipping import package_zip; print(package_zip(Path('x')))"
     )
@@ -44,20 +50,20 @@ def test_a_driver_in_a_zip_ships_that_zip(tmp_path: Path) -> None:
     assert done.stdout.strip() == str(made), done.stderr
 
 
-def test_files_of_the_user_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_the_user_go_along(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "one.py").write_text("NAME = 1\n")
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as made:
         made.writestr("inside_two.py", "NAME = 2\n")
-    given = settings(tmp_path, py_files="one.py, two.zip")
+    given = settings(cache, py_files="one.py, two.zip")
     assert given.py_files == ("one.py", "two.zip")
     assert list(shipped_files(given))[1:] == [str(tmp_path / "one.py"), str(tmp_path / "two.zip")]
     add_to_path(given)
     assert __import__("inside_two").NAME == 2
     for wrong, what in (("three.zip", "there is no file three.zip"), ("notes.txt", "nothing that Python imports")):
         with pytest.raises(DefinitionError, match=what):
-            shipped_files(settings(tmp_path, py_files=wrong))
+            shipped_files(settings(cache, py_files=wrong))
 
 
 def test_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,140 @@
+"""What a job's driver needs in Kubernetes to start executors as pods: rights, ports, a template of the pods, and the image's recipe.
+
+The driver's pod owns the executors': Kubernetes removes them when it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["DRIVER_PORTS", "TEMPLATE", "access", "driver_options", "image_recipe", "template"]
+
+Manifest = dict[str, Any]
+
+DRIVER_PORTS = {"spark-driver": 7078, "spark-blocks": 7079}
+TEMPLATE = "executor.yaml"
+# What Spark's driver does with these when it lists, starts and removes executors and what belongs to them.
+_RULES = (
+    ("pods", ("create", "get", "list", "watch", "delete", "deletecollection", "patch", "update")),
+    ("configmaps", ("create", "get", "list", "watch", "delete", "deletecollection")),
+    ("persistentvolumeclaims", ("create", "get", "list", "watch", "delete", "deletecollection")),
+    ("services", ("create", "get", "list", "delete", "deletecollection")),
+)
+
+
+def access(name: str, metadata: Manifest, namespace: str | None) -> list[Manifest]:
+    """Return the account of the driver, and its rights in its namespace.
+
+    Args:
+        name: of all three.
+        metadata: of each.
+        namespace: where they are; None = where `kubectl` puts them.
+    """
+    subject = {"kind": "ServiceAccount", "name": name, **({} if namespace is None else {"namespace": namespace})}
+    rules = [{"apiGroups": [""], "resources": [what], "verbs": list(verbs)} for what, verbs in _RULES]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [subject],
+        },
+    ]
+
+
+def driver_options(
+    *, name: str, namespace: str | None, image: str, template: str, given: Mapping[str, str]
+) -> list[str]:
+    """Return options of `run` with which a driver in a pod reaches its executors, and they it; what is given stays.
+
+    Args:
+        name: of the headless service, which stands for the driver's pod.
+        namespace: of both; None = that of the pod, by Spark's own default.
+        image: of the executors.
+        template: path of the executors' template in the driver's pod.
+        given: the user's own settings of Spark's.
+    """
+    conf = {
+        "spark.driver.host": name if namespace is None else f"{name}.{namespace}.svc",
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.port": str(DRIVER_PORTS["spark-driver"]),
+        "spark.driver.blockManager.port": str(DRIVER_PORTS["spark-blocks"]),
+        "spark.kubernetes.driver.pod.name": f"{name}-0",
+        "spark.kubernetes.container.image": image,
+        "spark.kubernetes.executor.podTemplateFile": template,
+        "spark.kubernetes.executor.podTemplateContainerName": "executor",
+        **({} if namespace is None else {"spark.kubernetes.namespace": namespace}),
+    }
+    return [word for key, value in conf.items() if key not in given for word in ("--conf", f"{key}={value}")]
+
+
+def template(labels: Manifest, env_secret: str | None) -> Manifest:
+    """Return the pod that executors are made from; Spark adds name, arguments and resources.
+
+    Args:
+        labels: of each.
+        env_secret: name of a Secret whose entries become variables; None = there is none.
+    """
+    container: Manifest = {
+        "name": "executor",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        **({} if env_secret is None else {"envFrom": [{"secretRef": {"name": env_secret}}]}),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        # Of its own component: the service that stands for the driver must not find executors.
+        "metadata": {"labels": {**labels, "app.kubernetes.io/component": "executor"}},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "securityContext": {"fsGroup": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+        },
+    }
+
+
+def image_recipe(packages: Sequence[str], *, python: str, java: str = "openjdk-17-jre-headless") -> str:
+    """Return a Dockerfile for driver and executors: Python, Java, poundlock, and the program Spark starts an executor by.
+
+    Args:
+        packages: what pip installs, such as "poundlock[kafka,rest]".
+        python: version, such as "3.12".
+        java: Debian's package.
+    """
+    wanted = " ".join(f'"{package}"' for package in packages)
+    return _RECIPE.format(python=python, java=java, packages=wanted)
+
+
+_RECIPE = """# syntax=docker/dockerfile:1
+FROM python:{python}-slim-bookworm
+RUN apt-get update \\
+ && apt-get install -y --no-install-recommends {java} tini procps \\
+ && rm -rf /var/lib/apt/lists/*
+RUN python -m pip install --no-cache-dir {packages}
+RUN ln -s "$(python -c 'import pyspark, os; print(os.path.dirname(pyspark.__file__))')" /opt/spark
+ENV SPARK_HOME=/opt/spark PYSPARK_PYTHON=/usr/local/bin/python
+COPY --chmod=755 <<'SCRIPT' /opt/entrypoint.sh
+#!/bin/bash
+# Spark starts an executor by the one argument "executor" and variables; anything else is a command.
+set -e
+if [ "$1" != executor ]; then
+  exec "$@"
+fi
+mapfile -t options < <(env | grep '^SPARK_JAVA_OPT_' | sort -t_ -k4 -n | sed 's/[^=]*=//')
+exec java "${{options[@]}}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \\
+  -cp "${{SPARK_CONF_DIR:-/opt/spark/conf}}:$SPARK_HOME/jars/*" \\
+  org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \\
+  --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \\
+  --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \\
+  --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"
+SCRIPT
+RUN useradd --uid 1000 --create-home poundlock
+USER 1000
+WORKDIR /home/poundlock
+ENTRYPOINT ["/usr/bin/tini", "--", "/opt/entrypoint.sh"]
+"""

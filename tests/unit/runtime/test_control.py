@@ -1,0 +1,143 @@
+"""A driver that is asked through files: what it is asked is done and answered once, and its word is always its newest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.runtime import control
+from poundlock.runtime.control import FolderClient, Reachable, Word, newest_word
+from poundlock.runtime.progress import Progress, StopRequest
+from poundlock.runtime.registry import Registry, registered
+from poundlock.runtime.requests import Requests
+from poundlock.storage import LocalStorage
+
+FIRST = Word(job_id="a" * 32, name="job", application="application_1_2", state="RUNNING", started_ms=1, said_ms=1)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(str(tmp_path))
+
+
+@pytest.fixture
+def driver(storage: LocalStorage) -> Iterator[Reachable]:
+    made = Reachable(storage, FIRST, StopRequest(), Requests())
+    made.start()
+    yield made
+    made.requests.close()
+    made.end("FINISHED", 0, failure=None, progress={})
+
+
+def asked(ask: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    """Ask in a thread; the list gets what came of it."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(ask())
+        except PoundlockError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, found
+
+
+def taken(driver: Reachable) -> Any:
+    while (trigger := driver.requests.take()) is None:
+        time.sleep(0.01)
+    return trigger
+
+
+def test_a_savepoint_is_asked_for_and_answered(driver: Reachable, storage: LocalStorage) -> None:
+    thread, found = asked(
+        lambda: FolderClient(storage, "job").ask("savepoint", directory="/there", then="cancel", drain=True)
+    )
+    trigger = taken(driver)
+    assert (trigger.kind, trigger.directory, trigger.then, trigger.drain) == ("savepoint", "/there", "cancel", True)
+    trigger.complete("/there/savepoint-1")
+    thread.join(30)
+    assert found == ["/there/savepoint-1"]
+    assert list(storage.names("control/requests")) == []
+
+
+def test_a_failure_comes_back_as_it_was(driver: Reachable, storage: LocalStorage) -> None:
+    thread, found = asked(lambda: FolderClient(storage, "job").ask("checkpoint"))
+    taken(driver).fail(DefinitionError("no such folder", next="make it"))
+    thread.join(30)
+    assert isinstance(found[0], DefinitionError)
+    assert (found[0].what, found[0].next) == ("no such folder", "make it")
+
+
+def test_stop_is_answered_by_the_end_and_cancel_at_once(driver: Reachable, storage: LocalStorage) -> None:
+    thread, found = asked(lambda: FolderClient(storage, "job").ask("stop"))
+    while not driver.stop.stopping:
+        time.sleep(0.01)
+    assert not found
+    assert FolderClient(storage, "job").ask("cancel") is None
+    assert driver.stop.canceling
+    driver.requests.close()
+    driver.end("CANCELED", 0, failure=None, progress={"message": "ended"})
+    thread.join(30)
+    assert found == [None]
+    word = newest_word(storage)
+    assert word is not None
+    assert (word.state, word.exit_code, dict(word.progress)) == ("CANCELED", 0, {"message": "ended"})
+
+
+def test_what_an_earlier_driver_was_asked_is_forgotten(storage: LocalStorage) -> None:
+    storage.create_exclusive("control/requests/1.json", b'{"kind": "cancel"}')
+    storage.create_exclusive("control/answers/1.json", b"{}")
+    made = Reachable(storage, FIRST, StopRequest(), Requests())
+    made.start()
+    made.end("FINISHED", 0, failure=None, progress={})
+    assert not made.stop.canceling
+    assert [*storage.names("control/requests"), *storage.names("control/answers")] == []
+
+
+def test_what_is_no_request_is_dropped(driver: Reachable, storage: LocalStorage) -> None:
+    storage.create_exclusive("control/requests/1.json", b"[]")
+    storage.create_exclusive("control/requests/2.json", b"{")
+    deadline = time.monotonic() + 60
+    while storage.names("control/requests") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert list(storage.names("control/requests")) == []
+
+
+def test_a_driver_that_is_silent_is_not_waited_for(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_PATIENCE_S", 0.2)
+    with pytest.raises(TransientError, match="has written nothing into"):
+        FolderClient(storage, "job").ask("stop")
+    assert list(storage.names("control/requests")) == []  # it must not be found by a driver that comes later
+    storage.create_exclusive("control/driver.json", replace(FIRST, state="FINISHED", ended_ms=5).to_bytes())
+    with pytest.raises(PoundlockError, match=r"ended before this was done \(FINISHED\)"):
+        FolderClient(storage, "job").ask("stop")
+
+
+def test_the_registry_hears_the_driver(tmp_path: Path, driver: Reachable, storage: LocalStorage) -> None:
+    entry = registered(
+        job_id="a" * 32, name="job", checkpoint_dir=str(tmp_path), log=tmp_path / "log", job_file="job.py", arguments=[]
+    )
+    registry = Registry(tmp_path / "state")
+    registry.register(replace(entry, application="application_1_2", host="cluster", state="INITIALIZING"))
+    registry.register(replace(entry, application="application_1_1", host="cluster", state="FAILED", pid=1))
+    driver.update(Progress("RESTARTING", message="why"))
+    deadline = time.monotonic() + 60
+    while registry.running()[0].state != "RESTARTING" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (found,) = registry.running()
+    assert (found.state, found.progress["message"]) == ("RESTARTING", "why")
+
+
+def test_no_word(storage: LocalStorage) -> None:
+    assert newest_word(storage) is None
+    storage.create_exclusive("control/driver.json", b'{"v": 7}')
+    assert newest_word(storage) is None
