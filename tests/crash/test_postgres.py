@@ -28,6 +28,7 @@ def pg(postgres_server: Any) -> Any:
     server = postgres_server
     server.start()
     server.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datid > 0",
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active",
         "DROP PUBLICATION IF EXISTS crash",
         "DROP TABLE IF EXISTS public.events",

@@ -25,6 +25,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/postgres_to_parquet.py"
 def pg(postgres_server: Any) -> Any:
     postgres_server.start()
     postgres_server.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datid > 0",
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active",
         "DROP PUBLICATION IF EXISTS postgres_to_parquet",
         "DROP TABLE IF EXISTS public.events",

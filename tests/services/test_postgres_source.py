@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import os
 import pickle
 import threading
 import time
@@ -24,29 +23,21 @@ from poundlock.values import ManualClock
 pytestmark = pytest.mark.services
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    try:
-        from poundlock.testing.postgres import EmbeddedPostgres
-
-        made = EmbeddedPostgres(passwords={"reader": "open sesame"})
-    except DefinitionError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no PostgreSQL server: {error}")
-    with made:
-        yield made
-
-
 @pytest.fixture
-def pg(server: Any) -> Any:
+def pg(postgres_server: Any) -> Iterator[Any]:
+    server = postgres_server
     server.start()
+    server.execute("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    yield server
+    server.start()
+    # A life that a test left behind holds its snapshot, and that a lock on the table.
+    server.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datid > 0"
+    )
     for (slot,) in server.execute("SELECT slot_name FROM pg_replication_slots"):
         server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
-    server.execute("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
     for (name,) in server.execute("SELECT pubname FROM pg_publication"):
         server.execute(f"DROP PUBLICATION {name}")
-    return server
 
 
 class Life:
