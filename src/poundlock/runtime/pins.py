@@ -142,9 +142,16 @@ _BROKER_BORROWS = (
     "log4j-api", "log4j-core", "log4j-slf4j2-impl",
 )  # fmt: skip
 
+# PostgreSQL's own JDBC driver, for Spark's JDBC writer beside which the benchmark of PostgresSink runs, and for JdbcSink.
+_POSTGRESQL = _pins("""
+org.postgresql postgresql 42.7.8
+  2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7
+""")
+
 JAR_SETS: Mapping[str, JarPins] = MappingProxyType(
     {
         "kafka": JarPins(what="Spark's Kafka connector", pins=_CONNECTOR, spark=("4.2", "4.3")),
         "kafka-broker": JarPins(what="the Kafka broker for trials and tests", pins=_BROKER, borrowed=_BROKER_BORROWS),
+        "postgresql-jdbc": JarPins(what="PostgreSQL's JDBC driver", pins=_POSTGRESQL),
     }
 )
