@@ -217,7 +217,7 @@ def test_postgresql_by_its_own_driver(tmp_path: Path) -> None:
         made.close()
         wrong = JdbcSink(url, "t", staging=str(tmp_path / "s"), user="writer", password="geh32m", jars=jars)
         with pytest.raises(
-            DefinitionError, match='refuses: .*password authentication failed for user "writer"'
+            DefinitionError, match=r'refuses: .*password authentication failed for user "writer"'
         ) as caught:
             wrong.preflight()
         assert "geh32m" not in str(caught.value)
