@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 from postgres_rig import Rig, batch
 
-from poundlock import DefinitionError, JdbcSink, TerminalError
+from poundlock import DefinitionError, JdbcSink, TerminalError, TransientError
 from poundlock.checkpoint.participant import Committed
 from poundlock.connectors.jdbc.bridge import JdbcError
 from poundlock.errors import CommitUnknown
 from poundlock.runtime import jdbc
+from poundlock.runtime.jars import jar_set
+from poundlock.testing.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.services
 
@@ -190,3 +192,35 @@ def _raise(kind: Any) -> Any:
         raise kind()
 
     return fail
+
+
+def test_postgresql_by_its_own_driver(tmp_path: Path) -> None:
+    jdbc.install()
+    jars = jar_set("postgresql-jdbc")
+    columns = {
+        "id": [1, 2, 1], "b": [True, None, False], "y": [b"\x00\xff", None, b""], "t": ["a'{x}\\", None, "é"],
+        "ts": pa.array([WHEN] * 3, pa.timestamp("us", "UTC")), "d": [WHEN.date()] * 3,
+    }  # fmt: skip
+    with EmbeddedPostgres(passwords={"writer": "geh31m"}) as server:
+        server.execute("CREATE TABLE t (id int PRIMARY KEY, b bool, y bytea, t text, ts timestamp, d date)")
+        url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
+        made = JdbcSink(url, "t", staging=str(tmp_path / "s"), key="id", user="postgres", jars=jars)
+        made.preflight()
+        rig = Rig(tmp_path / "rig3", made)
+        for item in rig.write(0, [columns]):
+            rig.bound.commit(item.payload)
+            server.restart()
+            rig.bound.commit(item.payload)
+        assert server.execute("SELECT * FROM t ORDER BY id") == [
+            (1, False, b"", "é", WHEN, WHEN.date()), (2, None, None, None, WHEN, WHEN.date())
+        ]  # fmt: skip
+        made.close()
+        wrong = JdbcSink(url, "t", staging=str(tmp_path / "s"), user="writer", password="geh32m", jars=jars)
+        with pytest.raises(
+            DefinitionError, match=r'refuses: .*password authentication failed for user "writer"'
+        ) as caught:
+            wrong.preflight()
+        assert "geh32m" not in str(caught.value)
+        server.kill()
+        with pytest.raises(TransientError, match="nobody answers at postgresql://"):
+            made.preflight()

@@ -38,11 +38,8 @@ def test_postgres_sink(mode: str, server: EmbeddedPostgres) -> None:
 
     def make(folder: Path) -> PostgresSink:
         table = "t_" + "".join(c if c.isalnum() else "_" for c in folder.name).lower()
-        server.execute(
-            f'CREATE TABLE IF NOT EXISTS "{table}" (id bigint PRIMARY KEY, word varchar(9))'.replace(
-                " PRIMARY KEY", " PRIMARY KEY" if "key" in settings else ""
-            )
-        )
+        unique = " PRIMARY KEY" if "key" in settings else ""
+        server.execute(f'CREATE TABLE IF NOT EXISTS "{table}" (id bigint{unique}, word varchar(9))')
         return PostgresSink(server.dsn, f'"{table}"', **settings)
 
     def read(sink: PostgresSink) -> list[dict[str, Any]]:

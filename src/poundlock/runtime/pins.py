@@ -221,11 +221,18 @@ software.amazon.eventstream eventstream 1.0.1
   0c37d8e696117f02c302191b8110b0d0eb20fa412fce34c3a269ec73c16ce822
 """)
 
+# PostgreSQL's own JDBC driver, for Spark's JDBC writer beside which the benchmark of PostgresSink runs, and for JdbcSink.
+_POSTGRESQL = _pins("""
+org.postgresql postgresql 42.7.8
+  2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7
+""")
+
 JAR_SETS: Mapping[str, JarPins] = MappingProxyType(
     {
         "kafka": JarPins(what="Spark's Kafka connector", pins=_CONNECTOR, spark=("4.2", "4.3")),
         "kafka-broker": JarPins(what="the Kafka broker for trials and tests", pins=_BROKER, borrowed=_BROKER_BORROWS),
         "s3a": JarPins(what="Spark's access to S3", pins=_S3A, spark=("4.2", "4.3")),
         "hdfs-minicluster": JarPins(what="the HDFS cluster for trials and tests", pins=_HDFS, spark=("4.2", "4.3")),
+        "postgresql-jdbc": JarPins(what="PostgreSQL's JDBC driver", pins=_POSTGRESQL),
     }
 )
