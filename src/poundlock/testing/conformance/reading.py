@@ -35,7 +35,8 @@ def _rows(sink: FileSink, data: bytes) -> list[dict[str, Any]]:
     if kind == "avro":
         import fastavro
 
-        return [dict(row) for row in fastavro.reader(io.BytesIO(data))]
+        records: Any = fastavro.reader(io.BytesIO(data))
+        return [dict(row) for row in records]
     if sink.compression == "gzip":
         data = gzip.decompress(data)
     elif sink.compression is not None:
