@@ -7,6 +7,7 @@ process is never forked.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import json
 import os
 import pickle
@@ -25,8 +26,13 @@ from poundlock.errors import PoundlockError
 
 __all__ = ["Child", "ChildFailed", "Children", "Killed", "serve"]
 
-_PATIENCE_S = 300
-_PRELOAD = ("pyspark.cloudpickle", "poundlock.testing.conformance.lives", "poundlock.testing.conformance.source_rig")
+_PATIENCE_S = 240
+_PRELOAD = (
+    "pandas",
+    "pyspark.cloudpickle",
+    "poundlock.testing.conformance.lives",
+    "poundlock.testing.conformance.source_rig",
+)
 _PACKAGES = ("poundlock", "pyarrow", "numpy", "msgspec")  # what of these a child had to load is loaded once and for all
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
@@ -168,6 +174,7 @@ def serve() -> None:
 
     for name in _PRELOAD:
         import_module(name)
+    gc.freeze()  # a child's collector leaves alone what all of them share
     ended: dict[int, int] = {}
     signal.signal(signal.SIGALRM, _too_long)
     for line in sys.stdin:

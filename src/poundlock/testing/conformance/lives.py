@@ -225,7 +225,8 @@ class Driver:
 
         def run(directive: Directive) -> TaskResults:
             found = [_write(self.participant, self.job, directive, task) for task in tasks if task.rows]
-            hit(Failpoint.SINK_PREPARED)
+            if not directive["decided"]:
+                hit(Failpoint.SINK_PREPARED)
             return self.results(found)
 
         self.coordinator.checkpoint(checkpoint, {"in": SourceRange(checkpoint, checkpoint + 1)}, run)
