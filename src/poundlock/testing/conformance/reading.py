@@ -35,13 +35,8 @@ def _rows(sink: FileSink, data: bytes) -> list[dict[str, Any]]:
     if kind == "avro":
         import fastavro
 
-<<<<<<< HEAD
-        rows: Any = fastavro.reader(io.BytesIO(data))
-        return [dict(row) for row in rows]
-=======
         records: Any = fastavro.reader(io.BytesIO(data))
         return [dict(row) for row in records]
->>>>>>> kit7
     if sink.compression == "gzip":
         data = gzip.decompress(data)
     elif sink.compression is not None:
