@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from poundlock.runtime.pins import JAR_SETS
+from poundlock.runtime.masters import Master
 from poundlock.runtime.session import SessionSpec
 from poundlock.runtime.stores import executor_settings, needs_of, spark_path
 from poundlock.storage import LocalStorage
@@ -49,7 +50,7 @@ def test_no_secret_is_in_sparks_settings(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert told["spark.executorEnv.AWS_ENDPOINT_URL"] == "http://127.0.0.1:9000"
     spec = SessionSpec(
         name="a",
-        master="local[1]",
+        master=Master.of("local[1]"),
         jvm_log=tmp_path / "log",
         store={**told, **needs_of(S3Storage("events", "a", HERE)).settings},
         user={"spark.hadoop.fs.s3a.path.style.access": "false"},
