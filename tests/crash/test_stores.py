@@ -79,6 +79,7 @@ def test_the_main_job_on_hdfs_survives_the_death_of_namenode_and_datanode(
     kafka_scene.assert_exact()
 
 
+@pytest.mark.torture
 def test_the_death_of_the_datanode_alone_costs_nothing(
     tmp_path: Path, make_file_scene: Callable[[Path, Store], FileScene]
 ) -> None:
