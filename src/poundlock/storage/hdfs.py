@@ -193,7 +193,7 @@ class HdfsStorage:
         below = [at for at, found in self._listed(folder) if found.isdir]
         for at in below:
             self.remove_folders(at[len(self._path.rstrip("/")) + 1 :])
-        with suppress(OSError), self._named(path):  # not empty, or gone
+        with suppress(OSError), translated(folder):  # not empty, or gone
             self._client.delete(folder, recursive=False)
 
     def check_reachable(self, seconds: float = 5) -> None:
@@ -214,8 +214,8 @@ class HdfsStorage:
         return f"{self._path.rstrip('/')}/{path}".removesuffix("/.") or "/"
 
     def _named(self, path: str) -> Any:
-        self._at(path or ".")
-        return translated(f"{self.root}/{path}" if path else self.root)
+        self._at(path)
+        return translated(f"{self.root}/{path}")
 
     def _create(self, path: str) -> Any:
         from hdfs_native import WriteOptions
