@@ -71,7 +71,12 @@ STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {"local": lo
 REMOTE = [name for name in STORES if name != "local"]
 
 # A test on every store; and one that is run on the local disk, and on the others in torture only.
-EVERYWHERE = pytest.mark.parametrize("store", STORES, indirect=True)
+# (S3's server for tests answers one request at a time, so that a job of many lives there is left to torture.)
+EVERYWHERE = pytest.mark.parametrize(
+    "store",
+    [pytest.param(name, marks=pytest.mark.torture if name == "s3" else ()) for name in STORES],
+    indirect=True,
+)
 LOCAL_FIRST = pytest.mark.parametrize(
     "store", ["local", *(pytest.param(name, marks=pytest.mark.torture) for name in REMOTE)], indirect=True
 )

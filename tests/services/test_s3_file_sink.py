@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from poundlock.checkpoint.participant import Occasion, Prepared
+from poundlock.checkpoint.participant import Occasion, Prepared, WriterContext
 from poundlock.connectors.files import uploading
 from poundlock.connectors.files.compaction import FileCompaction
 from poundlock.connectors.files.names import numbers_of
@@ -271,6 +271,12 @@ def test_the_sweep_leaves_the_uploads_of_others(harness: Callable[..., Harness])
         h.storage.begin_upload(path, "") for path in ("part-0-0", "dt=1/data.parquet", "part-0-0-0123456701234567")
     ]
     neighbour = Harness(FileSink(h.sink.path, row="value", rolling=EACH).bind(job_id=JOB, sink="other"))
+    neighbour.writers[0] = neighbour.sink.open_writer(
+        WriterContext(
+            job_id=JOB, sink="other", epoch=1, checkpoint=0, subtask=0, attempt="a", directive={}, reject=lambda r: None,
+            started_ms=0,
+        )
+    )  # fmt: skip
     neighbour.write(lines(b"theirs"))
     theirs = neighbour.decide()
     h.write(lines(b"lost"))
@@ -278,7 +284,8 @@ def test_the_sweep_leaves_the_uploads_of_others(harness: Callable[..., Harness])
     h.crash()
     h.write(lines(b"kept"))
     decided = h.decide()
-    assert [o.path for o in h.sink.sweep(h.state, remove=False)] == [o.path for o in h.sink.sweep(h.state, remove=True)]
+    [found] = h.sink.sweep(h.state, remove=False)
+    assert h.sink.sweep(h.state, remove=True) == [found]
     left = {upload.id for upload in h.storage.uploads()}
     assert left == {*others, *(c["segments"][0]["upload"]["id"] for c in (*theirs, *decided))}
     assert list(dead) == [0]
