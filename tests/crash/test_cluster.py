@@ -24,7 +24,7 @@ from poundlock.testing.lives import Lives
 if TYPE_CHECKING:
     from tests.crash.conftest import KafkaScene
 
-pytestmark = [pytest.mark.crash, pytest.mark.engine]
+pytestmark = [pytest.mark.crash, pytest.mark.engine, pytest.mark.torture]
 
 JOBS = Path(__file__).parent / "jobs"
 SMALL = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.extraJavaOptions=-XX:+UseSerialGC")
