@@ -90,7 +90,7 @@ def start_spark(
 
 def on_this_machine(settings: Settings) -> Settings:
     """Return the settings for what is done here whatever the job's master is: it is one piece of work, with files of this machine."""
-    return settings if Master.of(settings.master).local else settings.model_copy(update={"master": "local[*]"})
+    return settings if settings.master.startswith("local") else settings.model_copy(update={"master": "local[*]"})
 
 
 def stop_spark(spark: Any) -> None:

@@ -85,15 +85,14 @@ class StandaloneCluster:
         """Process ids of the workers that run."""
         return [worker.pid for worker in self._workers if worker.poll() is None]
 
-    def executors(self, worker: int | None = None) -> Sequence[psutil.Process]:
-        """Return the executors that run, oldest first; of one worker, where its process id is given."""
+    def executors(self) -> Sequence[psutil.Process]:
+        """Return the executors that run, oldest first, those too that have outlived their worker."""
         found = []
-        for pid in self.worker_pids if worker is None else [worker]:
-            with contextlib.suppress(psutil.Error):
-                for child in psutil.Process(pid).children(recursive=True):
-                    with contextlib.suppress(psutil.Error):
-                        if any(_EXECUTOR in word for word in child.cmdline()):
-                            found.append(child)
+        home = f"{self.home.resolve()}/"
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if any(_EXECUTOR in word for word in process.cmdline()) and process.cwd().startswith(home):
+                    found.append(process)
         return sorted(found, key=lambda process: process.create_time())
 
     def start(self, timeout: float = 240) -> StandaloneCluster:
