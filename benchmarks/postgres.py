@@ -1,6 +1,7 @@
 """A table of PostgreSQL to Parquet files: poundlock's snapshot, and Spark's JDBC reader.
 
-Spark needs PostgreSQL's JDBC driver: BENCH_JDBC_JAR is the path of its jar, and without it only poundlock is measured. The table is the same, two tasks read it, and the rows of the files are added up and held against the server's own sums.
+Spark needs PostgreSQL's JDBC driver: BENCH_JDBC_JAR is the path of its jar, and without it only poundlock is measured. The
+table is the same, two tasks read it, and the rows of the files are added up and held against the server's own sums.
 """
 
 from __future__ import annotations
