@@ -181,6 +181,7 @@ def test_what_is_refused_before_the_start(tmp_path: Path, sink: JdbcSink) -> Non
     assert "table nothing at derby:" in refused(table="nothing")
     assert "no JDBC driver knows jdbc:nothing" in refused(url="jdbc:nothing://host/db")
     assert "is not in any jar" in refused(driver="com.example.Driver")
+    sink.preflight()
     with pytest.raises(DefinitionError, match="the rows have a column 'wort', and table word has ID, text"):
         sink.check_columns("out", ["id", "wort"])
     with pytest.raises(DefinitionError, match="needs a column 'id'"):

@@ -53,7 +53,8 @@ def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequ
         given = jvm.java.util.Properties()
         for name, value in properties.items():
             given.setProperty(name, value)
-        jvm.java.sql.DriverManager.setLoginTimeout(5)
+        # A database without a host is this JVM's own, and may have to make its files first.
+        jvm.java.sql.DriverManager.setLoginTimeout(5 if "//" in url else 0)
         try:
             return _Connection(jvm.java.sql.DriverManager.getConnection(url, given))
         except Exception as error:

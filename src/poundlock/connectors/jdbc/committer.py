@@ -86,34 +86,53 @@ def commit(sink: JdbcSink, committable: JSON) -> Committed:
         TerminalError: it refuses a row, or the rows are gone.
     """
     detail = {"transaction": committable["gid"], "rows": committable["rows"], "bytes": committable["bytes"]}
+    kept = (os.getpid(), sink.login) in _kept
     try:
-        connection = _connection(sink)
         try:
-            connection.rollback()
-            if not _written(sink, connection, committable["gid"]):
-                _write(sink, connection, committable)
+            _carry_out(sink, committable)
         except JdbcError as error:
-            connection.rollback()
-            # Another driver may have been at the same work: then it wrote the marker, and all of it.
-            if not error.state.startswith("23") or not _written(sink, connection, committable["gid"]):
+            let_go(sink)
+            if not kept or not _nothing_known(error):
                 raise
-        except BaseException:
-            connection.rollback()
-            raise
+            _carry_out(sink, committable)  # the connection was an old one, which broke meanwhile
     except JdbcError as error:
         let_go(sink)
-        if error.away or not error.state:
-            raise CommitUnknown(
-                f"the database at {sink.place} does not answer: {_said(sink, error)}", next="see that it runs"
-            ) from error
-        if error.state.startswith("40"):
-            raise CommitUnknown(f"the database at {sink.place} ended the transaction: {_said(sink, error)}") from error
-        raise TerminalError(
-            f"the database at {sink.place} does not take {committable['rows']} decided rows: {_said(sink, error)}",
-            next=f"mend table {sink.table}, then start the job again: it writes them first",
-        ) from error
+        raise _not_committed(sink, committable, error) from error
     sink.folder().delete(committable["file"])
     return Committed(detail)
+
+
+def _carry_out(sink: JdbcSink, committable: JSON) -> None:
+    connection = _connection(sink)
+    try:
+        connection.rollback()
+        if not _written(sink, connection, committable["gid"]):
+            _write(sink, connection, committable)
+    except JdbcError as error:
+        connection.rollback()
+        # Another driver may have been at the same work: then it wrote the marker, and all of it.
+        if not error.state.startswith("23") or not _written(sink, connection, committable["gid"]):
+            raise
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def _nothing_known(error: JdbcError) -> bool:
+    return error.away or not error.state
+
+
+def _not_committed(sink: JdbcSink, committable: JSON, error: JdbcError) -> CommitUnknown | TerminalError:
+    if _nothing_known(error):
+        return CommitUnknown(
+            f"the database at {sink.place} does not answer: {_said(sink, error)}", next="see that it runs"
+        )
+    if error.state.startswith("40"):
+        return CommitUnknown(f"the database at {sink.place} ended the transaction: {_said(sink, error)}")
+    return TerminalError(
+        f"the database at {sink.place} does not take {committable['rows']} decided rows: {_said(sink, error)}",
+        next=f"mend table {sink.table}, then start the job again: it writes them first",
+    )
 
 
 def _written(sink: JdbcSink, connection: Connection, gid: str) -> bool:
