@@ -140,6 +140,10 @@ FILE_SINKS: dict[str, tuple[Sequence[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
+WHOLE = ("raw", "parquet, merged")  # the others differ in how a row is written
+PART = ("commits", "hidden", "commit-twice", "sweep-orphans", "crash.sink.committed", "crash-within-commit")
+
+
 @pytest.mark.parametrize("name", FILE_SINKS)
 def test_file_sink(name: str, children: Children, tmp_path: Path) -> None:
     rows, settings = FILE_SINKS[name]
@@ -152,8 +156,8 @@ def test_file_sink(name: str, children: Children, tmp_path: Path) -> None:
         lambda sink: replace(sink, prefix="other"),  # as jobs that share a folder have to
         True,
     )
-    report = check_sink(subject, tmp_path, children)
-    assert set(report.skipped) == (set() if bad else {"rejects"})
+    report = check_sink(subject, tmp_path, children, only=None if name in WHOLE else PART)
+    assert set(report.skipped) == ({"rejects"} if name in WHOLE and not bad else set())
 
 
 def test_two_phase_commit_sink(children: Children, tmp_path: Path) -> None:
