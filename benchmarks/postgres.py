@@ -1,12 +1,10 @@
 """A table of PostgreSQL to Parquet files: poundlock's snapshot, and Spark's JDBC reader.
 
-Spark needs PostgreSQL's JDBC driver: BENCH_JDBC_JAR is the path of its jar, and without it only poundlock is measured. The
-table is the same, two tasks read it, and the rows of the files are added up and held against the server's own sums.
+The table is the same, two tasks read it, and the rows of the files are added up and held against the server's own sums.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -19,6 +17,7 @@ from benchmarks.bench import Bench, Case, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
 from benchmarks.result import Result
+from poundlock.runtime.jars import jar_set
 from poundlock.testing.postgres import EmbeddedPostgres
 
 __all__ = ["CASES"]
@@ -38,10 +37,7 @@ def _table(rows: int) -> Sequence[str]:
     )
 
 
-def _measured(bench: Bench, engine: str) -> Result | None:
-    jar = os.environ.get("BENCH_JDBC_JAR")
-    if engine != "poundlock" and jar is None:
-        return None
+def _measured(bench: Bench, engine: str) -> Result:
     rows = 100_000 if bench.quick else 4_000_000
     name, work = f"{_NAME}/{engine}", bench.folder(f"{_NAME}-{engine}")
     with EmbeddedPostgres(settings={"shared_buffers": "256MB", "max_wal_size": "4GB"}) as server:
@@ -52,7 +48,7 @@ def _measured(bench: Bench, engine: str) -> Result | None:
             bench.warm()
             command = program("jobs/postgres_to_parquet.py", server.dsn, _TABLE, work / "out", work / "checkpoints")
         else:
-            env["BASELINE_JARS"] = str(jar)
+            env["BASELINE_JARS"] = ",".join(jar_set("postgresql-jdbc", progress=print))
             out = work / "out"
             command = program("spark_jdbc.py", server.jdbc_url, _TABLE, "id", 1, rows, _PARTS, out)
         usage = run(command, env=bench.environment(work, **env), log=bench.log(name))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.runtime.pins import JAR_SETS
 from poundlock.runtime.masters import Master
+from poundlock.runtime.pins import JAR_SETS
 from poundlock.runtime.session import SessionSpec
 from poundlock.runtime.stores import executor_settings, needs_of, spark_path
 from poundlock.storage import LocalStorage
