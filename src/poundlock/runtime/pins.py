@@ -155,6 +155,8 @@ org.apache.hadoop hadoop-aws 3.5.0
   66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa
 org.reactivestreams reactive-streams 1.0.4
   f75ca597789b3dac58f61857b9ac2e1034a68fa672db35055a8fb4509e325f28
+software.amazon.s3.analyticsaccelerator analyticsaccelerator-s3 1.3.1
+  4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e
 software.amazon.awssdk annotations 2.35.4
   6f36bd87155d1dd85d6efbdd29e532e3759a022211feb71affebee1aa34f04b8
 software.amazon.awssdk apache-client 2.35.4
