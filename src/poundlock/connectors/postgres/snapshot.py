@@ -33,6 +33,9 @@ def copy_payload(select: str, columns: Sequence[Column], snapshot: str | None = 
     return {**said, "snapshot": snapshot} if snapshot is not None else said
 
 
+_PLANS = "plans"  # a folder of the workspace
+
+
 class Plans:
     """How a table was cut, as files in the source's workspace, so that a position means the same ranges for ever."""
 
@@ -41,16 +44,15 @@ class Plans:
 
     def keep(self, name: str, relation: Relation, conditions: Sequence[str]) -> None:
         """Write a plan down; those of starts that died before they decided anything go."""
-        for old in self._workspace.names(""):
-            if old.startswith("plan-"):
-                self._workspace.delete(old)
+        for old in self._workspace.names(_PLANS):
+            self._workspace.delete(f"{_PLANS}/{old}")
         said = {"selects": [relation.select(c) for c in conditions], "columns": _fields(relation.columns)}
-        self._workspace.create_exclusive(f"plan-{name}.json", json.dumps(said).encode())
+        self._workspace.create_exclusive(f"{_PLANS}/{name}.json", json.dumps(said).encode())
 
     def splits(self, name: str, snapshot: str, first: int, last: int, **more: Any) -> list[Split]:
         """Return the work of the ranges from `first` to before `last`."""
         try:
-            plan = json.loads(self._workspace.read(f"plan-{name}.json"))
+            plan = json.loads(self._workspace.read(f"{_PLANS}/{name}.json"))
         except FileNotFoundError:
             raise SourceGoneError(
                 f"{self._workspace.root} has no plan {name}", next="put the job's checkpoint folder back as it was"
