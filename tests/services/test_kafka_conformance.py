@@ -37,7 +37,7 @@ def test_kafka_sink(mode: str, kafka_broker: EmbeddedKafka) -> None:
             folder.name,
             create_topic=1,
             partition="p",
-            transaction_timeout="60 s",
+            transaction_timeout="10 min",
             **settings,
         )
 
