@@ -58,7 +58,8 @@ def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequ
         try:
             return _Connection(jvm.java.sql.DriverManager.getConnection(url, given))
         except Exception as error:
-            if "No suitable driver" in str(error):
+            raised = _java_exception(error)
+            if raised is not None and "No suitable driver" in str(raised.getMessage()):
                 raise DefinitionError(
                     f"no JDBC driver knows {url.partition('?')[0]}",
                     next='name the jar of the driver: jars=["/path/to/driver.jar"]',
@@ -121,20 +122,35 @@ class _Connection:
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
     """Let nothing of py4j out: an exception of the database becomes a JdbcError."""
-    from py4j.protocol import Py4JError, Py4JJavaError
+    from py4j.protocol import Py4JError
 
     try:
         yield
-    except Py4JJavaError as error:
-        raised = error.java_exception
-        state = ""
-        with contextlib.suppress(Exception):
-            state = str(raised.getSQLState() or "")
-        text = str(raised.getMessage() or raised.getClass().getName())
-        raise JdbcError(state, " ".join(text.split())) from None
-    except (Py4JError, OSError) as error:
+    except DefinitionError:
+        raise
+    except Exception as error:
+        raised = _java_exception(error)
+        if raised is not None:
+            state = ""
+            with contextlib.suppress(Exception):
+                state = str(raised.getSQLState() or "")
+            text = str(raised.getMessage() or raised.getClass().getName())
+            raise JdbcError(state, " ".join(text.split())) from None
+        if not isinstance(error, (Py4JError, OSError)):
+            raise
         _gateway.cache_clear()
         raise JdbcError("08000", f"the JVM of the database's driver is gone: {error}") from error
+
+
+def _java_exception(error: BaseException | None) -> Any | None:
+    """Return what Java threw. pyspark makes its own errors of all that py4j raises in this process, as if all came from its JVM."""
+    from py4j.protocol import Py4JJavaError
+
+    found = None
+    while error is not None:
+        found = error.java_exception if isinstance(error, Py4JJavaError) else found
+        error = error.__context__
+    return found
 
 
 @cache
