@@ -136,12 +136,14 @@ def refused(scene: FileScene, what: str, **environment: str) -> None:
 
 def test_a_namenode_that_is_not_there_is_refused(file_scene: FileScene) -> None:
     pytest.importorskip("hdfs_native")
+    file_scene.produce(100)
     nowhere = f"hdfs://127.0.0.1:{free_port()}/x"
     refused(file_scene, f"the folder {nowhere} cannot be reached", CRASH_OUT=nowhere)
     refused(file_scene, f"the checkpoint {nowhere} cannot be reached", CRASH_CHECKPOINTS=nowhere)
 
 
 def test_a_folder_that_may_not_be_written_is_refused(file_scene: FileScene, own_hdfs: EmbeddedHdfs) -> None:
+    file_scene.produce(100)
     where = f"{own_hdfs.uri}/of-the-administrator/out"
     refused(file_scene, "Permission denied", CRASH_OUT=where, HADOOP_USER_NAME="somebody")
     refused(file_scene, "Permission denied", CRASH_CHECKPOINTS=where, HADOOP_USER_NAME="somebody")

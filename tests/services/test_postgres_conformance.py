@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from poundlock import PostgresSink
+from poundlock.testing import sink_conformance
 from poundlock.testing.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.services
 
-pytest.importorskip("poundlock.testing.conformance")
-
 ROWS = [{"id": n, "word": f"w{n}"} for n in range(16)]
 KILLS = ("crash.sink.writing", "crash.sink.prepared", "crash.decision.recorded")
 MODES: dict[str, tuple[dict[str, Any], Sequence[str] | None]] = {
-    "exactly-once": ({}, None),
+    "exactly-once": (
+        {},
+        ("commits", "rejects", "hidden", "commit-twice", "sweep-orphans", "crash-within-commit", *KILLS),
+    ),
     "by key": ({"key": ["id"]}, ("commits", "rejects", *KILLS)),
     "at-least-once": ({"guarantee": "at-least-once"}, ("commits", "rejects", *KILLS)),
 }
@@ -32,9 +34,16 @@ def server() -> Iterator[EmbeddedPostgres]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_postgres_sink(mode: str, server: EmbeddedPostgres) -> None:
-    from poundlock.testing import sink_conformance  # type: ignore[attr-defined,unused-ignore]
+    check(mode, server, MODES[mode][1])
 
-    settings, only = MODES[mode]
+
+@pytest.mark.torture
+def test_postgres_sink_in_all(server: EmbeddedPostgres) -> None:
+    check("exactly-once", server, None)
+
+
+def check(mode: str, server: EmbeddedPostgres, only: Sequence[str] | None) -> None:
+    settings = MODES[mode][0]
 
     def make(folder: Path) -> PostgresSink:
         table = "t_" + "".join(c if c.isalnum() else "_" for c in folder.name).lower()
