@@ -46,8 +46,8 @@ bench: $(STAMP) ## measure against Spark's file sink, write build/bench/report.j
 bench-flink: $(STAMP) ## install Flink for make bench to measure against
 	$(BIN)/python -m benchmarks.flink
 
-torture: $(STAMP) ## kill the job at 50 or more random moments and audit the files
-	$(BIN)/python -m pytest -q -o timeout=14400 -o faulthandler_timeout=14300 -m torture tests/crash
+torture: $(STAMP) ## kill the job at 50 or more random moments, audit the files; S3 on MinIO
+	$(BIN)/python -m pytest -q -o timeout=14400 -o faulthandler_timeout=14300 -m torture tests/crash tests/services tests/conformance
 
 docs: $(STAMP) ## run the code of README and docs, check their links
 	$(BIN)/python -m pytest -q tests/docs

@@ -10,7 +10,17 @@ import shutil
 import statistics
 import time
 
-from benchmarks import kafka_to_kafka, keyed, latency, ledger_cost, postgres, postgres_copy, savepoint, state_backends
+from benchmarks import (
+    kafka_to_kafka,
+    keyed,
+    latency,
+    ledger_cost,
+    parquet_to_s3,
+    postgres,
+    postgres_copy,
+    savepoint,
+    state_backends,
+)
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
@@ -105,6 +115,7 @@ CASES: tuple[Case, ...] = (
     *keyed.CASES,
     *ledger_cost.CASES,
     *postgres_copy.CASES,
+    *parquet_to_s3.CASES,
     *savepoint.CASES,
     *postgres.CASES,
     *state_backends.CASES,

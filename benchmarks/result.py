@@ -159,6 +159,7 @@ BARS = (
     Bar(name="files_to_files/poundlock_python_map", least=200_000),
     Bar(name="kafka_to_kafka/poundlock", factor=0.6, per="wall", against="kafka_to_kafka/spark_kafka_sink"),
     Bar(name="postgres_copy/poundlock", factor=0.9, per="wall", against="postgres_copy/spark_jdbc"),
+    Bar(name="parquet_to_s3/poundlock", factor=0.9, per="wall", against="parquet_to_s3/spark_file_sink"),
     Bar(name="keyed/window_native_1k", factor=0.9, against="keyed/spark_window_1k"),
     Bar(name="keyed/window_native_100k", factor=0.9, against="keyed/spark_window_100k"),
     *(

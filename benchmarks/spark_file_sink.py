@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["main", "session"]
 
 
-def session(name: str, jars: str) -> SparkSession:
+def session(name: str, jars: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return a session of two tasks and 2 GB.
 
     Args:
         name: of the application.
         jars: paths with commas between, "" for none.
+        settings: further settings of Spark.
     """
     # The collector the other engines here run with; C2 stays on, since the rows go through the JVM.
-    return (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName(name)
         .config("spark.driver.memory", "2g")
@@ -31,8 +33,10 @@ def session(name: str, jars: str) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
     )
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def _lines(spark: SparkSession, kind: str, source: str) -> DataFrame:

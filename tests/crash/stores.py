@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,14 +68,32 @@ def s3(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return Store("s3", f"{new_bucket()}/{request.node.originalname}", server.environment)
 
 
-STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {"local": local, "hdfs": hdfs, "s3": s3}
+def minio(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    server = request.getfixturevalue("minio_server")
+    inside = ExitStack()
+    inside.enter_context(server.in_environment())
+    request.addfinalizer(inside.close)
+    bucket = server.bucket(f"b-{uuid.uuid4().hex[:12]}")
+    return Store("minio", f"{bucket}/{request.node.originalname}", server.environment)
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {
+    "local": local,
+    "hdfs": hdfs,
+    "s3": s3,
+    "minio": minio,
+}
 REMOTE = [name for name in STORES if name != "local"]
+
+# A store for tests without a job, MinIO in torture only, since it is built first; and the servers for tests of S3 itself.
+WITHOUT_A_JOB = [pytest.param(name, marks=pytest.mark.torture if name == "minio" else ()) for name in STORES]
+S3_SERVERS = ["moto", pytest.param("minio", marks=pytest.mark.torture)]
 
 # A test on every store; and one that is run on the local disk, and on the others in torture only.
 # (S3's server for tests answers one request at a time, so that a job of many lives there is left to torture.)
 EVERYWHERE = pytest.mark.parametrize(
     "store",
-    [pytest.param(name, marks=pytest.mark.torture if name == "s3" else ()) for name in STORES],
+    [pytest.param(name, marks=pytest.mark.torture if name in ("s3", "minio") else ()) for name in STORES],
     indirect=True,
 )
 LOCAL_FIRST = pytest.mark.parametrize(

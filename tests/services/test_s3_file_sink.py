@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from stores import S3_SERVERS
 
 from poundlock.checkpoint.participant import Occasion, Prepared, WriterContext
 from poundlock.connectors.files import uploading
@@ -23,6 +24,11 @@ from poundlock.testing.sinks import JOB, FileSinkHarness, batch, hidden, lines
 
 pytestmark = pytest.mark.services
 EACH = RollingPolicy(on_checkpoint=True)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "s3_server" in metafunc.fixturenames:
+        metafunc.parametrize("s3_server", S3_SERVERS, indirect=True, scope="session")
 
 
 class Harness(FileSinkHarness):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from stores import S3_SERVERS
 
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
@@ -20,6 +21,11 @@ from poundlock.storage.uploads import LEAST_PART, UploadGone, Uploads
 from poundlock.testing.s3 import EmbeddedS3
 
 pytestmark = pytest.mark.services
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "s3_server" in metafunc.fixturenames:
+        metafunc.parametrize("s3_server", S3_SERVERS, indirect=True, scope="session")
 
 
 @pytest.fixture

@@ -213,9 +213,13 @@ class S3Storage:
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
         """Yield the uploads below a folder that were begun, of whomever they are."""
-        for page in self._pages("list_multipart_uploads", Prefix=self._folder(prefix)):
+        start = self._folder(prefix)
+        # MinIO takes a prefix for the whole name of an object; without one it tells all uploads of the bucket.
+        asked = start if self.address.endpoint is None else ""
+        for page in self._pages("list_multipart_uploads", Prefix=asked):
             for item in page.get("Uploads", ()):
-                yield Upload(self._path(item["Key"]), item["UploadId"], _ms(item["Initiated"]))
+                if item["Key"].startswith(start):
+                    yield Upload(self._path(item["Key"]), item["UploadId"], _ms(item["Initiated"]))
 
     def mark_of(self, path: str) -> str | None:
         """Return the mark an object carries, "" for none, None if there is no such object."""

@@ -17,12 +17,14 @@ from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
+    from poundlock.testing.minio import EmbeddedMinio
     from poundlock.testing.postgres import EmbeddedPostgres
     from poundlock.testing.s3 import EmbeddedS3
 
 __all__ = [
     "hdfs",
     "kafka_broker",
+    "minio_server",
     "new_bucket",
     "new_topic",
     "own_hdfs",
@@ -91,10 +93,30 @@ def own_hdfs() -> Iterator[EmbeddedHdfs]:
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator[EmbeddedS3]:
-    """An S3 server for the whole session, which this process finds in its environment. Do not stop it."""
+def minio_server() -> Iterator[EmbeddedMinio]:
+    """A MinIO server for the whole session, built by Go where it is not there yet, which takes minutes. Do not stop it."""
+    from poundlock.testing.minio import EmbeddedMinio
+
+    server = EmbeddedMinio(progress=print)
+    try:
+        server.start()
+    except PoundlockError as error:
+        server.close()
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no MinIO server: {error.what}")
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedS3]:
+    """An S3 server for the whole session: moto's, or with the parameter "minio" that of `minio_server`. Do not stop it."""
     from poundlock.testing.s3 import EmbeddedS3
 
+    if getattr(request, "param", "moto") == "minio":
+        yield request.getfixturevalue("minio_server")
+        return
     server = EmbeddedS3()
     try:
         server.start()

@@ -57,6 +57,11 @@ class EmbeddedS3:
         return f"http://127.0.0.1:{self._port}"
 
     @property
+    def pid(self) -> int | None:
+        """Process id of the server, None while it does not run."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    @property
     def environment(self) -> dict[str, str]:
         """The variables that lead a program here."""
         return {

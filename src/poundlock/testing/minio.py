@@ -1,0 +1,115 @@
+"""EmbeddedMinio: a MinIO server for trials, tests and benchmarks: real S3 conditions, many requests at a time, objects on disk.
+
+Its program is `minio` on PATH, or is built once by Go into the cache folder. It listens on the loopback, and does not outlive its starter.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from poundlock.errors import DefinitionError
+from poundlock.runtime.java import cache_dir
+from poundlock.testing.s3 import EmbeddedS3
+from poundlock.testing.servers import free_port
+
+__all__ = ["MINIO", "EmbeddedMinio", "minio_program"]
+
+MINIO = "v0.0.0-20260212201848-7aac2a2c5b7c"
+_MODULE = "github.com/minio/minio"
+_NEXT = "put a `minio` program on PATH, or install Go 1.24 or later and put its bin folder on PATH"
+
+Progress = Callable[[str], None]
+
+
+class EmbeddedMinio(EmbeddedS3):
+    """A MinIO server to use in a `with` block, or by `start()` and `close()`. Its objects survive `kill` and `start`, not `close`.
+
+    Args:
+        port: of the loopback; None = any free one. It stays the same over `kill` and `start`.
+        progress: told a line before the program is built, which takes minutes; never called when it is there.
+    """
+
+    def __init__(self, *, port: int | None = None, progress: Progress | None = None) -> None:
+        super().__init__(port=port)
+        self._progress = progress
+
+    def _command(self) -> list[str]:
+        program = minio_program(progress=self._progress)
+        if self._port is None:
+            self._port = free_port()
+        place = ["--address", f"127.0.0.1:{self._port}", "--certs-dir", str(self.home / "certs")]
+        return [str(program), "server", "--quiet", *place, str(self.home / "data")]
+
+    def _server_environment(self) -> Mapping[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MINIO_"))}
+        own = {
+            "MINIO_ROOT_USER": self.access_key,
+            "MINIO_ROOT_PASSWORD": self.secret_key,
+            "MINIO_REGION": self.region,
+            "MINIO_BROWSER": "off",  # its console would listen on every address
+            "MINIO_UPDATE": "off",
+        }
+        return {**kept, **own}
+
+
+def minio_program(*, progress: Progress | None = None, environment: Mapping[str, str] | None = None) -> Path:
+    """Return MinIO's program: `minio` on PATH, else the one in the cache folder, which Go builds where it is not there yet.
+
+    Args:
+        progress: told a line before it is built.
+        environment: variables to go by; default: those of this process.
+
+    Raises:
+        DefinitionError: it is not there, and there is no Go, or Go could not build it.
+    """
+    env = os.environ if environment is None else environment
+    path = env.get("PATH", os.defpath)
+    if own := shutil.which("minio", path=path):
+        return Path(own)
+    home = cache_dir(env) / "minio"
+    program = home / MINIO / "minio"
+    if os.access(program, os.X_OK):
+        return program
+    go = shutil.which("go", path=path)
+    if go is None:
+        raise DefinitionError("the MinIO server for tests is not built yet, and there is no Go on PATH", next=_NEXT)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with (home / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.access(program, os.X_OK):
+                _build(go, program, env, progress or (lambda line: None))
+    except OSError as error:
+        raise DefinitionError(
+            f"cannot write {home}: {error.strerror or error}", next="set POUNDLOCK_CACHE_DIR to a folder with room"
+        ) from error
+    return program
+
+
+def _build(go: str, program: Path, env: Mapping[str, str], progress: Progress) -> None:
+    """Build it aside and put it in place by one rename."""
+    progress(f"building MinIO {MINIO} with {go}, once: this takes minutes")
+    with tempfile.TemporaryDirectory(dir=program.parent.parent, prefix=".tmp-", ignore_cleanup_errors=True) as aside:
+        # One package at a time: it shares the machine with what is tested, and a package may take a gigabyte.
+        own = {"CGO_ENABLED": "0", "GOFLAGS": "-p=1", "GOBIN": aside}
+        done = subprocess.run(
+            [go, "install", f"{_MODULE}@{MINIO}"],
+            env={**env, **own},
+            cwd=aside,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+        built = Path(aside) / "minio"
+        if done.returncode != 0 or not built.is_file():
+            said = [line for line in done.stderr.splitlines() if not line.startswith("go: downloading")]
+            raise DefinitionError(f"MinIO could not be built by {go}: {' '.join(said[-3:])[-500:]}", next=_NEXT)
+        program.parent.mkdir(exist_ok=True)
+        built.rename(program)
