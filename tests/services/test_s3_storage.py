@@ -15,6 +15,7 @@ from stores import S3_SERVERS
 
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
+from poundlock.storage.base import OutcomeUnknown
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import StoreError
 from poundlock.storage.uploads import LEAST_PART, UploadGone, Uploads
@@ -69,6 +70,31 @@ def test_a_winner_whose_answer_got_lost_knows_that_it_won(storage: S3Storage, mo
         m.setattr(storage._client, "put_object", answered_twice)
         assert storage.create_exclusive("ledger/1", b"mine")
     assert not storage.create_exclusive("ledger/1", b"mine")
+
+
+@pytest.mark.parametrize("answer", ["none", "503", "409"])
+def test_a_put_without_an_answer_is_not_known_to_have_failed(
+    storage: S3Storage, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    from botocore.exceptions import ClientError, ReadTimeoutError
+
+    put_object, late = storage._client.put_object, []
+
+    def lost(**arguments: object) -> object:
+        late.append(arguments)
+        if answer == "none":
+            raise ReadTimeoutError(endpoint_url="http://s3")
+        code = {"503": "SlowDown", "409": "ConditionalRequestConflict"}[answer]
+        raise ClientError({"Error": {"Code": code}}, "PutObject")
+
+    with monkeypatch.context() as m:
+        m.setattr(storage._client, "put_object", lost)
+        with pytest.raises(OutcomeUnknown) as caught:
+            storage.create_exclusive("ledger/1", b"mine")
+    assert caught.value.errno
+    assert storage.stat("ledger/1") is None
+    put_object(**late[0])  # it arrives after all
+    assert storage.read("ledger/1") == b"mine"
 
 
 def test_content_is_whole_and_replaced_only_when_asked(storage: S3Storage) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from poundlock.checkpoint.archive import PER_FILE, Archive
 from poundlock.checkpoint.decision import Decision
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
-from poundlock.storage.base import Storage
+from poundlock.storage.base import OutcomeUnknown, Storage
 
 __all__ = ["FOLDER", "Ledger"]
 
@@ -181,16 +181,21 @@ class Ledger:
             there = self._storage.read(path)
             if there == data:
                 self._storage.settle(path)
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if isinstance(cause, OutcomeUnknown):  # the request may still be on its way
+                raise self._unknown(path, cause) from error
             return False
         except OSError as error:
-            raise CommitUnknown(
-                f"whether {self._where(path)} was recorded is not known: {cause or error}",
-                next="start the job again when the storage answers; it finds out and goes on",
-            ) from error
+            raise self._unknown(path, cause or error) from error
         if there != data:
             self._lost(path)
         return True
+
+    def _unknown(self, path: str, cause: OSError) -> CommitUnknown:
+        return CommitUnknown(
+            f"whether {self._where(path)} was recorded is not known: {cause}",
+            next="start the job again when the storage answers; it finds out and goes on",
+        )
 
     def _lost(self, path: str) -> None:
         raise FencedError(

@@ -9,7 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
-__all__ = ["Entry", "HasFolders", "Remote", "Storage", "moves_by_copy"]
+__all__ = ["Entry", "HasFolders", "OutcomeUnknown", "Remote", "Storage", "moves_by_copy"]
+
+
+class OutcomeUnknown(OSError):
+    """A storage did not say whether it did what it was asked for, and may still do it. `next`: what to do."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error.errno, error.strerror or str(error), error.filename)
+        self.next: str = getattr(error, "next", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,7 @@ class Storage(Protocol):
         """Write a whole new file durably; return False, and change nothing, if the name is taken.
 
         A crash leaves either no file or the whole one. A leftover temporary name is ".tmp-<hex>-<name>" in that folder.
+        Raises OutcomeUnknown where the file may still appear after the call: then nobody may act as if it will not.
         """
         ...
 

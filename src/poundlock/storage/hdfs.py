@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from poundlock.errors import DefinitionError
-from poundlock.storage.base import Entry
+from poundlock.storage.base import Entry, OutcomeUnknown
 from poundlock.storage.hdfs_errors import translated
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = ["HdfsStorage", "open_hdfs"]
 
 _BLOCK = 1 << 20
 _AWAY = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+_REFUSED = (errno.EACCES, errno.EDQUOT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
 # How long a call waits for a single namenode that is away, 17 s in all: a restart of it goes by unnoticed, and what is
 # there no more is said before anybody thinks that the job hangs. By default it would be three minutes. Of a nameservice
 # with several namenodes the cluster's own settings say it.
@@ -81,6 +82,11 @@ class HdfsStorage:
                 # The client repeats a call whose answer was lost: then the first one has moved the file already.
                 if not self._ours(temporary, path, data):
                     raise
+            except OSError as error:
+                # It may still be on its way to the namenode, unless there is nothing left that it could move.
+                if error.errno in _REFUSED or (error.errno not in _AWAY and self._taken_back(temporary)):
+                    raise
+                raise OutcomeUnknown(error) from error
             return True
         finally:
             with suppress(OSError):  # it is named as a leftover, and what happened before is what counts
@@ -240,6 +246,11 @@ class HdfsStorage:
     def _ours(self, temporary: str, path: str, data: bytes) -> bool:
         """Return whether a name was given by a call of ours whose answer was lost: our file is gone, its content is there."""
         return self.stat(temporary) is None and self.stat(path) is not None and self.read(path) == data
+
+    def _taken_back(self, temporary: str) -> bool:
+        with suppress(OSError):
+            return self.delete(temporary)
+        return False
 
     def _listed(self, folder: str) -> Sequence[tuple[str, Any]]:
         try:

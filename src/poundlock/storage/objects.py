@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, ClassVar, cast
 from urllib.parse import urlsplit
 
 from poundlock.errors import DefinitionError
-from poundlock.storage.base import Entry
+from poundlock.storage.base import Entry, OutcomeUnknown
 from poundlock.storage.object_files import PART, ObjectWriter, open_reader
 from poundlock.storage.s3_client import AccessDenied, StoreError
 
@@ -77,6 +77,11 @@ class ObjectStorage:
             # A request that was repeated because its answer got lost finds its own object.
             with self._asking(path):
                 return dict(obstore.get(self._store, self._key(path)).attributes).get(_MARK) == mark
+        except StoreError as error:
+            if error.refused:
+                raise
+            # No answer, or a bad one: an earlier attempt of the client may still be carried out.
+            raise OutcomeUnknown(error) from error
         return True
 
     def replace(self, path: str, data: bytes) -> None:

@@ -6,6 +6,7 @@ repeated request is never taken for another's.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import uuid
 from collections.abc import Iterator, Sequence
@@ -14,14 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, ClassVar, cast
 
 from poundlock.errors import DefinitionError
-from poundlock.storage.base import Entry
+from poundlock.storage.base import Entry, OutcomeUnknown
 from poundlock.storage.object_files import ObjectWriter, open_reader
-from poundlock.storage.s3_client import S3Address, asking, client
+from poundlock.storage.s3_client import S3Address, StoreError, asking, client
 from poundlock.storage.uploads import LEAST_PART, Upload, UploadGone
 
 __all__ = ["S3Storage", "open_s3"]
 
 _MARK = "poundlock"  # the object's metadata that says who wrote it
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _LARGEST_COPY = 1 << 30  # bytes of a part that the store copies
 
 
@@ -75,7 +77,7 @@ class S3Storage:
     # Files
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        """Put a new object; return False, and change nothing, if the name is taken."""
+        """Put a new object; return False, and change nothing, if the name is taken. Raises OutcomeUnknown without an answer."""
         return self._put_new(path, data, uuid.uuid4().hex)
 
     def replace(self, path: str, data: bytes) -> None:
@@ -277,6 +279,11 @@ class S3Storage:
         except FileExistsError:
             # A request that was repeated because its answer got lost finds its own object.
             return self.mark_of(path) == mark
+        except StoreError as error:
+            if error.refused or error.errno in _FULL:
+                raise
+            # No answer, or a bad one: an earlier attempt of the client may still be carried out.
+            raise OutcomeUnknown(error) from error
         return True
 
 

@@ -16,6 +16,7 @@ from poundlock.checkpoint.records import checkpoint_records
 from poundlock.checkpoint.written import Written
 from poundlock.errors import CommitUnknown, DefinitionError, FencedError, TerminalError
 from poundlock.storage import LocalStorage
+from poundlock.storage.base import OutcomeUnknown
 
 WROTE = Written.of(
     [{"rows": 2, "bytes": 9, "digest": "ffffffffffffffff", "min_ms": 5}, {"rows": 1, "bytes": 1, "digest": "02"}]
@@ -138,6 +139,8 @@ class Failing(LocalStorage):
     how = ""
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
+        if self.how == "no answer":
+            raise OutcomeUnknown(OSError(errno.EHOSTUNREACH, "the store does not answer"))
         if self.how != "before":
             super().create_exclusive(path, data)
         raise OSError(errno.EIO, "Input/output error")
@@ -156,6 +159,14 @@ def test_a_failure_that_recorded_nothing_is_passed_on(storage: LocalStorage) -> 
     with pytest.raises(OSError, match="Input/output"):
         Ledger(failing(storage, "before")).append(decision(0))
     assert Ledger(storage).newest() is None
+
+
+def test_a_record_that_may_still_be_on_its_way_is_not_known(storage: LocalStorage) -> None:
+    with pytest.raises(CommitUnknown, match="the store does not answer"):
+        Ledger(failing(storage, "no answer")).append(decision(0))
+    storage.create_exclusive(record_path(0), b"another's")
+    with pytest.raises(FencedError):
+        Ledger(failing(storage, "no answer")).append(decision(0))
 
 
 def test_a_failure_after_the_record_stands_is_a_decision(storage: LocalStorage) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import errno
+import io
 import pickle
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from poundlock.checkpoint.trouble import refuse_unreachable, storage_trouble
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.runtime.failures import explain
-from poundlock.storage import is_uri, open_storage
+from poundlock.storage import hdfs, is_uri, open_storage
+from poundlock.storage.base import OutcomeUnknown
 from poundlock.storage.hdfs_errors import translated
 from poundlock.testing.servers import free_port
 
@@ -156,3 +160,70 @@ def test_a_cluster_that_is_not_there_is_told_at_once() -> None:
     with pytest.raises(TimeoutError, match="no answer within"):
         storage.check_reachable(0.2)  # type: ignore[attr-defined]
     refuse_unreachable(open_storage("/nowhere"), what="the checkpoint")
+
+
+class Namenode:
+    """Files by path, answering as a client that repeats what got no answer does: `lost` calls are carried out twice."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.lost = self.silent = False
+
+    def create(self, path: str, options: Any) -> Any:
+        if path in self.files:
+            raise FileExistsError(path)
+        files = self.files
+
+        class Writing:
+            def __init__(self) -> None:
+                files[path] = b""
+
+            def write(self, data: memoryview) -> None:
+                files[path] += bytes(data)
+
+            def hsync(self) -> None:
+                pass
+
+            def close(self) -> None:
+                pass
+
+        return Writing()
+
+    def get_file_info(self, path: str) -> Any:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return SimpleNamespace(isdir=False, length=len(self.files[path]), modification_time=1)
+
+    def read(self, path: str) -> Any:
+        content = io.BytesIO(self.files[path])
+        return SimpleNamespace(readall=content.getvalue, __len__=lambda: len(content.getvalue()))
+
+    def delete(self, path: str, recursive: bool) -> bool:
+        if self.silent:
+            raise RuntimeError("RPC error: deadline has elapsed")
+        return self.files.pop(path, None) is not None
+
+    def rename(self, old: str, new: str, overwrite: bool) -> None:
+        if self.silent:
+            raise RuntimeError("RPC error: deadline has elapsed")
+        for _ in range(2 if self.lost else 1):
+            if old not in self.files:
+                raise FileNotFoundError(old)
+            if new in self.files and not overwrite:
+                raise FileExistsError(new)
+            self.files[new] = self.files.pop(old)
+
+
+@pytest.fixture
+def namenode(monkeypatch: pytest.MonkeyPatch) -> Namenode:
+    made = Namenode()
+    monkeypatch.setattr(hdfs, "_client", lambda authority, pid: made)
+    return made
+
+
+def test_a_name_whose_answer_does_not_come_is_not_known_to_have_failed(namenode: Namenode) -> None:
+    storage = open_storage("hdfs://host:1/a")
+    namenode.silent = True
+    with pytest.raises(OutcomeUnknown, match="deadline"):
+        storage.create_exclusive("ledger/1", b"mine")
+    assert "/a/ledger/1" not in namenode.files
