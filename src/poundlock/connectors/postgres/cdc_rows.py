@@ -97,7 +97,7 @@ class ChangeRows:
                     self._describe(message)
             elif isinstance(message, Change):
                 if self._transaction is not None and message.oid == self._oid:
-                    self._add(message.op, message.old, message.new)
+                    self._add(message.op, message.old, message.new, old_is_key=message.old_is_key)
             elif isinstance(message, Truncate) and self._transaction is not None and self._oid in message.oids:
                 self._add("truncate", None, None)
             if len(self._rows) >= _ROWS:
@@ -116,13 +116,13 @@ class ChangeRows:
             f"column {(wrong or further)[0]!r} is not as it was when the job started" if wrong or further else ""
         )
 
-    def _add(self, op: str, old: Values | None, new: Values | None) -> None:
+    def _add(self, op: str, old: Values | None, new: Values | None, *, old_is_key: bool = False) -> None:
         transaction = self._transaction
         assert transaction is not None
         if op != "truncate":
             old, new = self._ours(old), self._ours(new)
         if new is not None and UNCHANGED in new:
-            new = self._completed(new, old)
+            new = self._completed(new, old, old_is_key=old_is_key)
         self._number += 1
         self._rows.append((op, transaction.commit, self._number, transaction.xid, transaction.time, old, new))
 
@@ -138,9 +138,11 @@ class ChangeRows:
             )
         return tuple(values[i] for i in self._places)
 
-    def _completed(self, new: Values, old: Values | None) -> Values:
+    def _completed(self, new: Values, old: Values | None, *, old_is_key: bool) -> Values:
         """Put long values that did not change into the new row, from the old one."""
-        if old is None or UNCHANGED in (o for o, n in zip(old, new, strict=True) if n is UNCHANGED):
+        found = [UNCHANGED] if old is None else [o for o, n in zip(old, new, strict=True) if n is UNCHANGED]
+        # Where only the key is known, null stands for whatever the other columns hold; a column of a key is never null.
+        if old is None or UNCHANGED in found or (old_is_key and None in found):
             name = self._columns[new.index(UNCHANGED)].name
             raise TerminalError(
                 f"an update of {self._what} left the long value of column {name!r} as it was, so the server did not send it",

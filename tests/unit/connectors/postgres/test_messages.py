@@ -122,6 +122,14 @@ def test_long_values_come_from_the_old_row() -> None:
             rows([DESCRIBED, Begin(1, TIME, 1), change._replace(old=old)])
 
 
+def test_an_old_key_has_no_long_values() -> None:
+    change = Change("update", OID, ("1", None), ("2", UNCHANGED), True)
+    with pytest.raises(TerminalError, match="'v'"):
+        rows([DESCRIBED, Begin(1, TIME, 1), change])
+    (row,) = rows([DESCRIBED, Begin(1, TIME, 1), change._replace(old=("1", "long"))])  # v is of the key, too
+    assert row["after"] == {"id": 2, "v": "long"}
+
+
 @pytest.mark.parametrize(
     "columns",
     [
