@@ -22,9 +22,12 @@ KINDS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-# A few here; all of the suite, minutes a sink, in torture.
+# A few here, for one kind of rows; all of the suite, minutes a sink, in torture.
 FEW = ("commits", "hidden", "commit-twice", "sweep-orphans", "crash.sink.committed", "crash-within-commit")
-CHECKS = pytest.mark.parametrize("only", [FEW, pytest.param(None, marks=pytest.mark.torture)], ids=["few", "all"])
+CHECKS = pytest.mark.parametrize(
+    ("kind", "only"),
+    [("parquet", FEW), *(pytest.param(kind, None, marks=pytest.mark.torture) for kind in KINDS)],
+)
 
 
 def other(sink: FileSink) -> FileSink:
@@ -32,7 +35,6 @@ def other(sink: FileSink) -> FileSink:
 
 
 @CHECKS
-@pytest.mark.parametrize("kind", KINDS)
 def test_on_s3(kind: str, only: Sequence[str] | None, new_bucket: Callable[[], str]) -> None:
     rows, how = KINDS[kind]
     bucket = new_bucket()
@@ -43,7 +45,6 @@ def test_on_s3(kind: str, only: Sequence[str] | None, new_bucket: Callable[[], s
 
 
 @CHECKS
-@pytest.mark.parametrize("kind", KINDS)
 def test_on_hdfs(kind: str, only: Sequence[str] | None, hdfs: EmbeddedHdfs) -> None:
     rows, how = KINDS[kind]
     report = sink_conformance(
