@@ -104,6 +104,15 @@ def test_names_go_on_where_they_ended(harness: Callable[..., Harness]) -> None:
     assert sorted(h.finished().values()) == [b"0\n", b"1\n", b"2\n", b"again\n"]
 
 
+def test_names_go_on_behind_a_state_of_another_folder(harness: Callable[..., Harness]) -> None:
+    h = harness(rolling=EACH)
+    h.state = {"v": 1, "tag": "", "root": "/local", "counters": {"0": 7}, "parts": []}
+    h.write(lines(b"row"))
+    h.end_checkpoint()
+    [path] = h.paths()
+    assert numbers_of("part", "", path) == ("0", 7), "who restores that state finds it newer"
+
+
 def test_large_files_have_many_parts(harness: Callable[..., Harness]) -> None:
     h = harness(rolling=EACH, compression=None)
     row = bytes(range(97, 123)) * 20_000

@@ -288,7 +288,10 @@ def test_a_store_that_does_not_answer_is_no_refusal(s3_server: EmbeddedS3, monke
     assert caught.value.errno == errno.EHOSTUNREACH
 
 
-@pytest.mark.parametrize("path", ["s3://", "s3:///x", "s3://b/../x", "s3://key:secret@b/x"])
+@pytest.mark.parametrize(
+    "path",
+    ["s3://", "s3:///x", "s3://b/../x", "s3://key:secret@b/x", "s3://key:sec/secret@b/x", "s3://k:se//secret@b/x"],
+)
 def test_paths_that_name_no_folder_are_refused(path: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         open_storage(path)

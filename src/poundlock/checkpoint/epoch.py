@@ -167,7 +167,7 @@ class Epoch:
             operators: per operator id, what the job is made of; kept for who restores the checkpoint.
 
         Raises:
-            DefinitionError: another driver is alive on this checkpoint.
+            DefinitionError: another driver is alive on this checkpoint, or its storage has no names that are given once.
         """
         with explained(f"taking over {storage.root}", starting=True):
             lock = DriverLock.acquire(storage, clock=clock)
@@ -223,7 +223,17 @@ def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: 
             operators=dict(operators),
         )
         if storage.create_exclusive(_path(number), _dump(life)):
+            _refuse_replacing(storage, _path(number), _dump(life))
             return life
+
+
+def _refuse_replacing(storage: Storage, path: str, data: bytes) -> None:
+    """Raise DefinitionError if a name that is taken can be taken again, with which every decision would have two winners."""
+    if not isinstance(storage, LocalStorage) and storage.create_exclusive(path, data):
+        raise DefinitionError(
+            f"{storage.root} replaces what is there although it is asked not to: two drivers could decide at once",
+            next="keep the checkpoint on a store that honours If-None-Match: * when it puts an object",
+        )
 
 
 def described_operators(storage: Storage) -> Mapping[str, JSON]:

@@ -100,6 +100,9 @@ class HdfsStorage:
         try:
             with self._named(path):
                 self._client.rename(self._at(temporary), self._at(path), overwrite=True)
+        except FileNotFoundError:
+            if not self._ours(temporary, path, data):  # an answer that was lost, as in `create_exclusive`
+                raise
         finally:
             with suppress(OSError):
                 self.delete(temporary)

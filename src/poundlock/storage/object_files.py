@@ -5,6 +5,7 @@ A handle that was not closed in order, because its block failed or it was droppe
 
 from __future__ import annotations
 
+import errno
 import io
 from collections.abc import Callable
 from types import TracebackType
@@ -101,7 +102,7 @@ class ObjectWriter(io.RawIOBase):
         self._sending, self.name, self._may_be_whole = sending, name, whole
         self._buffer = bytearray()
         self._parts = self._size = 0
-        self._ended = False
+        self._ended = self._failed = False
 
     def writable(self) -> bool:
         return True
@@ -112,6 +113,8 @@ class ObjectWriter(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         if self._ended:
             raise ValueError("the object is complete")
+        if self._failed:
+            raise OSError(errno.EIO, "a part of it could not be written", self.name)
         view = memoryview(data).cast("B")
         self._buffer += view
         self._size += len(view)
@@ -121,9 +124,12 @@ class ObjectWriter(io.RawIOBase):
         return len(view)
 
     def publish(self) -> None:
-        """Let the object appear. Only the first call does anything."""
+        """Let the object appear. Only the first call does anything; where something of it failed before, it never appears."""
         if self._ended:
             return
+        if self._failed:
+            raise OSError(errno.EIO, "a part of it could not be written", self.name)
+        self._failed = True  # until all of this is done
         if not self._parts and self._may_be_whole:
             self._sending.whole(bytes(self._buffer))
         else:
@@ -167,4 +173,6 @@ class ObjectWriter(io.RawIOBase):
 
     def _send(self, data: bytes) -> None:
         self._parts += 1
+        failed, self._failed = self._failed, True
         self._sending.part(self._parts, data)
+        self._failed = failed

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, cast
-from urllib.parse import urlsplit
 
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, OutcomeUnknown
@@ -32,8 +31,11 @@ def open_objects(path: str) -> ObjectStorage:
     Raises:
         DefinitionError: the path names no bucket, or the package for it is not installed.
     """
-    parts = urlsplit(path)
-    if parts.scheme not in _SCHEMES or not parts.netloc:
+    scheme, _, rest = path.partition("://")  # an object's name may have a ? or a #
+    bucket, _, prefix = rest.partition("/")
+    folders = prefix.strip("/").split("/")
+    scheme = scheme.lower()
+    if scheme not in _SCHEMES or not bucket or (len(folders) > 1 and not all(folders)) or {".", ".."} & set(folders):
         raise DefinitionError(
             f"{path} names no bucket", next="write gs://bucket/folder or abfss://container@account/folder"
         )
@@ -41,9 +43,9 @@ def open_objects(path: str) -> ObjectStorage:
         import obstore  # noqa: F401
     except ImportError as error:
         raise DefinitionError(
-            f"{path}: {parts.scheme}:// needs the package obstore", next='type: pip install "poundlock[objects]"'
+            f"{path}: {scheme}:// needs the package obstore", next='type: pip install "poundlock[objects]"'
         ) from error
-    return ObjectStorage(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
+    return ObjectStorage(f"{scheme}://{bucket}", prefix.strip("/"))
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,13 @@ def open_s3(path: str) -> S3Storage:
     """
     scheme, _, rest = path.partition("://")
     bucket, _, prefix = rest.partition("/")
-    if not bucket or _odd(prefix.strip("/")):
-        raise DefinitionError(f"{path} names no folder of a bucket", next=f"write {scheme}://bucket/folder")
-    if "@" in bucket:
+    if "@" in bucket or ":" in bucket:  # a secret may have a slash
         raise DefinitionError(
             f"a path of {scheme}:// carries credentials",
             next="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead, and take them out of the path",
         )
+    if not bucket or _odd(prefix.strip("/")):
+        raise DefinitionError(f"{path} names no folder of a bucket", next=f"write {scheme}://bucket/folder")
     if importlib.util.find_spec("botocore") is None:
         raise DefinitionError(f"{path}: S3 needs the package botocore", next='type: pip install "poundlock[s3]"')
     return S3Storage(bucket, prefix.strip("/"), S3Address.from_environment())

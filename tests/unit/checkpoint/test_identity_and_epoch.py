@@ -13,7 +13,7 @@ from poundlock.checkpoint.epoch import DriverLock, Epoch, described_sinks
 from poundlock.checkpoint.identity import open_identity, read_identity
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError, FencedError, TerminalError
-from poundlock.storage import LocalStorage
+from poundlock.storage import LocalStorage, objects
 from poundlock.values import ManualClock
 
 CLOCK = ManualClock(1_545_184_226_432)
@@ -133,3 +133,21 @@ def test_a_living_driver_is_named_and_a_killed_one_makes_room(storage: LocalStor
 def test_looking_for_the_holder_touches_nothing(storage: LocalStorage) -> None:
     assert DriverLock.holder(storage) is None
     assert not os.path.exists(storage.root)
+
+
+def test_a_store_that_replaces_what_is_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("obstore")
+    monkeypatch.setattr(objects, "_stores", {})
+    storage = objects.open_objects("memory://bucket/checkpoint")
+    assert Epoch.claim(storage, clock=CLOCK).number == 1
+    assert Epoch.claim(storage, clock=CLOCK).number == 2
+
+    def put(self: objects.ObjectStorage, path: str, data: bytes) -> bool:
+        if self.stat(path) is not None:
+            self.delete(path)
+        return real(self, path, data)
+
+    real = objects.ObjectStorage.create_exclusive
+    monkeypatch.setattr(objects.ObjectStorage, "create_exclusive", put)
+    with pytest.raises(DefinitionError, match="replaces what is there"):
+        Epoch.claim(storage, clock=CLOCK)

@@ -227,3 +227,13 @@ def test_a_name_whose_answer_does_not_come_is_not_known_to_have_failed(namenode:
     with pytest.raises(OutcomeUnknown, match="deadline"):
         storage.create_exclusive("ledger/1", b"mine")
     assert "/a/ledger/1" not in namenode.files
+
+
+def test_a_call_that_is_repeated_meets_its_own_work(namenode: Namenode) -> None:
+    storage = open_storage("hdfs://host:1/a")
+    namenode.lost = True
+    assert storage.create_exclusive("ledger/1", b"mine")
+    storage.replace("ledger/1", b"other")
+    assert namenode.files == {"/a/ledger/1": b"other"}
+    with pytest.raises(FileNotFoundError):
+        storage.replace("ledger/2", b"")

@@ -32,6 +32,14 @@ def paths(storage: Storage, prefix: str = "") -> list[str]:
     return sorted(entry.path for entry in storage.list(prefix))
 
 
+def test_odd_roots_are_kept_or_refused() -> None:
+    pytest.importorskip("obstore")
+    assert objects.open_objects("gs://bucket/a#b?c%20 d/").root == "gs://bucket/a#b?c%20 d"
+    for path in ("gs:///a", "gs://b/a/../c", "gs://b/a//c"):
+        with pytest.raises(DefinitionError, match="names no bucket"):
+            objects.open_objects(path)
+
+
 def test_names_have_one_winner_and_are_not_replaced(storage: ObjectStorage) -> None:
     assert storage.create_exclusive("a/b", b"first")
     assert not storage.create_exclusive("a/b", b"second")
@@ -230,6 +238,38 @@ def test_a_writer_that_fails_drops_its_parts() -> None:
         handle.close()
     assert sent.ended == "dropped"
     assert handle.closed
+
+
+@pytest.mark.parametrize("where", ["part", "last part", "finish"])
+def test_what_failed_once_never_appears_however_often_it_is_closed(where: str) -> None:
+    class FailsOnce(Sent):
+        failed = False
+
+        def part(self, number: int, data: bytes) -> None:
+            self.fail(where == ("part" if len(data) == PART else "last part"))
+            super().part(number, data)
+
+        def finish(self) -> None:
+            self.fail(where == "finish")
+            super().finish()
+
+        def fail(self, now: bool) -> None:
+            if now and not self.failed:
+                self.failed = True
+                raise StoreError(5, "the store answered 500", "a")
+
+    sent = FailsOnce()
+    handle = ObjectWriter(sent, "a")
+
+    def write_all() -> None:
+        handle.write(bytes(PART + 1))
+        handle.publish()
+
+    with pytest.raises(StoreError):
+        write_all()
+    with pytest.raises(OSError, match="could not be written"):
+        handle.close()
+    assert sent.ended == "dropped"
 
 
 def test_a_reader_asks_for_ranges(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A finished file is never written to, replaced or deleted; its name is given by o
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import uuid
 from collections.abc import Callable, Sequence
@@ -115,10 +116,13 @@ def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merge
 
 
 def _recognise(storage: Storage, committable: JSON, merger: Merger) -> None:
-    """Raise TerminalError unless the final name already holds this committable's content."""
+    """Raise TerminalError unless the final name already holds this committable's content, or still can be given to it."""
     final = committable["final"]
     if storage.stat(final) is None:
         first = committable["segments"][0]["path"]
+        if all(storage.stat(segment["path"]) is not None for segment in committable["segments"]):
+            # What failed was a name in between: another driver swept it, or a repeated request met its own work.
+            raise OSError(errno.EAGAIN, "what was being made of the hidden files was taken away", first)
         raise TerminalError(
             f"{storage.root}/{final} was decided, but neither it nor all of its segments exist: {first} …",
             next=f"restore the hidden files of {storage.root}, or restart from an earlier savepoint",

@@ -207,7 +207,8 @@ class FileSink:
                 )
 
     def directive(self, state: JSON) -> JSON:
-        return staging.directive(state)
+        # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.
+        return staging.directive(state, named=self._uploads)
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
         from poundlock.connectors.files.committer import verify

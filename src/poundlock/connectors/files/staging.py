@@ -244,14 +244,14 @@ def next_roll_ms(rules: Rules, state: JSON) -> int | None:
     return min((at for at in due if at is not None), default=None)
 
 
-def directive(state: JSON) -> JSON:
+def directive(state: JSON, *, named: bool = False) -> JSON:
     """Return the bytes that wait per bucket and subtask, largest first, and the subtasks that have given names before.
 
-    Where writers may give names themselves, the counter of each subtask's next name comes along. Both lists may be cut to keep the whole below 32 KB: a part that is left out is finished at the next checkpoint, subtask that is left out looks once more at the names in the folder.
+    Where writers may give names themselves (`named`, or they did before), the counter of each subtask's next name comes along. Both lists may be cut to keep the whole below 32 KB: a part that is left out is finished at the next checkpoint, subtask that is left out looks once more at the names in the folder.
     """
     counters = state.get("counters", {})
     known = sorted(map(int, counters))[:1500]
-    following = [int(counters[str(subtask)]) for subtask in known] if "joined" in state else []
+    following = [int(counters[str(subtask)]) for subtask in known] if named or "joined" in state else []
     budget = DIRECTIVE_BYTES - 200 - sum(len(str(k)) + 2 for k in (*known, *following))
     pending: list[list[Any]] = []
     for part in sorted(state.get("parts", ()), key=lambda p: -int(p["bytes"])):

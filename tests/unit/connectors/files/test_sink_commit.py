@@ -61,6 +61,24 @@ def dying_storage(monkeypatch: pytest.MonkeyPatch, *, before: str | None = None,
     monkeypatch.setattr(LocalStorage, name, die)
 
 
+@pytest.mark.parametrize("said", [FileNotFoundError, FileExistsError])
+def test_a_name_in_between_that_fails_is_no_loss(
+    tmp_path: Path, said: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated request may meet its own work, and a driver that takes over sweeps what is being joined."""
+    h, committable = decided(tmp_path, 3)
+
+    def fail(*args: Any) -> None:
+        raise said(2, "it was taken away")
+
+    with monkeypatch.context() as m:
+        m.setattr(LocalStorage, "concat", fail)
+        with pytest.raises(CommitUnknown, match="taken away"):
+            h.sink.commit(committable)
+    h.sink.commit(committable)
+    assert list(h.finished().values()) == [WHOLE[3]]
+
+
 @pytest.mark.parametrize("segments", [1, 3])
 @pytest.mark.parametrize(
     "where", [{"before": "concat"}, {"after": "concat"}, {"before": "rename"}, {"after": "rename"}, {"after": "delete"}]
