@@ -243,6 +243,13 @@ def test_queries_partitions_empty_tables_and_conditions(pg: Any, tmp_path: Path)
         assert life.enumerator.finished(life.at)
 
 
+def test_options_of_the_dsn_hold_for_a_snapshot(pg: Any, tmp_path: Path) -> None:
+    pg.execute("DROP SCHEMA IF EXISTS other CASCADE", "CREATE SCHEMA other", "CREATE TABLE other.t (id int)")
+    pg.execute("CREATE TABLE t (id int)", "INSERT INTO t VALUES (1)", "INSERT INTO other.t VALUES (2)")
+    source = PostgresSource(f"{pg.dsn}?options=-csearch_path%3Dother", table="t")
+    assert numbers(Life(source, tmp_path).checkpoint()) == [2]
+
+
 # --- incremental ------------------------------------------------------------------------------------------------------
 
 
