@@ -308,6 +308,13 @@ def test_settle_gives_writers_time_that_took_a_time_and_wrote_later(pg: Any, tmp
     assert life.at["value"] == "2020-01-01 00:00:00.123456+00"
 
 
+def test_a_value_behind_which_nothing_comes_stops_the_job(pg: Any, tmp_path: Path) -> None:
+    pg.execute("CREATE TABLE t (id numeric)", "INSERT INTO t VALUES (1), ('NaN')")
+    source = PostgresSource(pg.dsn, table="t", mode="incremental", column="id", settle="0 s", poll_every="0 s")
+    with pytest.raises(TerminalError, match="the value NaN"):
+        Life(source, tmp_path).rows()
+
+
 def test_incremental_ends_at_until(pg: Any, tmp_path: Path) -> None:
     pg.execute("CREATE TABLE t (id int)", "INSERT INTO t SELECT generate_series(1, 50)")
     source = PostgresSource(
