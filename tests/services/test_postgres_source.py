@@ -517,6 +517,25 @@ def test_changed_columns_stop_the_job_and_it_goes_on_with_those_that_stayed(tabl
     assert changes(fresh.until(1)) == [("insert", None, {"id": 3, "v": "c", "n": 5})]
 
 
+def test_a_publication_that_leaves_out_rows_or_truncates_is_refused(table: Any) -> None:
+    for options, said in (
+        ("WITH (publish = 'insert, update, delete')", "leaves out"),
+        ("WHERE (id > 5)", "only the rows"),
+    ):
+        table.execute("DROP PUBLICATION pub", f"CREATE PUBLICATION pub FOR TABLE t {options}")
+        with pytest.raises(DefinitionError, match=said):
+            cdc(table).preflight()
+
+
+def test_a_publication_that_was_missing_for_a_while_stops_the_job(table: Any, tmp_path: Path) -> None:
+    life = Life(cdc(table, initial="none"), tmp_path)
+    life.checkpoint()
+    table.execute("DROP PUBLICATION pub", "INSERT INTO t VALUES (1, 'a')", "CREATE PUBLICATION pub FOR TABLE t")
+    table.execute("INSERT INTO t VALUES (2, 'b')")
+    with pytest.raises((SourceGoneError, TerminalError), match="publication"):
+        life.until(1)
+
+
 def test_a_table_made_anew_is_another_table(table: Any, tmp_path: Path) -> None:
     life = Life(cdc(table, initial="none"), tmp_path)
     life.checkpoint()
