@@ -517,6 +517,19 @@ def test_changed_columns_stop_the_job_and_it_goes_on_with_those_that_stayed(tabl
     assert changes(fresh.until(1)) == [("insert", None, {"id": 3, "v": "c", "n": 5})]
 
 
+def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Path) -> None:
+    table.execute("INSERT INTO t VALUES (1, 'a')")
+    table.execute("ALTER SYSTEM SET idle_in_transaction_session_timeout = '300ms'", "SELECT pg_reload_conf()")
+    try:
+        life = Life(cdc(table), tmp_path)
+        end = life.enumerator.latest(life.at)
+        time.sleep(1)
+        assert len(life.rows(end)) == 1
+        life.die()
+    finally:
+        table.execute("ALTER SYSTEM RESET idle_in_transaction_session_timeout", "SELECT pg_reload_conf()")
+
+
 def test_a_publication_that_leaves_out_rows_or_truncates_is_refused(table: Any) -> None:
     for options, said in (
         ("WITH (publish = 'insert, update, delete')", "leaves out"),
