@@ -206,6 +206,34 @@ def test_a_table_of_markers_that_was_made_anew_is_not_believed(rig: Rig, server:
         rig.bound.commit(item.payload)
 
 
+def test_a_table_of_markers_that_somebody_made_twice_is_not_believed(
+    rig: Rig, server: EmbeddedPostgres, table: str
+) -> None:
+    made = (
+        f"CREATE TABLE m_{table} (gid text PRIMARY KEY, epoch bigint, checkpoint bigint,"
+        " written_at timestamptz NOT NULL DEFAULT now())"
+    )
+    server.execute(made)
+    rig.sink = PostgresSink(server.dsn, table, marker_table=f"m_{table}")
+    rig.sink.preflight()
+    rig.bound = rig.sink.bind(job_id=rig.identity.job_id, sink="out")
+    (item,) = rig.write(0, [numbers(0)])
+    assert isinstance(rig.bound.commit(item.payload), Committed)
+    server.execute(f"DROP TABLE m_{table}", made)
+    with pytest.raises(TerminalError, match="was made anew"):
+        rig.bound.commit(item.payload)
+
+
+def test_the_newest_markers_stay_however_old_they_are(rig: Rig, server: EmbeddedPostgres) -> None:
+    items = rig.write(0, [numbers(0), numbers(100)])
+    for item in items:
+        server.execute(f"COMMIT PREPARED '{item.payload['gid']}'")
+        item.payload["at_ms"] -= 8 * 86_400_000
+    server.execute("UPDATE poundlock_commits SET written_at = written_at - interval '8 days' WHERE epoch IS NOT NULL")
+    for item in items:
+        assert isinstance(rig.bound.commit(item.payload), Committed)
+
+
 def test_fsck_looks_and_sweeps_without_the_jobs_code(rig: Rig, server: EmbeddedPostgres) -> None:
     rig.checkpoint(rig.driver(), 0, [numbers(0)])
     rig.write(1, [numbers(100)])

@@ -243,6 +243,13 @@ def test_queries_partitions_empty_tables_and_conditions(pg: Any, tmp_path: Path)
         assert life.enumerator.finished(life.at)
 
 
+def test_options_of_the_dsn_hold_for_a_snapshot(pg: Any, tmp_path: Path) -> None:
+    pg.execute("DROP SCHEMA IF EXISTS other CASCADE", "CREATE SCHEMA other", "CREATE TABLE other.t (id int)")
+    pg.execute("CREATE TABLE t (id int)", "INSERT INTO t VALUES (1)", "INSERT INTO other.t VALUES (2)")
+    source = PostgresSource(f"{pg.dsn}?options=-csearch_path%3Dother", table="t")
+    assert numbers(Life(source, tmp_path).checkpoint()) == [2]
+
+
 # --- incremental ------------------------------------------------------------------------------------------------------
 
 
@@ -299,6 +306,13 @@ def test_settle_gives_writers_time_that_took_a_time_and_wrote_later(pg: Any, tmp
     clock.set(1_005_000)
     assert numbers(life.checkpoint()) == [1, 2]
     assert life.at["value"] == "2020-01-01 00:00:00.123456+00"
+
+
+def test_a_value_behind_which_nothing_comes_stops_the_job(pg: Any, tmp_path: Path) -> None:
+    pg.execute("CREATE TABLE t (id numeric)", "INSERT INTO t VALUES (1), ('NaN')")
+    source = PostgresSource(pg.dsn, table="t", mode="incremental", column="id", settle="0 s", poll_every="0 s")
+    with pytest.raises(TerminalError, match="the value NaN"):
+        Life(source, tmp_path).rows()
 
 
 def test_incremental_ends_at_until(pg: Any, tmp_path: Path) -> None:
@@ -501,6 +515,38 @@ def test_changed_columns_stop_the_job_and_it_goes_on_with_those_that_stayed(tabl
     fresh = Life(cdc(table, initial="none"), tmp_path, again.at)
     table.execute("INSERT INTO t VALUES (3, 'c')")
     assert changes(fresh.until(1)) == [("insert", None, {"id": 3, "v": "c", "n": 5})]
+
+
+def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Path) -> None:
+    table.execute("INSERT INTO t VALUES (1, 'a')")
+    table.execute("ALTER SYSTEM SET idle_in_transaction_session_timeout = '300ms'", "SELECT pg_reload_conf()")
+    try:
+        life = Life(cdc(table), tmp_path)
+        end = life.enumerator.latest(life.at)
+        time.sleep(1)
+        assert len(life.rows(end)) == 1
+        life.die()
+    finally:
+        table.execute("ALTER SYSTEM RESET idle_in_transaction_session_timeout", "SELECT pg_reload_conf()")
+
+
+def test_a_publication_that_leaves_out_rows_or_truncates_is_refused(table: Any) -> None:
+    for options, said in (
+        ("WITH (publish = 'insert, update, delete')", "leaves out"),
+        ("WHERE (id > 5)", "only the rows"),
+    ):
+        table.execute("DROP PUBLICATION pub", f"CREATE PUBLICATION pub FOR TABLE t {options}")
+        with pytest.raises(DefinitionError, match=said):
+            cdc(table).preflight()
+
+
+def test_a_publication_that_was_missing_for_a_while_stops_the_job(table: Any, tmp_path: Path) -> None:
+    life = Life(cdc(table, initial="none"), tmp_path)
+    life.checkpoint()
+    table.execute("DROP PUBLICATION pub", "INSERT INTO t VALUES (1, 'a')", "CREATE PUBLICATION pub FOR TABLE t")
+    table.execute("INSERT INTO t VALUES (2, 'b')")
+    with pytest.raises((SourceGoneError, TerminalError), match="publication"):
+        life.until(1)
 
 
 def test_a_table_made_anew_is_another_table(table: Any, tmp_path: Path) -> None:

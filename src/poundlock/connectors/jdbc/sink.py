@@ -5,6 +5,7 @@ The rows and a marker that names them are one transaction of the database, so a 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -214,5 +215,6 @@ class JdbcSink:
 
     @property
     def login(self) -> str:
-        """What a connection is kept under."""
-        return json.dumps([self.url, self.user, self.driver, list(self.jars), sorted(self.properties)])
+        """What a connection is kept under; properties, which may be secret, by their digest."""
+        said = hashlib.sha256(json.dumps(sorted(self.properties.items()), default=str).encode()).hexdigest()
+        return json.dumps([self.url, self.user, self.driver, list(self.jars), said])

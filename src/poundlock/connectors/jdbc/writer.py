@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.postgres.sink_names import gid
@@ -57,8 +58,7 @@ class JdbcWriter:
         batch = self._picked(rows.batch)
         good = self._good(batch)
         for row, why in good.items():
-            raw = repr(batch.slice(row, 1).to_pylist()[0]).encode()
-            self._context.reject(Reject(why, raw, origin_of(rows).at(row)))
+            self._context.reject(Reject(why, _raw(batch, row), origin_of(rows).at(row)))
         if good:
             keep = np.ones(batch.num_rows, np.bool_)
             keep[list(good)] = False
@@ -117,7 +117,12 @@ class JdbcWriter:
             if key and column.null_count:
                 for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
                     bad.setdefault(row, f"column {name!r} is null, and must not be")
-            if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind):
+            if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+                continue
+            if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+                year = pc.year(column).fill_null(1).to_numpy(zero_copy_only=False)
+                for row in np.flatnonzero((year < 1) | (year > 9999)).tolist():
+                    bad.setdefault(row, f"column {name!r}: a time in the year {year[row]}")
                 continue
             for row, value in enumerate(column.to_pylist()):
                 if value is None:
@@ -129,3 +134,14 @@ class JdbcWriter:
                 elif not isinstance(value, (*_PLAIN, float)):
                     bad.setdefault(row, f"column {name!r}: a value of type {type(value).__name__}")
         return bad
+
+
+def _raw(batch: pa.RecordBatch, row: int) -> bytes:
+    """Return a row for a dead letter; times as text, for Python has not all of them."""
+    one = {
+        name: column.cast(pa.string())
+        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+        else column
+        for name, column in zip(batch.schema.names, batch.slice(row, 1).columns, strict=True)
+    }
+    return repr({name: column.to_pylist()[0] for name, column in one.items()}).encode()

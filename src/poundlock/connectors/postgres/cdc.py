@@ -196,6 +196,7 @@ def changes_of(connection: Any, source: PostgresSource, relation: Relation, star
         "columns": columns,
         "declared": declared,
         "whole": source.selection.columns is None,
+        "full": source.before == "full",
         "oid": relation.oid,
         "start": start,
         "end": end,

@@ -58,6 +58,7 @@ class ChangeRows:
         columns: the columns wanted.
         declared: for each of them, the number of the type it was declared with, which for a domain is another one.
         whole: whether these are all columns, so that a further one is a change.
+        full: whether rows before a change must be there, whole.
         start, end: the transactions whose commit stands from `start` to before `end` belong to the range.
         what: the table, for errors.
     """
@@ -69,11 +70,13 @@ class ChangeRows:
         declared: Sequence[int],
         *,
         whole: bool,
+        full: bool = False,
         start: int,
         end: int,
         what: str,
     ) -> None:
         self._oid, self._columns, self._whole, self._what = oid, list(columns), whole, what
+        self._full = full
         self._declared = list(declared)
         self._changed = ""
         self._start, self._end = start, end
@@ -119,6 +122,12 @@ class ChangeRows:
     def _add(self, op: str, old: Values | None, new: Values | None, *, old_is_key: bool = False) -> None:
         transaction = self._transaction
         assert transaction is not None
+        if self._full and op in ("update", "delete") and (old is None or old_is_key):
+            raise TerminalError(
+                f"the server did not log a row of {self._what} as it was before its {op}",
+                next=f"ALTER TABLE {self._what} REPLICA IDENTITY FULL, each partition too, for changes from then on; to go on"
+                ' over this one, say before="key"',
+            )
         if op != "truncate":
             old, new = self._ours(old), self._ours(new)
         if new is not None and UNCHANGED in new:

@@ -15,7 +15,7 @@ from poundlock.connectors.postgres.connecting import identifier, literal
 from poundlock.connectors.postgres.ranges import conditions_between
 from poundlock.connectors.postgres.relation import Relation, look_up
 from poundlock.connectors.postgres.snapshot import copy_payload
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TerminalError
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source import PostgresSource
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["IncrementalEnumerator", "Seen", "column_kind", "settled"]
 
 _MOST_LOOKS = 1000
+_ENDLESS = ("NaN", "Infinity", "infinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,12 @@ class IncrementalEnumerator:
         ).fetchone()
         if value is None:
             return None
+        if value in _ENDLESS:
+            raise TerminalError(
+                f"column {self._source.column!r} of {self._source.selection.shown} has the value {value}, behind which nothing"
+                " new can come",
+                next="mend that row, or read by another column",
+            )
         if not self._looks or self._looks[-1].value != value:
             self._looks.append(Seen(value, int(following), now_ms))
             if len(self._looks) > _MOST_LOOKS:  # a transaction runs for long: coarser steps will do

@@ -14,6 +14,7 @@ from poundlock.connectors.postgres.cdc_rows import ChangeRows, as_changes
 from poundlock.connectors.postgres.connecting import Login
 from poundlock.connectors.postgres.snapshot import one_state
 from poundlock.connectors.postgres.types import Column, from_csv
+from poundlock.errors import SourceGoneError
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_records
 
@@ -74,6 +75,7 @@ class PostgresReader:
             columns,
             payload["declared"],
             whole=payload["whole"],
+            full=bool(payload.get("full")),
             start=payload["start"],
             end=payload["end"],
             what=self._what,
@@ -85,6 +87,10 @@ class PostgresReader:
         """Yield the slot's messages. One session at a time can read a slot: the one of a dead attempt goes in a moment."""
         from psycopg.errors import ObjectInUse
 
+        # Since version 18 the server leaves the changes out where the publication was missing, and only warns.
+        missing: list[str] = []
+        connection.add_notice_handler(lambda told: missing.append(told.sqlstate) if told.sqlstate == "55000" else None)
+        connection.execute("SET client_min_messages = warning")
         waited = 0.0
         while True:
             started = False
@@ -92,6 +98,11 @@ class PostgresReader:
                 for (data,) in connection.cursor().stream(f"SELECT data FROM {function}", binary=True):
                     started = True
                     yield data
+                if missing:
+                    raise SourceGoneError(
+                        f"the publication of {self._what} was missing for a while, and changes of that time are not given",
+                        next="start the job anew, with an empty target, a new checkpoint and another slot",
+                    )
                 return
             except ObjectInUse:
                 if started or waited >= _SLOT_WAIT_S:

@@ -79,7 +79,7 @@ def _outcome(asked: Server, markers: Markers, committable: JSON) -> Committed | 
         raise _not_known(committable, f"its marker cannot be looked for: {error.what}") from error
     if there:
         return Committed(_detail(committable))
-    if origin != committable.get("origin"):
+    if origin is None or origin != committable.get("origin"):
         raise _not_known(committable, f"table {markers.table} at {where} was made anew")
     if now_ms - committable["at_ms"] > RETENTION_S * 500:
         raise _not_known(committable, f"its marker may be gone from {markers.table} at {where} by its age")
@@ -146,7 +146,11 @@ def inspect(asked: Server, markers: Markers, committable: JSON) -> Sequence[Find
     place = f"prepared transaction {gid}"
     if waits:
         return [Finding("pending", place, expected_bytes=committable["bytes"])]
-    known = origin == committable.get("origin") and now_ms - committable["at_ms"] <= RETENTION_S * 500
+    known = (
+        origin is not None
+        and origin == committable.get("origin")
+        and now_ms - committable["at_ms"] <= RETENTION_S * 500
+    )
     if not there and known:
         return [Finding("missing", place, expected_bytes=committable["bytes"])]
     return []

@@ -24,8 +24,8 @@ def prefix_of(job_id: str, sink: str) -> str:
 
 
 def gid(prefix: str, checkpoint: int, subtask: int, attempt: str) -> str:
-    """Return the global id of one attempt's transaction, at most 200 bytes."""
-    return f"{prefix}{checkpoint}-{subtask}-{attempt}"[:200]
+    """Return the global id of one attempt's transaction, at most 199 bytes, as many as the server takes."""
+    return f"{prefix}{checkpoint}-{subtask}-{attempt}"[:199]
 
 
 def prepared(connection: Any, prefix: str) -> dict[str, int]:
@@ -87,11 +87,13 @@ class Markers:
         return int(told[0])
 
     def forget(self, connection: Any, prefix: str, older_s: float) -> None:
-        """Remove a sink's markers that are older than so many seconds."""
+        """Remove a sink's markers that are so many seconds older than its newest: that one's checkpoint may be asked for."""
+        ours = "left(gid, length(%s)) = %s AND gid <> %s"
+        said = (prefix, prefix, f"{prefix}fence")
         connection.execute(
-            f"DELETE FROM {self.table} WHERE left(gid, length(%s)) = %s AND gid <> %s"
-            " AND written_at < now() - make_interval(secs => %s)",
-            (prefix, prefix, f"{prefix}fence", older_s),
+            f"DELETE FROM {self.table} WHERE {ours} AND written_at <"
+            f" (SELECT max(written_at) FROM {self.table} WHERE {ours}) - make_interval(secs => %s)",
+            (*said, *said, older_s),
         )
 
     def raise_fence(self, connection: Any, prefix: str, epoch: int, checkpoint: int) -> None:

@@ -127,9 +127,12 @@ def _make_markers(sink: PostgresSink, connection: Any) -> None:
     error = load_psycopg().Error
     try:
         there = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (markers.table,)).fetchone()[0]
+        # Two jobs that start at once must not make it twice.
+        once = "BEGIN; SELECT pg_advisory_xact_lock(7018652)"
         if not there:
-            # Two jobs that start at once must not make it twice.
-            connection.execute(f"BEGIN; SELECT pg_advisory_xact_lock(7018652); {markers.ddl}; {markers.birth}; COMMIT")
+            connection.execute(f"{once}; {markers.ddl}; {markers.birth}; COMMIT")
+        elif markers.state(connection)[0] is None:  # somebody else made it
+            connection.execute(f"{once}; {markers.birth}; COMMIT")
         connection.execute(f"SELECT FROM {markers.table} WHERE gid = ''")
         connection.execute(f"BEGIN; INSERT INTO {markers.table} (gid) VALUES ('preflight'); ROLLBACK")
     except error as failure:

@@ -146,9 +146,20 @@ def _element(value: Any) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def _any(array: pa.Array) -> Any:
+    try:
+        return array.to_pylist()[0]
+    except UnicodeDecodeError:
+        return array.cast(pa.large_binary()).to_pylist()[0] if not pa.types.is_nested(array.type) else str(array.type)
+
+
 def raw_row(batch: pa.RecordBatch, row: int) -> bytes:
     """Return a row for a dead letter: the bytes of the only column `value`, or JSON."""
-    record = batch.slice(row, 1).to_pylist()[0]
+    one = batch.slice(row, 1)
+    try:
+        record = one.to_pylist()[0]
+    except UnicodeDecodeError:  # text that is none, which is why the server refused the row
+        record = {name: _any(one.column(i)) for i, name in enumerate(batch.schema.names)}
     if list(record) == ["value"] and isinstance(record["value"], bytes):
         return bytes(record["value"])
     return json.dumps(record, default=_plain, ensure_ascii=False).encode("utf-8", "surrogateescape")

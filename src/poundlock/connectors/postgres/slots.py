@@ -77,14 +77,15 @@ def check_ready(connection: Any, relation: Relation, *, publication: str, needs_
     if relation.kind not in ("r", "p"):
         raise DefinitionError(f"{what} is no table, and only tables have changes", next="name a table in table=…")
     found = connection.execute(
-        "SELECT pubinsert AND pubupdate AND pubdelete, pubviaroot FROM pg_publication WHERE pubname = %s", [publication]
+        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s",
+        [publication],
     ).fetchone()
     make_it = f"CREATE PUBLICATION {identifier(publication)} FOR TABLE {relation.source}"
     if found is None:
         raise DefinitionError(f"there is no publication {publication!r}", next=make_it)
     if not found[0]:
         raise DefinitionError(
-            f"publication {publication!r} leaves out inserts, updates or deletes",
+            f"publication {publication!r} leaves out inserts, updates, deletes or truncates",
             next=f"ALTER PUBLICATION {identifier(publication)} SET (publish = 'insert, update, delete, truncate')",
         )
     if relation.kind == "p" and not found[1]:
@@ -93,7 +94,7 @@ def check_ready(connection: Any, relation: Relation, *, publication: str, needs_
             next=f"ALTER PUBLICATION {identifier(publication)} SET (publish_via_partition_root = true)",
         )
     published = connection.execute(
-        "SELECT 1 FROM pg_publication_tables t WHERE t.pubname = %s"
+        "SELECT to_jsonb(t)->>'rowfilter' FROM pg_publication_tables t WHERE t.pubname = %s"
         " AND to_regclass(quote_ident(t.schemaname) || '.' || quote_ident(t.tablename)) = %s::oid",
         [publication, relation.oid],
     ).fetchone()
@@ -101,6 +102,11 @@ def check_ready(connection: Any, relation: Relation, *, publication: str, needs_
         raise DefinitionError(
             f"publication {publication!r} does not have table {what}",
             next=f"ALTER PUBLICATION {identifier(publication)} ADD TABLE {relation.source}",
+        )
+    if published[0] is not None:
+        raise DefinitionError(
+            f"publication {publication!r} has only the rows of {what} that meet {published[0]}",
+            next="make a publication without WHERE, and filter the rows in the job",
         )
     if needs_old and not relation.full_identity:
         raise DefinitionError(
@@ -151,6 +157,7 @@ def export(login: Login, name: str) -> Exported:
     from psycopg import pq
 
     connection = login.replication()
+    connection.exec_(b"SET idle_in_transaction_session_timeout = 0")  # it only waits while the state is read
     with_snapshot = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else "EXPORT_SNAPSHOT"
     result = connection.exec_(f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {with_snapshot}".encode())
     if result.status != pq.ExecStatus.TUPLES_OK:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import datetime
 import decimal
 import pickle
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, JdbcSink, TerminalError
-from poundlock.checkpoint.participant import Kind
+from poundlock.checkpoint.participant import Kind, Reject, WriterContext
 from poundlock.connectors.jdbc.bridge import JdbcError
 from poundlock.connectors.jdbc.dialect import NoLiteral, dialect_of
+from poundlock.formats.chunk import Batch
 
 WHEN = datetime.datetime(2024, 2, 29, 12, 0, 0, 5)
 
@@ -120,3 +123,22 @@ def test_a_sink_without_a_way_to_a_jvm_says_so() -> None:
 def test_which_errors_leave_everything_open() -> None:
     assert JdbcError("08006", "gone").away
     assert not JdbcError("23505", "double").away
+
+
+def test_other_properties_are_another_connection() -> None:
+    settings: dict[str, Any] = {"table": "t", "staging": "/tmp/x"}
+    one, other = (JdbcSink("jdbc:x:a", properties={"currentSchema": name}, **settings).login for name in "ab")
+    assert one != other
+
+
+def test_a_date_that_no_database_takes_is_a_bad_row(tmp_path: Path) -> None:
+    rejects: list[Reject] = []
+    context = WriterContext(
+        job_id="a" * 32, sink="out", epoch=1, checkpoint=0, subtask=0, attempt="x", directive={}, reject=rejects.append,
+        started_ms=0,
+    )  # fmt: skip
+    writer = JdbcSink("jdbc:x:a", "t", staging=str(tmp_path)).open_writer(context)
+    days = pa.array([0, None, 3_000_000, -800_000], pa.int32())
+    rows = Batch(pa.record_batch({"d": days.cast(pa.date32())}))
+    assert writer.write(rows) == 2
+    assert [reject.reason for reject in rejects] == [f"column 'd': a time in the year {year}" for year in (10183, -221)]

@@ -80,7 +80,14 @@ def test_places_are_written_as_the_server_does(written: str) -> None:
 def rows(messages: list[Message | None], start: int = 0, end: int = 10_000, **more: Any) -> list[dict[str, Any]]:
     settings: dict[str, Any] = {"columns": COLUMNS, "declared": [23, 25], "whole": True, **more}
     made = ChangeRows(
-        OID, settings["columns"], settings["declared"], whole=settings["whole"], start=start, end=end, what="t"
+        OID,
+        settings["columns"],
+        settings["declared"],
+        whole=settings["whole"],
+        full=settings.get("full", False),
+        start=start,
+        end=end,
+        what="t",
     )
     found = list(made.batches(messages))
     assert all(batch.schema.equals(change_schema(settings["columns"])) for batch in found)
@@ -120,6 +127,15 @@ def test_long_values_come_from_the_old_row() -> None:
     for old in (None, ("1", UNCHANGED)):
         with pytest.raises(TerminalError, match="'v'"):
             rows([DESCRIBED, Begin(1, TIME, 1), change._replace(old=old)])
+
+
+@pytest.mark.parametrize(("old", "is_key"), [(None, False), (("1", None), True)])
+def test_a_row_before_that_the_server_no_longer_logs_stops_the_job(old: Any, is_key: bool) -> None:
+    for op, new in (("update", ("1", "b")), ("delete", None)):
+        change = Change(op, OID, old, new, is_key)
+        assert len(rows([DESCRIBED, Begin(1, TIME, 1), change])) == 1
+        with pytest.raises(TerminalError, match=f"before its {op}"):
+            rows([DESCRIBED, Begin(1, TIME, 1), change], full=True)
 
 
 def test_an_old_key_has_no_long_values() -> None:
