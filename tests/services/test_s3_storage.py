@@ -13,6 +13,7 @@ from contextlib import suppress
 import pytest
 from stores import S3_SERVERS
 
+from poundlock import FileSource
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.base import OutcomeUnknown
@@ -297,3 +298,13 @@ def test_paths_that_name_no_folder_are_refused(path: str) -> None:
         open_storage(path)
     assert "secret" not in str(caught.value).replace("AWS_SECRET", "")
     assert caught.value.next
+
+
+def test_a_bucket_is_a_folder_of_files_with_and_without_a_slash(new_bucket: Callable[[], str]) -> None:
+    bucket = new_bucket()
+    open_storage(bucket).create_exclusive("a.jsonl", b'{"n": 1}\n')
+    for path in (bucket, f"{bucket}/", f"{bucket}/a.jsonl"):
+        source = FileSource(path)
+        source.preflight()
+        root, entries = source._look()
+        assert (root.rstrip("/"), [entry.path for entry in entries]) == (bucket, ["a.jsonl"])

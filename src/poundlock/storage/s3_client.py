@@ -113,7 +113,7 @@ def _client(address: S3Address, quick_s: float | None) -> Any:
         # Servers that are not Amazon's do not all know the newer checksums.
         settings |= {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
     config = Config(
-        retries={"mode": "standard", "max_attempts": _ATTEMPTS if quick_s is None else 1},
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS if quick_s is None else 1},
         connect_timeout=quick_s or _CONNECT_S,
         read_timeout=quick_s or _READ_S,
         max_pool_connections=_CONNECTIONS,

@@ -22,7 +22,7 @@ from poundlock.connectors.files.reader import FileReader, codec_of
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.decode import decoder
-from poundlock.storage import Entry, LocalStorage, Storage, open_storage
+from poundlock.storage import Entry, LocalStorage, Storage, is_uri, open_storage
 from poundlock.values import Clock, SystemClock, duration, size
 
 __all__ = ["FileSource"]
@@ -237,7 +237,8 @@ class FileSource:
         if pattern is not None:
             return open_storage(folder), Selection(pattern, False)
         head, _, name = self.path.rstrip("/").rpartition("/")
-        if name and not self.path.endswith("/"):
+        whole = is_uri(self.path) and head.endswith(":/")  # "s3://bucket": there is nothing above it
+        if name and not self.path.endswith("/") and not whole:
             parent = open_storage(head or ("/" if self.path.startswith("/") else "."))
             if parent.stat(name) is not None:
                 return parent, Selection(name, False, literal=True)
