@@ -206,7 +206,7 @@ class S3Storage:
         )
 
     def abort_upload(self, path: str, upload: str) -> bool:
-        """Drop an upload and its parts; return False if there was none."""
+        """Drop an upload and its parts; return False if the store says that there was none."""
         try:
             self._call("abort_multipart_upload", path, UploadId=upload)
         except UploadGone:

@@ -59,7 +59,7 @@ class Uploads(Protocol):
         ...
 
     def abort_upload(self, path: str, upload: str) -> bool:
-        """Drop an upload and its parts; return False if there was none."""
+        """Drop an upload and its parts; return False if the store says that there was none."""
         ...
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
