@@ -31,7 +31,9 @@ def test_the_example_package(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", *install, *arguments], check=True, timeout=300)
 
     paths = [str(target), str(Path(poundlock.__file__).parents[1])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    # The options of the tests around it are not this run's: a temporary folder named there would be emptied under them.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
     listed = _run("-m", "poundlock", "connectors", "--json", environment=environment)
     found = {one["name"]: one for one in json.loads(listed)["connectors"]}
     assert found["spool-sink"]["roles"] == ["sink"]

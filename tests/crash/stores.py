@@ -85,17 +85,12 @@ STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {
 }
 REMOTE = [name for name in STORES if name != "local"]
 
-# A store for tests without a job, MinIO in torture only, since it is built first; and the servers for tests of S3 itself.
-WITHOUT_A_JOB = [pytest.param(name, marks=pytest.mark.torture if name == "minio" else ()) for name in STORES]
+# Every store, MinIO in torture only, since it is built first; and the servers for tests of S3 itself.
+ALL = [pytest.param(name, marks=pytest.mark.torture if name == "minio" else ()) for name in STORES]
 S3_SERVERS = ["moto", pytest.param("minio", marks=pytest.mark.torture)]
 
 # A test on every store; and one that is run on the local disk, and on the others in torture only.
-# (S3's server for tests answers one request at a time, so that a job of many lives there is left to torture.)
-EVERYWHERE = pytest.mark.parametrize(
-    "store",
-    [pytest.param(name, marks=pytest.mark.torture if name in ("s3", "minio") else ()) for name in STORES],
-    indirect=True,
-)
+EVERYWHERE = pytest.mark.parametrize("store", ALL, indirect=True)
 LOCAL_FIRST = pytest.mark.parametrize(
     "store", ["local", *(pytest.param(name, marks=pytest.mark.torture) for name in REMOTE)], indirect=True
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stores import WITHOUT_A_JOB, make_store
+from stores import ALL, make_store
 
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
@@ -18,7 +18,7 @@ from poundlock.storage.removal import remove_root, remove_tree
 pytestmark = pytest.mark.services
 
 
-@pytest.fixture(params=WITHOUT_A_JOB)
+@pytest.fixture(params=ALL)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return make_store(request.param, request, tmp_path).storage("root/below")
 
