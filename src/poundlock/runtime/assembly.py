@@ -30,10 +30,11 @@ from poundlock.runtime.executors import Watch, check_executors, needs_of
 from poundlock.runtime.masters import Master
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
-from poundlock.runtime.query import Partitions, Query
+from poundlock.runtime.query import Query
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.saving import cut
+from poundlock.runtime.spark_query import Partitions
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.stores import spark_path
 from poundlock.runtime.tracker import Tracker
