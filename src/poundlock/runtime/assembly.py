@@ -137,7 +137,8 @@ class Assembly:
         positions = {name: found.end for name, found in recovery.sources.items()}
         reads = {n: s.spark_read(positions.get(n)) for n, s in sources.items() if not isinstance(s, SplitSource)}
         spark = self._session(storage, {jars for read in reads.values() for jars in read.jars})
-        from poundlock.plan.lower import Lowered, Lowering
+        from poundlock.plan.lower import Lowering
+        from poundlock.plan.lowered import Lowered
 
         def lower(added: Partitions) -> Lowered:
             known = {n: s.partitions() for n, s in sources.items() if isinstance(s, PartitionedSource)}

@@ -18,7 +18,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.participant import Occasion
 from poundlock.errors import PoundlockError
-from poundlock.plan.lower import Lowered
+from poundlock.plan.lowered import Lowered
 from poundlock.plan.plan import Plan
 from poundlock.runtime.attempts import Attempts
 from poundlock.runtime.carrying import Carrying

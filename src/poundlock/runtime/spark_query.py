@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
-from poundlock.plan.lower import Lowered
+from poundlock.plan.lowered import Lowered
 from poundlock.plan.uses import source_of
 from poundlock.runtime.delivery import Delivery
 from poundlock.runtime.job_time import partitions_of
