@@ -1,6 +1,12 @@
-"""A table of PostgreSQL -> Parquet files: as it is now, as it grows, or every change of it.
+"""A table of PostgreSQL -> Parquet on S3: as it is now, as it grows, or every change of it.
 
-Only the URL says where the files go: a folder, s3://bucket/prefix or hdfs://… Run it with: poundlock run examples/postgres_to_parquet.py
+Every setting can be given by an environment variable; password and keys are found as psql and Amazon's tools find theirs:
+
+    export PGPASSWORD=… AWS_PROFILE=etl AWS_REGION=eu-central-1
+    poundlock run examples/postgres_to_parquet.py
+
+A server that is not Amazon's is named by AWS_ENDPOINT_URL. Only the URL says where the files go: s3://bucket/prefix,
+hdfs://… or a folder. The checkpoint is kept beside them, so the job goes on from any machine.
 """
 
 from os import environ
@@ -20,7 +26,7 @@ mode = environ.get("POSTGRES_TO_PARQUET_MODE", "snapshot")
 job = Job(
     "postgres-to-parquet",
     checkpoint_interval=environ.get("POSTGRES_TO_PARQUET_INTERVAL", "10 s"),
-    checkpoint_dir=environ.get("POSTGRES_TO_PARQUET_CHECKPOINTS"),
+    checkpoint_dir=environ.get("POSTGRES_TO_PARQUET_CHECKPOINTS", "s3://warehouse/checkpoints/postgres-to-parquet"),
 )
 job.from_source(
     PostgresSource(
@@ -32,7 +38,7 @@ job.from_source(
     name="table",
 ).sink_to(
     FileSink(
-        environ.get("POSTGRES_TO_PARQUET_TO", "events"),
+        environ.get("POSTGRES_TO_PARQUET_TO", "s3://warehouse/events"),
         format="parquet",
         rolling=RollingPolicy(every="60 s", size="128 MB"),
     ),

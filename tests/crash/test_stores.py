@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stores import EVERYWHERE, Store
 
-from poundlock.testing.fixtures import start_or_skip
+from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.servers import free_port
 
@@ -84,8 +83,7 @@ def test_the_death_of_the_datanode_alone_costs_nothing(
     tmp_path: Path, make_file_scene: Callable[[Path, Store], FileScene]
 ) -> None:
     """Files to files on an HDFS whose datanode has a process of its own; while it is away nothing can be written or read."""
-    with contextlib.closing(EmbeddedHdfs(apart=True)) as cluster:
-        start_or_skip(cluster)
+    with running_or_skipped("HDFS", lambda: EmbeddedHdfs(apart=True)) as cluster:
         scene = make_file_scene(tmp_path, Store("hdfs", f"{cluster.uri}/apart"))
         with scene.lives as lives:
             scene.produce(45_000)

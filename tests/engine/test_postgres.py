@@ -1,8 +1,11 @@
-"""Jobs from a real PostgreSQL server with a real Spark: the example in its three modes, a server that dies, a refusal."""
+"""Jobs from a real PostgreSQL server with a real Spark: the example in its three modes, and to S3; a server that dies, a refusal."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,9 @@ from poundlock.cli.loading import load_job
 from poundlock.config import load_settings
 from poundlock.errors import DefinitionError
 from poundlock.runtime.driver import run
+from poundlock.testing.fixtures import running_or_skipped
+from poundlock.testing.lives import Lives
+from poundlock.testing.s3 import EmbeddedS3
 
 pytestmark = [pytest.mark.engine, pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
 
@@ -37,8 +43,15 @@ def pg(postgres_server: Any) -> Any:
     return postgres_server
 
 
+@pytest.fixture
+def own_s3() -> Iterator[EmbeddedS3]:
+    with running_or_skipped("S3 server", EmbeddedS3) as server:
+        yield server
+
+
 def example(patch: pytest.MonkeyPatch, tmp_path: Path, dsn: str, **environment: str) -> Job:
-    given = {"DSN": dsn, "TO": str(tmp_path / "out"), "INTERVAL": "100 ms", **environment}
+    given = {"DSN": dsn, "TO": str(tmp_path / "out"), "CHECKPOINTS": str(tmp_path / "checkpoint"), "INTERVAL": "100 ms"}
+    given |= environment
     for key, value in given.items():
         patch.setenv(f"POSTGRES_TO_PARQUET_{key}", value)
     return load_job(str(EXAMPLE))
@@ -124,3 +137,64 @@ def test_a_job_that_cannot_run_is_refused_before_anything_is_touched(pg: Any, tm
         run(job, settings=settings(tmp_path))
     assert str(caught.value).count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def on_s3(server: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of each object that a reader of the example's folder sees."""
+    with server.in_environment():
+        files = server.storage("warehouse", "events")
+        return {
+            entry.path: pq.read_table(BytesIO(files.read(entry.path))).to_pylist()
+            for entry in files.list()
+            if not Path(entry.path).name.startswith((".", "_"))
+        }
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "incremental"])
+def test_a_table_to_parquet_on_s3_and_what_came_since(
+    pg: Any, own_s3: EmbeddedS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The example as it stands there: `poundlock run`, its own bucket, password and keys where the usual tools look for them."""
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "PG", "POUNDLOCK_S3_")):
+            monkeypatch.delenv(name)
+    own_s3.bucket("warehouse")
+    keys = tmp_path / "credentials"
+    keys.write_text(f"[etl]\naws_access_key_id = {own_s3.access_key}\naws_secret_access_key = {own_s3.secret_key}\n")
+    environment = {
+        "PGPASSWORD": "open sesame", "POSTGRES_TO_PARQUET_DSN": pg.dsn_of("reader"), "POSTGRES_TO_PARQUET_MODE": mode,
+        "POSTGRES_TO_PARQUET_INTERVAL": "200 ms", "AWS_PROFILE": "etl", "AWS_SHARED_CREDENTIALS_FILE": str(keys),
+        "AWS_ENDPOINT_URL": own_s3.endpoint, "AWS_REGION": own_s3.region,
+    }  # fmt: skip
+
+    def write(rows: int) -> None:
+        pg.execute(f"INSERT INTO public.events SELECT FROM generate_series(1, {rows})")
+
+    def copied(lives: Lives, rows: int) -> dict[str, list[dict[str, Any]]]:
+        """Run the example until it ends, or has written so many rows and is stopped."""
+        job = lives.start()
+        if mode == "incremental":
+            told = job.wait_line(lambda value: (value.get("rows_written") or 0) >= rows, seconds=lives.patience_s)
+            assert told is not None, job.log_tail()
+            assert lives.stop(job) == 0, job.log_tail()
+        assert lives.end(job) == 0, job.log_tail()
+        return on_s3(own_s3)
+
+    pg.execute("GRANT SELECT ON public.events TO reader")
+    write(4000)
+    with Lives(
+        EXAMPLE, environment=environment, folder=tmp_path / "lives", arguments=["--master", "local[2]"]
+    ) as lives:
+        first = copied(lives, 4000)
+        assert of([row for rows in first.values() for row in rows]) == as_rows(pg)
+        write(1500)
+        second = copied(lives, 1500)
+    assert {path: rows for path, rows in second.items() if path in first} == first, "a finished file never changes"
+    new = [row["id"] for path, rows in second.items() if path not in first for row in rows]
+    if mode == "snapshot":
+        assert new == [], "all of the table was copied: a snapshot is taken once"
+    else:
+        assert sorted(new) == list(range(4001, 5501))
+        assert of([row for rows in second.values() for row in rows]) == as_rows(pg)
+    said = [p for p in tmp_path.rglob("*") if p.is_file() and p != keys and b"sesame" in p.read_bytes()]
+    assert said == []

@@ -61,6 +61,11 @@ class Outcome:
     committed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     durations_ms: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def files_made(self) -> int:
+        """How many files it made visible."""
+        return sum("path" in detail for details in self.committed.values() for detail in details)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:

@@ -195,13 +195,15 @@ def _folders(settings: Settings) -> Iterator[Check]:
 
 
 def _loopback() -> Check:
+    from poundlock.testing.servers import is_free
+
     def look() -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
             server.bind(("127.0.0.1", 0))
             server.listen(1)
             port = server.getsockname()[1]
             with socket.create_connection(("127.0.0.1", port), timeout=5):
-                return f"127.0.0.1 works; port 9092 is {'free' if _is_free(9092) else 'taken (kafka up needs --port)'}"
+                return f"127.0.0.1 works; port 9092 is {'free' if is_free(9092) else 'taken (kafka up needs --port)'}"
 
     return _tried("ports", look, next="let programs of this machine talk to each other on 127.0.0.1")
 
@@ -212,16 +214,6 @@ def _connectors() -> Iterator[Check]:
     for one in listed().connectors:
         found = one.problem or f"{', '.join(one.roles)} of {one.package} {one.version}"
         yield Check(name=f"connector {one.name}", ok=not one.problem, found=found, next=one.next)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _tried(name: str, look: Callable[[], str], *, next: str = "") -> Check:

@@ -30,10 +30,11 @@ from poundlock.runtime.executors import Watch, check_executors, needs_of
 from poundlock.runtime.masters import Master
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
-from poundlock.runtime.query import Partitions, Query
+from poundlock.runtime.query import Query
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.saving import cut
+from poundlock.runtime.spark_query import Partitions
 from poundlock.runtime.starting import start_spark, stop_spark
 from poundlock.runtime.stores import spark_path
 from poundlock.runtime.tracker import Tracker
@@ -136,7 +137,8 @@ class Assembly:
         positions = {name: found.end for name, found in recovery.sources.items()}
         reads = {n: s.spark_read(positions.get(n)) for n, s in sources.items() if not isinstance(s, SplitSource)}
         spark = self._session(storage, {jars for read in reads.values() for jars in read.jars})
-        from poundlock.plan.lower import Lowered, Lowering
+        from poundlock.plan.lower import Lowering
+        from poundlock.plan.lowered import Lowered
 
         def lower(added: Partitions) -> Lowered:
             known = {n: s.partitions() for n, s in sources.items() if isinstance(s, PartitionedSource)}

@@ -18,12 +18,23 @@ from poundlock.plan.uses import source_of
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 
-__all__ = ["Delivery", "idle"]
+__all__ = ["Delivery", "idle", "waiting"]
 
 
 def idle(ranges: Mapping[str, SourceRange]) -> bool:
     """Return whether there is nothing to read in any of the ranges."""
     return all(span.start == span.end for span in ranges.values())
+
+
+def waiting(sources: Mapping[str, Any], ends: Mapping[str, Any]) -> list[int | None]:
+    """Return how much waits behind positions of Spark sources, each asked once; None where one does not say.
+
+    Args:
+        sources: by name of each use, as this start of the job reads them.
+        ends: position by use.
+    """
+    asked = {name: sources[name] for name in ends if name == source_of(name)}
+    return [source.lag(ends[name]) for name, source in asked.items() if not isinstance(source, SplitSource)]
 
 
 @dataclass

@@ -35,7 +35,7 @@ from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.operators import operators, refuse_changed
 from poundlock.runtime.partitions import PARTITIONS, kept_note, wanted_partitions
 from poundlock.runtime.progress import Progress, State, StopRequest
-from poundlock.runtime.query import Saved, files_made
+from poundlock.runtime.query import Saved
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.rescaling import rescale
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
@@ -348,7 +348,7 @@ class Driver:
                     raise
             outcome = coordinator.roll(Occasion.END)
             if outcome is not None:
-                self.tracker.rolled(files_made(outcome))
+                self.tracker.rolled(outcome.files_made)
             sessions.await_tasks(query.session)
             coordinator.sweep()
             self.tracker.state("FINISHED")

@@ -1,4 +1,4 @@
-"""One life of the query: from `start()` until it ends. Its callback is the checkpoint; between two callbacks the driver may roll.
+"""One life of a job's query: from `start()` until it ends, by itself, by a stop, or with a savepoint; what is asked of it meanwhile.
 
 Whoever holds the coordinator's lock is the only one who decides; a stop takes the lock first, so it never meets a
 checkpoint half way.
@@ -6,54 +6,45 @@ checkpoint half way.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
-from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
-from poundlock.checkpoint.participant import JSON, Occasion
-from poundlock.connectors.base import SplitSource
+from poundlock.checkpoint.participant import Occasion
 from poundlock.errors import PoundlockError
-from poundlock.operators.watermarks import MIN
-from poundlock.plan.lower import Lowered
+from poundlock.plan.lowered import Lowered
 from poundlock.plan.plan import Plan
-from poundlock.plan.stage import PROPERTY
-from poundlock.plan.uses import source_of
-from poundlock.runtime.attempts import Attempts, known_undecided
-from poundlock.runtime.delivery import Delivery, idle
+from poundlock.runtime.attempts import Attempts
+from poundlock.runtime.carrying import Carrying
+from poundlock.runtime.delivery import Delivery
 from poundlock.runtime.ends import Ends
-from poundlock.runtime.execution import event_times, observed_rows, set_watermark, state_bytes
+from poundlock.runtime.execution import set_watermark, state_bytes
 from poundlock.runtime.executors import Watch
-from poundlock.runtime.job_time import JobTime, partitions_of
+from poundlock.runtime.job_time import JobTime
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.progress import StopRequest
 from poundlock.runtime.requests import Requests, Trigger
-from poundlock.runtime.results import Gathered
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.savepoints import Border, NotDrained, Saved, Savepoints
 from poundlock.runtime.serving import Serving
+from poundlock.runtime.spark_query import Partitions, SparkQuery
 from poundlock.runtime.time_keeping import TimeKeeper
 from poundlock.runtime.tracker import Tracker
+from poundlock.runtime.turns import POLL_S, Turns
+from poundlock.runtime.upkeep import Upkeep
 from poundlock.savepoint.take import Cut
 from poundlock.values import Clock
 
-__all__ = ["Partitions", "Query", "QueryStopped", "Saved", "files_made"]
+__all__ = ["Query", "QueryStopped", "Saved"]
 
-_ASK_S = 0.25  # how often a source that Spark reads is asked what waits in it, while nothing does
-_LOOK_S = 1.0  # after so long Spark is to look again in sources that cannot say what waits
-_POLL_S = 0.05
-_TELL_S = 1.0
 _COMMIT_LOG_S = 10.0
-
-Partitions = Mapping[str, Collection[tuple[str, int]]]
 
 
 class QueryStopped(Exception):
@@ -107,48 +98,80 @@ class Query:
     lower: Callable[[Partitions], Lowered] | None = None
     watch: Watch | None = None
     error: BaseException | None = None
-    _query: Any = None
     _stopping: threading.Event = field(default_factory=threading.Event)
-    _newest: int = -1
-    _began: float | None = None  # when the last checkpoint began, by the monotonic clock; None after one decided before
-    _done: float | None = None  # when it ended
-    _told_at: float = 0.0
-    _held: tuple[int, float] = (-1, 0.0)
-    _next_timer: int | None = -1  # in ms by the clock; None = there is none
-    _added: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
-    _lowered_with: int = 0
     _draining: list[Trigger] = field(default_factory=list)
+    _spark: SparkQuery = field(init=False)
     _time: JobTime = field(init=False)
     _keeper: TimeKeeper = field(init=False)
     _ends: Ends = field(init=False)
     _serving: Serving = field(init=False)
-    _border: Border = field(init=False)
+    _turns: Turns = field(init=False)
+    _carrying: Carrying = field(init=False)
+    _upkeep: Upkeep = field(init=False)
     _savepoints: Savepoints = field(init=False)
 
     def __post_init__(self) -> None:
+        plan, sources, coordinator = self.plan, self.sources, self.coordinator
+        border = Border(coordinator, self.spark_log)
+        self._spark = spark = SparkQuery(
+            self.lowered,
+            self.lower,
+            name=plan.job.name,
+            path=self.checkpoint_path,
+            interval=timedelta(0) if plan.bounded or plan.only_split else self.interval,
+            on_batch=self._on_batch,
+        )
         self._serving = Serving(self.requests, self._stopping)
-        self._border = Border(self.coordinator, self.spark_log)
-        self._ends = Ends(
-            self.plan,
-            self.sources,
-            self.planner,
-            self.coordinator,
-            lambda: self._query.status,
-            lambda: self.lowered.ticks,
-        )
-        channels = () if self.lowered is None else self.lowered.times
-        untimed = () if self.lowered is None else self.lowered.untimed
+        self._ends = Ends(plan, sources, self.planner, coordinator, lambda: spark.status, lambda: spark.lowered.ticks)
         self._time = JobTime(
-            channels, self.sources, self.spark_log, self._publish, self.clock, self.plan.hosted, untimed
+            self.lowered.times,
+            sources,
+            self.spark_log,
+            lambda spark_ms: set_watermark(spark.execution, spark_ms),
+            self.clock,
+            plan.hosted,
+            self.lowered.untimed,
         )
-        self._keeper = TimeKeeper(
-            self._time,
-            self.plan,
-            self.tracker,
-            spark=lambda: self._query._jsq,
+        self._keeper = TimeKeeper(self._time, plan, self.tracker, spark=lambda: spark.execution)
+        self._turns = Turns(
+            plan=plan,
+            sources=sources,
+            interval=self.interval,
+            min_pause=self.min_pause,
+            clock=self.clock,
+            time=self._time,
+            keeper=self._keeper,
+            ends=self._ends,
+            serving=self._serving,
+            ticks=lambda: spark.lowered.ticks,
+            read=self._read,
+        )
+        self._carrying = Carrying(
+            plan=plan,
+            spark=spark,
+            sources=sources,
+            coordinator=coordinator,
+            planner=self.planner,
+            time=self._time,
+            keeper=self._keeper,
+            ends=self._ends,
+            turns=self._turns,
+            tracker=self.tracker,
+            attempts=self.attempts,
+            on_checkpoint=lambda: self.on_checkpoint(),
+        )
+        self._upkeep = Upkeep(
+            coordinator=coordinator,
+            sources=sources,
+            clock=self.clock,
+            tracker=self.tracker,
+            border=border,
+            retained=self.retained,
+            watch=self.watch,
+            state_bytes=lambda: None if plan.stateless else state_bytes(spark.execution),
         )
         self._savepoints = Savepoints(
-            self._border,
+            border,
             cut=self._cut,
             hold=self._end_turns,
             go_on=self._start_again,
@@ -158,27 +181,17 @@ class Query:
     def start(self) -> None:
         """Start the query; returns at once."""
         self._time.begin(self.coordinator.watermarks, self.coordinator.newest.checkpoint)
-        writer = self.lowered.frame.writeStream.foreachBatch(self._on_batch)
-        writer = writer.option("checkpointLocation", self.checkpoint_path).queryName(self.plan.job.name)
-        seconds = 0.0 if self.plan.bounded or self.plan.only_split else self.interval.total_seconds()
-        self._query = writer.trigger(processingTime=f"{int(seconds * 1000)} milliseconds").start()
+        self._spark.start()
 
     @property
     def session(self) -> Any:
         """The Spark session it runs in."""
-        return self.lowered.frame.sparkSession
+        return self._spark.session
 
     @property
     def hangs(self) -> bool:
         """Whether it goes on although it was ended."""
-        try:
-            return bool(self._query is not None and self._query.isActive)
-        except Exception:
-            return False  # its JVM is gone
-
-    @property
-    def _fused(self) -> Sequence[str]:
-        return [branch.head.id for branch in self.plan.branches if branch.placement == "fused"]
+        return self._spark.hangs
 
     def wait(self, stop: StopRequest) -> Occasion | Saved | None:
         """Wait until the query ends. Returns END after a clean stop or the end of input, None after a cancel.
@@ -200,23 +213,23 @@ class Query:
                 return Occasion.END if self._stop(stop) else None
             if not ending:
                 self._mind_the_time()
-                if not self._query.isActive and not self._wants_another:
+                if not self._spark.active and not self._spark.lacks_partitions:
                     self._raise()
                 self.attempts.check()
-                self._sweep_if_due()
-                self._roll_if_due()
-            self._retain(finish=True)
+                self._upkeep.sweep_if_due()
+                self._upkeep.roll_if_due()
+            self._upkeep.retain(finish=True)
             self._serve()
             if self._draining and self._time_is_up():
                 self._savepoints.want(self._draining.pop(0))
             if (saved := self._savepoints.step()) is not None:
                 return saved if self._stop(stop) else None
-            self._tell()
-            stop.wait(_POLL_S)
+            self._upkeep.tell()
+            stop.wait(POLL_S)
 
     def _stop(self, request: StopRequest) -> bool:
         """Let the running checkpoint finish, keep the next from beginning, then end the query; False if canceled meanwhile."""
-        while not self.coordinator.lock.acquire(timeout=_POLL_S):
+        while not self.coordinator.lock.acquire(timeout=POLL_S):
             if request.canceling:
                 return False
             if self.watch is not None:
@@ -226,12 +239,13 @@ class Query:
         self.coordinator.lock.release()
         deadline = time.monotonic() + _COMMIT_LOG_S
         # Spark writes commits/n after the callback; stopping before that is safe but makes the next start deliver n again.
-        while self._newest >= 0 and time.monotonic() < deadline and not self.spark_log.committed(self._newest):
-            if request.canceling or not self._query.isActive:
+        newest = self._carrying.newest
+        while newest >= 0 and time.monotonic() < deadline and not self.spark_log.committed(newest):
+            if request.canceling or not self._spark.active:
                 break
-            time.sleep(_POLL_S)
-        self._retain(finish=True)
-        self._query.stop()
+            time.sleep(POLL_S)
+        self._upkeep.retain(finish=True)
+        self._spark.stop()
         if self.error is not None:
             raise self.error
         self._savepoints.finish(lambda: request.canceling)
@@ -246,7 +260,7 @@ class Query:
         self._draining.clear()
         self._savepoints.give_back(self.requests)
         with suppress(Exception):  # it failed or its JVM is gone: both are an end
-            self._query.stop()
+            self._spark.stop()
 
     def _end_turns(self) -> None:
         """Keep checkpoints from beginning."""
@@ -256,145 +270,45 @@ class Query:
     def _raise(self) -> None:
         if self.error is not None:
             raise self.error
-        exception = self._query.exception()
-        raise exception if exception is not None else RuntimeError("the query ended by itself")
+        raise self._spark.failure
 
     # --- a checkpoint ------------------------------------------------------------------------------------------------
 
     def _on_batch(self, frame: Any, batch: int) -> None:
         try:
-            self._await_turn()
+            self._turns.wait()
             while not self._take(frame, batch):
-                least = _POLL_S if self.plan.only_split else _ASK_S
-                self._serving.pause(max(self.interval.total_seconds(), least))
+                self._turns.wait_for_data()
         except QueryStopped:
             raise
         except BaseException as error:
             self.error = error
             raise
 
-    def _await_turn(self) -> None:
-        """Keep the interval where Spark does not, and the pause: neither must lie between the old batches of a log that was set back."""
-        until = []
-        if self.plan.only_split and not self.plan.bounded and self._began is not None:
-            until.append(self._began + self.interval.total_seconds())
-        if self.min_pause and self._done is not None:
-            until.append(self._done + self.min_pause.total_seconds())
-        if until:
-            self._serving.pause(max(0.0, max(until) - time.monotonic()))
-
     def _take(self, frame: Any, batch: int) -> bool:
         """Carry a batch through, or return False: the driver plans all there is to read, and there is nothing yet."""
         with self.coordinator.lock:
             if self._stopping.is_set():
                 raise QueryStopped
-            self._retain()
+            self._upkeep.retain()
             served = self._serving.begin()
             decided = self.coordinator.decided(batch)
             split = self._time.held(self.planner.ranges()) if decided is None else decided
-            if decided is None and not self._has_reason(batch, split, bool(served)):
+            if decided is None and not self._turns.has_reason(batch, split, bool(served)):
                 return False
-            delivery = Delivery.read(batch, self.spark_log, self.sources, split)
+            delivery = self._read(batch, split)
             if decided is None and self._time.lacks(delivery.spark):
-                self._note_partitions(delivery)
+                self._spark.note_partitions(delivery)
+                self._stopping.set()
                 raise QueryStopped
             self._ends.note(delivery)
-            self._checkpoint(frame, batch, delivery)
+            self._carrying.carry(frame, batch, delivery)
             if decided is None:
                 self._serving.done(served, batch)
             return True
 
-    def _has_reason(self, batch: int, split: Mapping[str, SourceRange], served: bool) -> bool:
-        """Return whether a batch that is not decided is to be run: there is something to read, somebody waits, or time moves on."""
-        if self._time.at_end and self._time.fired:
-            return False  # behind the end of all input nothing begins
-        if not (self.plan.only_split or self.lowered.ticks):
-            return True  # Spark begins no batch without data
-        if not idle(split) or not (self.plan.stateless or self._ends.was_idle):
-            return True
-        if not self.plan.only_split:
-            delivery = Delivery.read(batch, self.spark_log, self.sources, split)
-            if not idle(delivery.spark):
-                return True
-            lag = self._lag(delivery)
-            if lag or (lag is None and (self.plan.bounded or self._held_s(batch) >= _LOOK_S)):
-                return True  # what came after Spark planned, the next batch has
-        self._keeper.tick()
-        return served or (not self.plan.stateless and (self._time.wanted(batch) or self._timer_due()))
-
-    def _held_s(self, batch: int) -> float:
-        """Return since when a batch is held, in seconds."""
-        now = time.monotonic()
-        if self._held[0] != batch:
-            self._held = batch, now
-        return now - self._held[1]
-
-    def _timer_due(self) -> bool:
-        """Return whether a timer of a step of ours waits for the clock; at the start nobody knows."""
-        return self.plan.hosted and self._next_timer is not None and self._next_timer <= self.clock.now_ms()
-
-    def _checkpoint(self, frame: Any, batch: int, delivery: Delivery) -> None:
-        began = time.monotonic()
-        delivery.identify(self.sources, self.coordinator.sources)
-        gathered: list[Gathered] = []
-
-        def run(directive: Directive) -> TaskResults:
-            found = Gathered()
-            gathered.append(found)
-            # Where Spark keeps state, every batch must run: the next one begins with what this one leaves.
-            if not self.plan.stateless or not (directive["decided"] or delivery.idle):
-                self._collect(frame, directive, delivery, found)
-            delivery.identify(self.sources, self.coordinator.sources)  # what was read still is what was to be read
-            attempt.ran = True
-            if self._newest_decided() < batch:
-                found.watermarks = self._time.measure(
-                    batch,
-                    found.times,
-                    delivery.spark,
-                    delivery.split_names,
-                    lambda use: self._ends.comes_with(use, delivery),
-                )
-            return found.results(self.plan.shared)
-
-        with self.attempts.attempt(batch, lambda: known_undecided(self._newest_decided, batch)) as attempt:
-            outcome = self.coordinator.checkpoint(batch, delivery.ranges, run)
-        self._newest = batch
-        self._time.carried(batch, outcome.decision.watermarks if self._time.active else None, idle=delivery.idle)
-        self._began, self._done = (None, None) if outcome.replayed else (began, time.monotonic())
-        counts = {} if outcome.replayed else {name: sink.counts for name, sink in outcome.decision.sinks.items()}
-        took = int((time.monotonic() - began) * 1000)
-        self.tracker.checkpoint(batch, sum(gathered[0].read.values()), counts, files_made(outcome), took)
-        self._keeper.show()
-        for name, span in delivery.spark.items():
-            self.sources[name].committed(span.end)
-        self.planner.committed()
-        self.on_checkpoint()
-
-    def _collect(self, frame: Any, directive: Directive, delivery: Delivery, found: Gathered) -> None:
-        directive = {**directive, "splits": delivery.splits(self.planner), **self._told(directive)}
-        frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
-        found.add(row[0] for row in frame.collect())
-        found.tasks = delivery.tasks
-        found.bytes.update(delivery.bytes)
-        if not directive["decided"]:
-            found.check_splits({head: delivery.given.get(head, 0) for head in self._fused})
-        if any(self.lowered.observed.values()):
-            execution = self._query._jsq.streamingQuery().lastExecution()
-            late: Mapping[str, int] = {}
-            if self.plan.timed and not directive["decided"]:
-                late, found.event_time = event_times(execution, self.lowered.observed)
-                if self._time.active:
-                    in_use = directive["watermark"]
-                    shown = None if in_use == MIN else in_use
-                    found.event_time = replace(found.event_time, watermark_ms=shown)
-            seen = observed_rows(execution)
-            found.times = seen.times
-            self._next_timer = seen.next_timer
-            found.count_before_stage(self.lowered, seen.rows, late, seen.late)
-
-    def _told(self, directive: Directive) -> JSON:
-        batch = directive["checkpoint"]
-        return self._time.told(batch, self.coordinator.decided_watermarks(batch) if self.plan.hosted else None)
+    def _read(self, batch: int, split: Mapping[str, SourceRange]) -> Delivery:
+        return Delivery.read(batch, self.spark_log, self.sources, split)
 
     # --- what is asked for -------------------------------------------------------------------------------------------
 
@@ -417,13 +331,12 @@ class Query:
             except Exception as error:
                 raise NotDrained(error) from error
             if outcome is not None:
-                self.tracker.rolled(files_made(outcome))
+                self.tracker.rolled(outcome.files_made)
         return self.save(trigger.directory)
 
     def _nudge(self) -> None:
         """Make Spark look for data now: it keeps the interval by itself and cannot be told, but a query that starts looks at once."""
-        status = self._query.status
-        if status["isTriggerActive"] or "Initializing" in status["message"] or not self._query.isActive:
+        if not self._spark.waits:
             return  # a checkpoint is under way or about to be, or Spark is looking right now
         if not self.coordinator.lock.acquire(blocking=False):
             return
@@ -440,33 +353,18 @@ class Query:
         self._serving.nudged = True
 
     def _start_again(self) -> None:
-        self._query.stop()
+        self._spark.stop()
         self._stopping.clear()
         self.start()
 
-    def _newest_decided(self) -> int:
-        return self.coordinator.newest.checkpoint
-
     # --- event time --------------------------------------------------------------------------------------------------
-
-    def _publish(self, spark_ms: int) -> None:
-        set_watermark(self._query._jsq, spark_ms)
-
-    def _note_partitions(self, delivery: Delivery) -> None:
-        """Note partitions that were added while the query ran: it is made anew with a place for the event time of each."""
-        for use, span in delivery.spark.items():
-            self._added.setdefault(source_of(use), set()).update(partitions_of(span.end))
-        self._stopping.set()
 
     def _mind_the_time(self) -> None:
         """Make the query anew where that is needed."""
-        if self._wants_another:
-            assert self.lower is not None
+        if self._spark.lacks_partitions:
             self._end_turns()
-            self._query.stop()
-            self._lowered_with = self._lowered_as
-            self.lowered = self.lower(self._added)
-            self._time.channels = self.lowered.times
+            self._spark.make_anew()
+            self._time.channels = self._spark.lowered.times
             self._stopping.clear()
             self.start()
         elif self._keeper.fires and self.coordinator.lock.acquire(blocking=False):
@@ -477,15 +375,6 @@ class Query:
             if again:
                 self._end_turns()
                 self._start_again()
-
-    @property
-    def _lowered_as(self) -> int:
-        """How many partitions the query has to be made with besides those known at the start."""
-        return sum(len(found) for found in self._added.values())
-
-    @property
-    def _wants_another(self) -> bool:
-        return self._lowered_as != self._lowered_with
 
     def _goes_on_behind_its_end(self) -> bool:
         """Return whether the query is to be started again, as when the savepoint it was to end with was not written.
@@ -502,75 +391,6 @@ class Query:
         if not self.coordinator.lock.acquire(blocking=False):
             return False
         try:
-            return self._newest_decided() < 0 or self._keeper.is_up()
+            return self.coordinator.newest.checkpoint < 0 or self._keeper.is_up()
         finally:
             self.coordinator.lock.release()
-
-    # --- between checkpoints -----------------------------------------------------------------------------------------
-
-    def _sweep_if_due(self) -> None:
-        """Remove what attempts on executors that are gone have left, and those that lost a race: no other task writes now."""
-        if self.watch is None or not self.coordinator.lock.acquire(blocking=False):
-            return
-        try:
-            if self.watch.leaves_leftovers:
-                self.coordinator.sweep()
-        finally:
-            self.coordinator.lock.release()
-
-    def _roll_if_due(self) -> None:
-        if not self.coordinator.lock.acquire(blocking=False):
-            return  # the checkpoint that holds it rolls what is due
-        try:
-            due = self.coordinator.next_roll_ms()
-            if due is None or due > self.clock.now_ms():
-                return
-            outcome = self.coordinator.roll(Occasion.ROLL)
-        finally:
-            self.coordinator.lock.release()
-        if outcome is not None:
-            self.tracker.rolled(files_made(outcome))
-
-    def _retain(self, *, finish: bool = False) -> None:
-        """Copy the newest checkpoint where copies are kept: the next begins only when that is done."""
-        if self.retained is None:
-            return
-        if self.coordinator.lock.acquire(blocking=False):
-            try:
-                newest = self.coordinator.newest.checkpoint
-                if (
-                    self.retained.due(newest)
-                    and self._border.settled
-                    and not self.coordinator.is_produced_again(newest)
-                ):
-                    self.retained.cut(newest)
-            finally:
-                self.coordinator.lock.release()
-        if finish:
-            self.retained.finish()
-
-    def _tell(self) -> None:
-        now = time.monotonic()
-        if now - self._told_at < _TELL_S:
-            return
-        self._told_at = now
-        decided = self.coordinator.sources
-        lags = self._lags({name: decided[name].end for name in decided if name in self.sources})
-        known = [lag for lag in lags if lag is not None]
-        state = None if self.plan.stateless else state_bytes(self._query._jsq)
-        self.tracker.lag(sum(known) if known else None, state)
-
-    def _lags(self, ends: Mapping[str, Any]) -> list[int | None]:
-        """Return how much waits behind positions of Spark sources, each asked once; None where one does not say."""
-        asked = {name: self.sources[name] for name in ends if name == source_of(name)}
-        return [source.lag(ends[name]) for name, source in asked.items() if not isinstance(source, SplitSource)]
-
-    def _lag(self, delivery: Delivery) -> int | None:
-        """Return how much waits behind a batch in the Spark sources; None where one does not say."""
-        lags = self._lags({use: span.end for use, span in delivery.spark.items()})
-        return None if None in lags else sum(lag for lag in lags if lag is not None)
-
-
-def files_made(outcome: Outcome) -> int:
-    """Return how many files a decision made visible."""
-    return sum("path" in detail for details in outcome.committed.values() for detail in details)

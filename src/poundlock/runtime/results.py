@@ -13,7 +13,7 @@ from poundlock.checkpoint.decision import EventTime
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import JSON, Counts, Prepared
 from poundlock.errors import TransientError
-from poundlock.plan.lower import BYTES, Lowered
+from poundlock.plan.lowered import BYTES, Lowered
 from poundlock.plan.plan import DEAD_LETTER
 from poundlock.plan.stage import SPLITS_READ
 

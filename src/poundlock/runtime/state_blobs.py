@@ -9,11 +9,10 @@ from typing import Any
 
 from poundlock.config import Settings
 from poundlock.errors import PoundlockError, TerminalError
-from poundlock.job import Job
 from poundlock.operators.keyed.group import describe
 from poundlock.plan.hosting import STATE
 from poundlock.runtime.failures import explain
-from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
+from poundlock.runtime.state_rows import state_session
 from poundlock.savepoint.sparklog import StateOperator
 from poundlock.savepoint.state_schema import settle_schemas
 from poundlock.savepoint.take import is_temporary
@@ -43,29 +42,18 @@ def state_blobs(
     Raises:
         PoundlockError: Spark does not start, or a blob is of a newer format.
     """
-    spark = start_spark(
-        Job(job),
-        on_this_machine(settings),
-        (),
-        log=f"{job}.state.jvm.log",
-        quick_start=False,
-        store=None,
-        say=say,
-    )
-    try:
-        _ = spark.streams  # makes the coordinator of state stores, which the reader asks for and does not make
-        with _copied(folder) as copied:
-            for operator in operators:
-                reader = spark.read.format("statestore").option("operatorId", operator.number)
-                frame = reader.option("stateVarName", STATE).load(f"{copied}/spark")
-                for row in frame.selectExpr("value.blob").toLocalIterator():
-                    yield operator.number, describe(bytes(row[0]))
-    except PoundlockError:
-        raise
-    except Exception as failure:  # while the JVM is there: what Py4J raised asks it for its text
-        raise _unread(folder, failure) from None
-    finally:
-        stop_spark(spark)
+    with state_session(job, settings, say) as spark:
+        try:
+            with _copied(folder) as copied:
+                for operator in operators:
+                    reader = spark.read.format("statestore").option("operatorId", operator.number)
+                    frame = reader.option("stateVarName", STATE).load(f"{copied}/spark")
+                    for row in frame.selectExpr("value.blob").toLocalIterator():
+                        yield operator.number, describe(bytes(row[0]))
+        except PoundlockError:
+            raise
+        except Exception as failure:  # while the JVM is there: what Py4J raised asks it for its text
+            raise _unread(folder, failure) from None
 
 
 def _unread(folder: str, failure: Exception) -> PoundlockError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from poundlock.config import Settings
 from poundlock.job import Job
@@ -10,7 +12,26 @@ from poundlock.runtime.failures import explain
 from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
 from poundlock.savepoint.sparklog import StateOperator
 
-__all__ = ["state_rows"]
+__all__ = ["state_rows", "state_session"]
+
+
+@contextmanager
+def state_session(job: str, settings: Settings, say: Callable[[str], None]) -> Iterator[Any]:
+    """Give a Spark session of this machine whose reader of state can be used. Raises PoundlockError where Spark does not start."""
+    spark = start_spark(
+        Job(job),
+        on_this_machine(settings),
+        (),
+        log=f"{job}.state.jvm.log",
+        quick_start=False,
+        store=None,
+        say=say,
+    )
+    try:
+        _ = spark.streams  # makes the coordinator of state stores, which the reader asks for and does not make
+        yield spark
+    finally:
+        stop_spark(spark)
 
 
 def state_rows(
@@ -28,18 +49,8 @@ def state_rows(
     Raises:
         PoundlockError: Spark does not start.
     """
-    spark = start_spark(
-        Job(job),
-        on_this_machine(settings),
-        (),
-        log=f"{job}.state.jvm.log",
-        quick_start=False,
-        store=None,
-        say=say,
-    )
     rows: dict[str, int | None] = {}
-    try:
-        _ = spark.streams  # makes the coordinator of state stores, which the reader asks for and does not make
+    with state_session(job, settings, say) as spark:
         for operator in operators:
             # Both sides of a join are kept, and read one by one.
             sides = ("left", "right") if "Join" in operator.name else ("none",)
@@ -50,6 +61,4 @@ def state_rows(
             except Exception as error:  # of an operator that the reader does not know, such as one with several states
                 say(f"state {operator.number} cannot be counted: {explain(error).what}")
                 rows[operator.number] = None
-    finally:
-        stop_spark(spark)
     return rows

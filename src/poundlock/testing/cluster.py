@@ -10,22 +10,17 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import psutil
 
 from poundlock.errors import TransientError
 from poundlock.runtime.jars import pyspark_jars
 from poundlock.runtime.java import find_java
-from poundlock.testing.servers import free_port, launch
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from poundlock.testing.servers import Servers, end, free_port, launch
 
 __all__ = ["StandaloneCluster"]
 
@@ -37,7 +32,7 @@ _SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _NOT_FOR_WORKERS = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_CONF_DIR")
 
 
-class StandaloneCluster:
+class StandaloneCluster(Servers):
     """A Spark master with workers to use in a `with` block, or by `start()` and `close()`.
 
     Args:
@@ -59,8 +54,7 @@ class StandaloneCluster:
         environment: Mapping[str, str] | None = None,
         master_properties: Mapping[str, str] | None = None,
     ) -> None:
-        self._temporary = home is None
-        self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-spark-"))
+        super().__init__(home, "poundlock-spark-")
         self._count, self._cores, self._memory = workers, cores, memory
         self._environment, self._properties = dict(environment or {}), dict(master_properties or {})
         self._port = self._web = 0
@@ -95,7 +89,7 @@ class StandaloneCluster:
                     found.append(process)
         return sorted(found, key=lambda process: process.create_time())
 
-    def start(self, timeout: float = 240) -> StandaloneCluster:
+    def start(self, timeout: float = 240) -> Self:
         """Start master and workers and wait until all of them are registered.
 
         Raises:
@@ -140,17 +134,17 @@ class StandaloneCluster:
 
     def kill_master(self) -> None:
         """SIGKILL the master. `start_master()` brings it back on the same port."""
-        _kill(self._master)
+        end(self._master)
 
     def kill_worker(self, pid: int) -> None:
         """SIGKILL a worker; its executors end when they notice."""
-        _kill(next(worker for worker in self._workers if worker.pid == pid))
+        end(next(worker for worker in self._workers if worker.pid == pid))
 
     def close(self) -> None:
         """Stop all of it and remove its folder, if that was a temporary one."""
         executors = self.executors()
         for process in [*self._workers, self._master]:
-            _kill(process)
+            end(process)
         for executor in executors:
             with contextlib.suppress(psutil.Error):
                 for process in [*executor.children(recursive=True), executor]:
@@ -158,18 +152,6 @@ class StandaloneCluster:
                         process.kill()
         if self._temporary:
             shutil.rmtree(self.home, ignore_errors=True)
-
-    def __enter__(self) -> StandaloneCluster:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def applications(self) -> Sequence[Mapping[str, Any]]:
         """Return the applications that the master runs, as its page tells them."""
@@ -202,9 +184,3 @@ class StandaloneCluster:
 
     def _said(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-800:] for path in sorted(self.home.glob("*.log")))
-
-
-def _kill(process: subprocess.Popen[bytes] | None) -> None:
-    if process is not None:
-        process.kill()
-        process.wait()

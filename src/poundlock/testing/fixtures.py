@@ -8,18 +8,22 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import PoundlockError
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
+from poundlock.testing.servers import Server
 
 if TYPE_CHECKING:
     from poundlock.testing.minio import EmbeddedMinio
     from poundlock.testing.postgres import EmbeddedPostgres
     from poundlock.testing.s3 import EmbeddedS3
+
+_S = TypeVar("_S", bound=Server)
 
 __all__ = [
     "hdfs",
@@ -30,8 +34,8 @@ __all__ = [
     "own_hdfs",
     "own_kafka_broker",
     "postgres_server",
+    "running_or_skipped",
     "s3_server",
-    "start_or_skip",
 ]
 
 
@@ -61,35 +65,32 @@ def new_topic(kafka_broker: EmbeddedKafka) -> Callable[..., str]:
     return make
 
 
-def start_or_skip(hdfs: EmbeddedHdfs) -> EmbeddedHdfs:
-    """Start it; where it cannot be, skip the test by name, but not where everything has to be there."""
-    try:
-        return hdfs.start(600)
-    except PoundlockError as error:
-        hdfs.close()
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"HDFS: {error.what[:200]}")
+@contextmanager
+def running_or_skipped(name: str, make: Callable[[], _S]) -> Iterator[_S]:
+    """Let a server run for as long as the block lasts. Where it cannot, skip the test by name, but fail where everything has to be there."""
+    with ExitStack() as running:
+        try:
+            server = make()
+            running.enter_context(server)
+        except PoundlockError as error:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(f"no {name}: {error.what[:200]}")
+        yield server
 
 
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[EmbeddedHdfs]:
     """A real namenode and datanode for the whole session. A test may restart them, never leave them stopped."""
-    cluster = start_or_skip(EmbeddedHdfs())
-    try:
+    with running_or_skipped("HDFS", EmbeddedHdfs) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture
 def own_hdfs() -> Iterator[EmbeddedHdfs]:
     """A real namenode and datanode for one test, with permissions looked at; the one who runs it may do everything."""
-    cluster = start_or_skip(EmbeddedHdfs(properties={"dfs.permissions.enabled": "true"}))
-    try:
+    with running_or_skipped("HDFS", lambda: EmbeddedHdfs(properties={"dfs.permissions.enabled": "true"})) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="session")
@@ -97,15 +98,7 @@ def minio_server() -> Iterator[EmbeddedMinio]:
     """A MinIO server for the whole session, built by Go where it is not there yet, which takes minutes. Do not stop it."""
     from poundlock.testing.minio import EmbeddedMinio
 
-    server = EmbeddedMinio(progress=print)
-    try:
-        server.start()
-    except PoundlockError as error:
-        server.close()
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no MinIO server: {error.what}")
-    with server:
+    with running_or_skipped("MinIO server", lambda: EmbeddedMinio(progress=print)) as server:
         yield server
 
 
@@ -117,14 +110,7 @@ def s3_server(request: pytest.FixtureRequest) -> Iterator[EmbeddedS3]:
     if getattr(request, "param", "moto") == "minio":
         yield request.getfixturevalue("minio_server")
         return
-    server = EmbeddedS3()
-    try:
-        server.start()
-    except PoundlockError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no S3 server: {error.what}")
-    with server:
+    with running_or_skipped("S3 server", EmbeddedS3) as server:
         yield server
 
 
@@ -140,11 +126,7 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
     """A real PostgreSQL server for one file of tests, which may kill it; user "reader" has the password "open sesame"."""
     from poundlock.testing.postgres import EmbeddedPostgres
 
-    try:
-        server = EmbeddedPostgres(passwords={"reader": "open sesame"})
-    except DefinitionError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no PostgreSQL server: {error.what}")
-    with server:
+    with running_or_skipped(
+        "PostgreSQL server", lambda: EmbeddedPostgres(passwords={"reader": "open sesame"})
+    ) as server:
         yield server

@@ -8,23 +8,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import TransientError
 from poundlock.runtime.jars import jar_set, pyspark_jars
 from poundlock.runtime.java import find_java
 from poundlock.storage import open_storage
 from poundlock.storage.removal import remove_tree
-from poundlock.testing.servers import free_port, is_free, launch
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from poundlock.testing.servers import Server, end, launch, port_to_use
 
 __all__ = ["EmbeddedHdfs"]
 
@@ -33,7 +28,7 @@ _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 
 
-class EmbeddedHdfs:
+class EmbeddedHdfs(Server):
     """An HDFS to use in a `with` block, or by `start()` and `stop()`.
 
     Args:
@@ -46,6 +41,8 @@ class EmbeddedHdfs:
         progress: told a line at a time while the jar is fetched for the first time.
     """
 
+    title = "HDFS"
+
     def __init__(
         self,
         *,
@@ -57,11 +54,9 @@ class EmbeddedHdfs:
         java: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        self._temporary = home is None
-        self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-hdfs-"))
+        super().__init__(home, "poundlock-hdfs-")
         self._heap, self._properties, self._java, self._progress = heap, dict(properties or {}), java, progress
         self._port, self._apart = port, apart
-        self._process: subprocess.Popen[bytes] | None = None
         self._datanode: subprocess.Popen[bytes] | None = None
 
     @property
@@ -72,21 +67,11 @@ class EmbeddedHdfs:
         return f"hdfs://127.0.0.1:{self._port}"
 
     @property
-    def running(self) -> bool:
-        """Whether the process of the namenode is there."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the namenode, None while it does not run."""
-        return self._process.pid if self._process is not None and self.running else None
-
-    @property
     def log_file(self) -> Path:
         """Where they log."""
         return self.home / "hdfs.log"
 
-    def start(self, timeout: float = 240) -> EmbeddedHdfs:
+    def start(self, timeout: float = 600) -> Self:
         """Start namenode and datanode, on the port and data of an earlier start if there was one, and wait for both.
 
         Args:
@@ -99,28 +84,13 @@ class EmbeddedHdfs:
         if self.running:
             return self
         self.home.mkdir(parents=True, exist_ok=True)
-        self._port = self._port or free_port()
-        if not is_free(self._port):
-            raise DefinitionError(
-                f"port {self._port} on 127.0.0.1 is taken", next="give another port, or stop what uses it"
-            )
+        self._port = port_to_use(self._port)
         self._details.unlink(missing_ok=True)
-        try:
-            self._process = launch(self._command(), self.log_file)
-        except OSError as error:
-            raise TransientError(f"HDFS could not be started: {error}") from error
-        self._wait(time.monotonic() + timeout)
+        self._process = launch(self._command(), self.log_file, title=self.title)
+        self._wait(self._answers, time.monotonic() + timeout)
         if self._apart and self._datanode is None:
             self.start_datanode(timeout)
         return self
-
-    def stop(self, timeout: float = 15) -> None:
-        """Stop it in order; kill it where it takes longer than `timeout` seconds. The data stays."""
-        if self._process is not None and self.running:
-            self._process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout)
-        self.kill()
 
     def kill(self) -> None:
         """Kill namenode and datanode as a crash would. `start()` brings them back on the same port and data."""
@@ -129,17 +99,12 @@ class EmbeddedHdfs:
 
     def kill_namenode(self) -> None:
         """Kill the namenode as a crash would, with its datanode unless that is `apart`. `start()` brings it back."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        super().kill()
 
     def kill_datanode(self) -> None:
         """Kill a datanode that is `apart` as a crash would. `start_datanode()` brings it back on the same data."""
-        if self._datanode is not None:
-            self._datanode.kill()
-            self._datanode.wait()
-            self._datanode = None
+        end(self._datanode)
+        self._datanode = None
 
     def start_datanode(self, timeout: float = 240) -> None:
         """Start a datanode that is `apart`, and wait until the namenode knows it.
@@ -147,26 +112,18 @@ class EmbeddedHdfs:
         Raises:
             TransientError: it did not come up.
         """
-        try:
-            self._datanode = launch(self._datanode_command(), self.home / "datanode.log")
-        except OSError as error:
-            raise TransientError(f"the datanode could not be started: {error}") from error
-        end = time.monotonic() + timeout
+        self._datanode = launch(self._datanode_command(), self.home / "datanode.log", title="the datanode")
+        deadline = time.monotonic() + timeout
         probe = open_storage(f"{self.uri}/.poundlock-probe")
         while True:
             try:
                 probe.create_exclusive(f"{time.monotonic_ns()}", b"1")
                 return remove_tree(probe, "")
             except OSError as error:
-                if self._datanode.poll() is not None or time.monotonic() > end:
+                if self._datanode.poll() is not None or time.monotonic() > deadline:
                     self.kill_datanode()
                     raise TransientError(f"the datanode in {self.home} did not come up: {error}") from error
             time.sleep(0.2)
-
-    def restart(self, timeout: float = 240) -> EmbeddedHdfs:
-        """Kill and start it again."""
-        self.kill()
-        return self.start(timeout)
 
     def admin(self, *arguments: str) -> str:
         """Run a command of `hdfs dfsadmin`, such as `-setSpaceQuota 1m /data`, and return what it says.
@@ -179,22 +136,6 @@ class EmbeddedHdfs:
         if done.returncode:
             raise TransientError(f"hdfs dfsadmin {' '.join(arguments)}: {(done.stdout + done.stderr)[-500:]}")
         return done.stdout
-
-    def close(self) -> None:
-        """Stop it and remove its folder, if that was a temporary one."""
-        if self._temporary:
-            self.kill()  # nothing is kept, so there is nothing to put in order
-            shutil.rmtree(self.home, ignore_errors=True)
-        else:
-            self.stop()
-
-    def __enter__(self) -> EmbeddedHdfs:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def _details(self) -> Path:
@@ -233,13 +174,7 @@ class EmbeddedHdfs:
         }  # fmt: skip
         return [*self._jvm("128m"), _DATANODE, *(f"-D{name}={value}" for name, value in settings.items())]
 
-    def _wait(self, end: float) -> None:
-        while True:
-            if not self.running or time.monotonic() > end:
-                said = self.log_file.read_text(errors="replace")[-1500:] if self.log_file.exists() else ""
-                self.kill()
-                raise TransientError(f"HDFS in {self.home} did not come up: {said}")
-            with contextlib.suppress(OSError, ValueError):
-                if json.loads(self._details.read_text()).get("namenode_port") == self._port:
-                    return
-            time.sleep(0.05)
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            return bool(json.loads(self._details.read_text()).get("namenode_port") == self._port)
+        return False

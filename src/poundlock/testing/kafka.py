@@ -17,17 +17,14 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import TransientError
 from poundlock.runtime.jars import jar_set
 from poundlock.runtime.java import cache_dir, find_java
 from poundlock.runtime.pins import JAR_SETS
-from poundlock.testing.servers import free_port, is_free, launch
+from poundlock.testing.servers import Server, launch, port_to_use
 from poundlock.testing.topics import Record, Topics
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["EmbeddedKafka", "Record"]
 
@@ -42,7 +39,7 @@ rootLogger.appenderRef.file.ref=file
 """
 
 
-class EmbeddedKafka(Topics):
+class EmbeddedKafka(Server, Topics):
     """A Kafka broker to use in a `with` block, or by `start()` and `stop()`.
 
     Args:
@@ -55,6 +52,8 @@ class EmbeddedKafka(Topics):
         progress: told a line at a time while jars are fetched for the first time.
     """
 
+    title = "the Kafka broker"
+
     def __init__(
         self,
         *,
@@ -66,12 +65,10 @@ class EmbeddedKafka(Topics):
         java: str | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        self._temporary = home is None
-        self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-kafka-"))
+        super().__init__(home, "poundlock-kafka-")
         self._client_settings = dict(client_settings or {})
         self._heap, self._properties, self._java, self._progress = heap, dict(properties or {}), java, progress
         self._port, self._controller_port = port, 0
-        self._process: subprocess.Popen[bytes] | None = None
         self._admin: Any = None
 
     @property
@@ -82,21 +79,15 @@ class EmbeddedKafka(Topics):
         return f"127.0.0.1:{self._port}"
 
     @property
-    def running(self) -> bool:
-        """Whether the broker's process is there."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the broker, None while it does not run."""
-        return self._process.pid if self._process is not None and self.running else None
-
-    @property
     def log_file(self) -> Path:
         """Where the broker logs."""
         return self.home / "broker.log"
 
-    def start(self, timeout: float = 240) -> EmbeddedKafka:
+    @property
+    def _output(self) -> Path:
+        return self.home / "broker.out"
+
+    def start(self, timeout: float = 240) -> Self:
         """Start the broker, on the ports and data of an earlier start if there was one, and wait until it answers.
 
         Args:
@@ -112,57 +103,21 @@ class EmbeddedKafka(Topics):
         java = self._java or find_java().path
         classpath = os.pathsep.join(jar_set("kafka-broker", progress=self._progress))
         self._prepare_folder(java, classpath)
-        self._launch([*self._jvm(java, classpath), "kafka.Kafka", str(self.home / "server.properties")])
-        self._wait(time.monotonic() + timeout)
+        command = [*self._jvm(java, classpath), "kafka.Kafka", str(self.home / "server.properties")]
+        self._process = launch(command, self._output, title=self.title)
+        end = time.monotonic() + timeout
+        self._wait(self._listens, end)
+        self._wait_for_leaders(end)
         return self
-
-    def stop(self, timeout: float = 15) -> None:
-        """Stop the broker in order; kill it where it takes longer than `timeout` seconds. The data stays."""
-        if self._process is not None and self.running:
-            self._process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout)
-        self.kill()
 
     def kill(self) -> None:
         """Kill the broker as a crash would. `start()` brings it back on the same ports and data."""
         self._admin = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def restart(self, timeout: float = 240) -> EmbeddedKafka:
-        """Kill and start it again."""
-        self.kill()
-        return self.start(timeout)
-
-    def close(self) -> None:
-        """Stop it and remove its folder, if that was a temporary one."""
-        if self._temporary:
-            self.kill()  # nothing is kept, so there is nothing to put in order
-            shutil.rmtree(self.home, ignore_errors=True)
-        else:
-            self.stop()
-
-    def __enter__(self) -> EmbeddedKafka:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+        super().kill()
 
     def _choose_ports(self) -> None:
-        if not self._controller_port:
-            taken = {self._port} if self._port else set()
-            self._controller_port = free_port(taken)
-            self._port = self._port or free_port({self._controller_port})
-        for port in (self._port, self._controller_port):
-            if port and not is_free(port):
-                raise DefinitionError(
-                    f"port {port} on 127.0.0.1 is taken", next="give another port, or stop what uses it"
-                )
+        self._controller_port = port_to_use(self._controller_port, {self._port} if self._port else ())
+        self._port = port_to_use(self._port, {self._controller_port})
 
     def _jvm(self, java: str, classpath: str) -> list[str]:
         return [
@@ -235,26 +190,13 @@ class EmbeddedKafka(Topics):
             **self._properties,
         }  # fmt: skip
 
-    def _launch(self, command: list[str]) -> None:
-        try:
-            self._process = launch(command, self.home / "broker.out")
-        except OSError as error:
-            raise TransientError(f"the broker could not be started: {error}") from error
+    def _listens(self) -> bool:
+        # The bare connection first: librdkafka backs off for long when it is refused.
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 0.5):
+            return True
+        return False
 
-    def _wait(self, end: float) -> None:
-        while True:
-            if not self.running or time.monotonic() > end:
-                said = "".join(
-                    p.read_text(errors="replace")[-1500:]
-                    for p in (self.home / "broker.out", self.log_file)
-                    if p.exists()
-                )
-                self.kill()
-                raise TransientError(f"the Kafka broker in {self.home} did not come up: {said}")
-            # The bare connection first: librdkafka backs off for long when it is refused.
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 0.5):
-                break
-            time.sleep(0.05)
+    def _wait_for_leaders(self, end: float) -> None:
         while True:
             told = self.admin.list_topics(timeout=max(1.0, end - time.monotonic()))
             # After a crash a topic of before has no leader until the controller has let the broker in again.
@@ -263,6 +205,10 @@ class EmbeddedKafka(Topics):
             if time.monotonic() > end:
                 raise TransientError(f"the topics of the Kafka broker in {self.home} have no leader")
             time.sleep(0.05)
+
+    def _said(self) -> str:
+        said = self._output.read_text(errors="replace")[-1500:] if self._output.exists() else ""
+        return said + super()._said()
 
 
 def _kafka_id() -> str:

@@ -16,7 +16,6 @@ from pathlib import Path
 from poundlock.errors import DefinitionError
 from poundlock.runtime.java import cache_dir
 from poundlock.testing.s3 import EmbeddedS3
-from poundlock.testing.servers import free_port
 
 __all__ = ["MINIO", "EmbeddedMinio", "minio_program"]
 
@@ -39,11 +38,9 @@ class EmbeddedMinio(EmbeddedS3):
         super().__init__(port=port)
         self._progress = progress
 
-    def _command(self) -> list[str]:
+    def _command(self, port: int) -> list[str]:
         program = minio_program(progress=self._progress)
-        if self._port is None:
-            self._port = free_port()
-        place = ["--address", f"127.0.0.1:{self._port}", "--certs-dir", str(self.home / "certs")]
+        place = ["--address", f"127.0.0.1:{port}", "--certs-dir", str(self.home / "certs")]
         return [str(program), "server", "--quiet", *place, str(self.home / "data")]
 
     def _server_environment(self) -> Mapping[str, str]:

@@ -11,38 +11,19 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.testing.servers import free_port, is_free
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from poundlock.testing.servers import Server, as_user, end_with_children, launch, port_to_use
 
 __all__ = ["EmbeddedPostgres"]
 
 # The server refuses to run as root. Under root it gets this user, which is on every machine and owns nothing.
 _NOBODY = "nobody"
-# Run in the new process before the server takes its place: the kernel then kills the server when its starting thread ends.
-_CHILD = (
-    "import ctypes, os, pwd, signal, sys\n"
-    "parent, user, program = int(sys.argv[1]), sys.argv[2], sys.argv[3:]\n"
-    "if user:\n"
-    "    who = pwd.getpwnam(user)\n"
-    "    os.setgroups([]); os.setgid(who.pw_gid); os.setuid(who.pw_uid)\n"
-    "    os.environ['HOME'] = '/'\n"
-    "if parent:\n"
-    "    ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n"
-    "    os.getppid() == parent or os._exit(1)\n"
-    "os.execv(program[0], program)\n"
-)
 # The superuser needs no password; everybody else does, so that wrong credentials can be tried.
 _ACCESS = """
 local all postgres trust
@@ -54,7 +35,7 @@ host all all 127.0.0.1/32 scram-sha-256
 """
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Server):
     """A PostgreSQL server to use in a `with` block, or by `start()` and `stop()`.
 
     Args:
@@ -69,6 +50,9 @@ class EmbeddedPostgres:
         DefinitionError: the package with the server is not installed.
     """
 
+    title = "the PostgreSQL server"
+    stop_signal = signal.SIGINT
+
     def __init__(
         self,
         *,
@@ -80,8 +64,7 @@ class EmbeddedPostgres:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._programs = _programs()
-        self._temporary = home is None
-        self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-pg-"))
+        super().__init__(home, "poundlock-pg-")
         self._port = port
         self._passwords = dict(passwords or {})
         self.settings: dict[str, Any] = {
@@ -93,7 +76,6 @@ class EmbeddedPostgres:
             "autovacuum_naptime": "1d",
             **(settings or {}),
         }
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def port(self) -> int:
@@ -116,16 +98,6 @@ class EmbeddedPostgres:
     def jdbc_url(self) -> str:
         """Connection URL for JDBC; user `postgres`, no password."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres?user=postgres"
-
-    @property
-    def running(self) -> bool:
-        """Whether the server's process is there."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int | None:
-        """Process id of the server, None while it does not run."""
-        return self._process.pid if self._process is not None and self.running else None
 
     @property
     def log_file(self) -> Path:
@@ -152,7 +124,7 @@ class EmbeddedPostgres:
                 rows = cursor.fetchall() if cursor.description else []
             return rows
 
-    def start(self, timeout: float = 240) -> EmbeddedPostgres:
+    def start(self, timeout: float = 240) -> Self:
         """Start the server, on the port and data of an earlier start if there was one, and wait until it answers.
 
         Args:
@@ -165,23 +137,19 @@ class EmbeddedPostgres:
         if self.running:
             return self
         end = time.monotonic() + timeout
-        if self._port is None:
-            self._port = free_port(set())
-        elif not is_free(self._port):
-            raise DefinitionError(
-                f"port {self._port} on 127.0.0.1 is taken", next="give another port, or stop what uses it"
-            )
+        self._port = port_to_use(self._port)
         fresh = not (self._data / "PG_VERSION").exists()
         if fresh:
             self._make()
         while True:
             self._launch()
-            if self._answers(end):
+            try:
+                self._wait(self._answers, end)
                 break
-            # After a kill its children may live a moment longer, and hold on to the shared memory.
-            if "is still in use" not in self._said() or time.monotonic() > end:
-                self.kill()
-                raise TransientError(f"the PostgreSQL server in {self.home} did not come up: {self._said()[-1500:]}")
+            except TransientError:
+                # After a kill its children may live a moment longer, and hold on to the shared memory.
+                if "is still in use" not in self._said() or time.monotonic() > end:
+                    raise
             time.sleep(0.1)
         if fresh:
             for user, password in self._passwords.items():
@@ -189,51 +157,10 @@ class EmbeddedPostgres:
                 self.execute(f"""CREATE ROLE "{user}" LOGIN PASSWORD '{secret}'""")
         return self
 
-    def stop(self, timeout: float = 15) -> None:
-        """Stop the server in order; kill it where it takes longer than `timeout` seconds. The data stays."""
-        if self._process is not None and self.running:
-            self._process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout)
-        self.kill()
-
     def kill(self) -> None:
         """Kill the server and all of its processes as a crash would. `start()` brings it back on the same port and data."""
-        if self._process is None:
-            return
-        import psutil
-
-        children: list[Any] = []
-        with contextlib.suppress(psutil.Error):
-            children = psutil.Process(self._process.pid).children(recursive=True)
-        self._process.kill()
-        for child in children:
-            with contextlib.suppress(psutil.Error):
-                child.kill()
-        self._process.wait()
-        psutil.wait_procs(children, timeout=10)
+        end_with_children(self._process)
         self._process = None
-
-    def restart(self, timeout: float = 240) -> EmbeddedPostgres:
-        """Kill and start it again."""
-        self.kill()
-        return self.start(timeout)
-
-    def close(self) -> None:
-        """Stop it and remove its folder, if that was a temporary one."""
-        if self._temporary:
-            self.kill()  # nothing is kept, so there is nothing to put in order
-            shutil.rmtree(self.home, ignore_errors=True)
-        else:
-            self.stop()
-
-    def __enter__(self) -> EmbeddedPostgres:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def _data(self) -> Path:
@@ -254,7 +181,7 @@ class EmbeddedPostgres:
             self._hand_over()
         initdb = ["-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
         done = subprocess.run(
-            self._as_user(self._programs / "initdb", initdb),
+            as_user([str(self._programs / "initdb"), *initdb], self._user),
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -277,9 +204,6 @@ class EmbeddedPostgres:
                     next=f"chmod o+x {blocked}, or leave home out and set TMPDIR to a folder everybody can reach",
                 )
 
-    def _as_user(self, program: Path, arguments: Sequence[str], parent: int = 0) -> list[str]:
-        return [sys.executable, "-I", "-S", "-c", _CHILD, str(parent), self._user, str(program), *arguments]
-
     def _launch(self) -> None:
         # A Unix socket's path has room for about 100 letters; where the folder's is longer, there is TCP only.
         sockets = str(self._sockets) if len(str(self._sockets)) < 85 else ""
@@ -289,42 +213,17 @@ class EmbeddedPostgres:
             "unix_socket_directories": sockets,
             **self.settings,
         }
-        arguments = ["-D", str(self._data), *(x for k, v in settings.items() for x in ("-c", f"{k}={v}"))]
-        command = self._as_user(self._programs / "postgres", arguments, os.getpid() if sys.platform == "linux" else 0)
-        started: list[subprocess.Popen[bytes] | OSError] = []
-        ready = threading.Event()
+        command = [str(self._programs / "postgres"), "-D", str(self._data)]
+        command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        self.log_file.unlink(missing_ok=True)  # it tells why this start fails, not an earlier one
+        self._process = launch(command, self.log_file, title=self.title, user=self._user, cwd="/")
 
-        def live() -> None:
-            # The thread stays as long as the server, because the kernel looks at the thread and not at the process.
-            try:
-                with self.log_file.open("wb") as out:
-                    process = subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd="/"
-                    )
-            except OSError as error:
-                started.append(error)
-                return ready.set()
-            started.append(process)
-            ready.set()
-            process.wait()
-
-        threading.Thread(target=live, name="embedded-postgres", daemon=True).start()
-        ready.wait()
-        if isinstance(started[0], OSError):
-            raise TransientError(f"the server could not be started: {started[0]}") from started[0]
-        self._process = started[0]
-
-    def _answers(self, end: float) -> bool:
+    def _answers(self) -> bool:
         import psycopg
 
-        while self.running and time.monotonic() < end:
-            with contextlib.suppress(psycopg.OperationalError), self.connect(connect_timeout=5):
-                return True
-            time.sleep(0.05)
+        with contextlib.suppress(psycopg.OperationalError), self.connect(connect_timeout=5):
+            return True
         return False
-
-    def _said(self) -> str:
-        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
 
 def _programs() -> Path:

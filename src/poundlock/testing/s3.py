@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.errors import DefinitionError
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address, client
-from poundlock.testing.servers import free_port, launch
+from poundlock.testing.servers import Server, launch, port_to_use
 
 __all__ = ["EmbeddedS3"]
 
@@ -35,19 +31,19 @@ make_server("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_ba
 """
 
 
-class EmbeddedS3:
+class EmbeddedS3(Server):
     """An S3 server to use in a `with` block, or by `start()` and `close()`. Its objects are gone when it stops.
 
     Args:
         port: of the loopback; None = any free one. It stays the same over `kill` and `start`.
     """
 
+    title = "the S3 server"
     access_key, secret_key, region = "poundlock-test", "poundlock-test-secret", "us-east-1"
 
     def __init__(self, *, port: int | None = None) -> None:
+        super().__init__(None, "poundlock-s3-")
         self._port = port
-        self.home = Path(tempfile.mkdtemp(prefix="poundlock-s3-"))
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
@@ -57,9 +53,9 @@ class EmbeddedS3:
         return f"http://127.0.0.1:{self._port}"
 
     @property
-    def pid(self) -> int | None:
-        """Process id of the server, None while it does not run."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+    def log_file(self) -> Path:
+        """What it says."""
+        return self.home / "server.out"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -96,24 +92,15 @@ class EmbeddedS3:
             DefinitionError: what it is made of is not installed.
             TransientError: it did not come up.
         """
-        if self._process is not None and self._process.poll() is None:
+        if self.running:
             return self
-        command = self._command()
-        if self._port is None:
-            self._port = free_port()
-        self._process = launch([*command], self.home / "server.out", environment=self._server_environment())
-        end = time.monotonic() + timeout
+        self._port = port_to_use(self._port)
+        self._process = launch(
+            self._command(self._port), self.log_file, title=self.title, environment=self._server_environment()
+        )
         with self.in_environment():
-            while True:
-                try:
-                    self._ask("list_buckets")
-                    return self
-                except Exception as error:
-                    if self._process.poll() is not None or time.monotonic() > end:
-                        self.kill()
-                        said = (self.home / "server.out").read_text(errors="replace").strip().splitlines()
-                        raise TransientError(f"the S3 server did not start: {said[-1] if said else error}") from error
-                time.sleep(0.1)
+            self._wait(self._answers, time.monotonic() + timeout)
+        return self
 
     def bucket(self, name: str) -> str:
         """Make a bucket and return its URL."""
@@ -130,35 +117,22 @@ class EmbeddedS3:
         """Where it is."""
         return S3Address(self.endpoint, self.region, path_style=True)
 
-    def kill(self) -> None:
-        """Kill the server as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def close(self) -> None:
-        """Stop it and remove its folder."""
-        self.kill()
-        shutil.rmtree(self.home, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _ask(self, method: str, **arguments: Any) -> Any:
         return getattr(client(self.address), method)(**arguments)
 
-    def _command(self) -> list[str]:
+    def _answers(self) -> bool:
+        with suppress(Exception):  # whatever it fails with: it does not answer yet
+            self._ask("list_buckets")
+            return True
+        return False
+
+    def _said(self) -> str:
+        return (super()._said().strip().splitlines() or ["it said nothing"])[-1]
+
+    def _command(self, port: int) -> list[str]:
         if importlib.util.find_spec("moto") is None:
             raise DefinitionError("the S3 server for tests needs moto", next='type: pip install "moto[server]"')
-        if self._port is None:
-            self._port = free_port()
-        return [sys.executable, "-c", _MOTO, str(self._port)]
+        return [sys.executable, "-c", _MOTO, str(port)]
 
     def _server_environment(self) -> Mapping[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}

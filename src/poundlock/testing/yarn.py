@@ -10,12 +10,11 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 from xml.sax.saxutils import escape
 
 import psutil
@@ -23,10 +22,7 @@ import psutil
 from poundlock.errors import TransientError
 from poundlock.runtime.jars import jar_set, pyspark_jars
 from poundlock.runtime.java import find_java
-from poundlock.testing.servers import free_port, launch
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from poundlock.testing.servers import Servers, free_port, launch
 
 __all__ = ["EmbeddedYarn"]
 
@@ -41,7 +37,7 @@ _CAPACITY = {
 }
 
 
-class EmbeddedYarn:
+class EmbeddedYarn(Servers):
     """A YARN cluster of one node to use in a `with` block, or by `start()` and `close()`.
 
     Args:
@@ -60,8 +56,7 @@ class EmbeddedYarn:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self._filesystem, self._heap, self._progress = filesystem, heap, progress
-        self._temporary = home is None
-        self.home = Path(home) if home is not None else Path(tempfile.mkdtemp(prefix="poundlock-yarn-"))
+        super().__init__(home, "poundlock-yarn-")
         self._ports: dict[str, int] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -70,7 +65,7 @@ class EmbeddedYarn:
         """What HADOOP_CONF_DIR has to name."""
         return self.home / "conf"
 
-    def start(self, timeout: float = 300) -> EmbeddedYarn:
+    def start(self, timeout: float = 300) -> Self:
         """Start both and wait until the node is there.
 
         Raises:
@@ -128,18 +123,6 @@ class EmbeddedYarn:
         self._processes.clear()
         if self._temporary:
             shutil.rmtree(self.home, ignore_errors=True)
-
-    def __enter__(self) -> EmbeddedYarn:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _nodes(self) -> Sequence[Mapping[str, Any]]:
         nodes: Sequence[Mapping[str, Any]] = (self._asked("nodes").get("nodes") or {}).get("node", ())

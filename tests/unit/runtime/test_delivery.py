@@ -13,7 +13,7 @@ import pytest
 from poundlock import DatagenSource
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.errors import TerminalError, TransientError
-from poundlock.plan.lower import Lowered
+from poundlock.plan.lowered import Lowered
 from poundlock.plan.splits import task_splits
 from poundlock.runtime.delivery import Delivery
 from poundlock.runtime.offsets import SparkLog

@@ -35,7 +35,7 @@ class Coordinator:
         replayed = n <= self.newest.checkpoint
         run({"decided": replayed})
         self.taken.append(n)
-        return SimpleNamespace(committed={}, replayed=replayed, decision=SimpleNamespace(sinks={}))
+        return SimpleNamespace(files_made=0, replayed=replayed, decision=SimpleNamespace(sinks={}))
 
 
 class Planner:
@@ -58,7 +58,15 @@ class Planner:
 
 def query(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Query:
     made: Any = Query(
-        plan=SimpleNamespace(only_split=True, bounded=False, stateless=True, timed=False, shared={}, hosted=False),  # type: ignore[arg-type]
+        plan=SimpleNamespace(
+            job=SimpleNamespace(name="made"),
+            only_split=True,
+            bounded=False,
+            stateless=True,
+            timed=False,
+            shared={},
+            hosted=False,
+        ),  # type: ignore[arg-type]
         lowered=SimpleNamespace(times=(), untimed=(), ticks=False),  # type: ignore[arg-type]
         sources={"made": DatagenSource("n int")},
         spark_log=SimpleNamespace(
@@ -71,7 +79,7 @@ def query(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Query:
         interval=HOUR,
         clock=None,  # type: ignore[arg-type]
     )
-    monkeypatch.setattr(made, "_collect", lambda *a: None)
+    monkeypatch.setattr(made._carrying, "_collect", lambda *a: None)
     return made  # type: ignore[no-any-return]
 
 
@@ -120,7 +128,7 @@ def test_a_checkpoint_that_is_asked_for_begins_at_once_and_with_nothing_to_read_
     made._on_batch(None, 1)
     assert (asked.location, coordinator.taken) == (1, [0, 1])
 
-    made._began = time.monotonic()
+    made._turns._began = time.monotonic()
     later = made.requests.trigger("checkpoint")
     threading.Timer(0.05, made._serve).start()
     made._on_batch(None, 2)  # the interval is an hour
@@ -134,7 +142,7 @@ def test_a_pause_lies_between_checkpoints_that_are_taken(
     coordinator = Coordinator(decided=1)
     made = query(coordinator, monkeypatch)
     made.plan.only_split = not spark_keeps_the_interval  # type: ignore[misc]
-    made.interval, made.min_pause = timedelta(0), HOUR
+    made._turns.interval, made._turns.min_pause = timedelta(0), HOUR
     waits: list[float] = []
     monkeypatch.setattr(made._serving, "pause", waits.append)
     for batch in range(3):
@@ -147,7 +155,7 @@ def test_a_pause_lies_between_checkpoints_that_are_taken(
 
 def test_what_a_query_could_not_serve_the_next_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     made = query(Coordinator(decided=-1), monkeypatch)
-    made._query = SimpleNamespace(stop=lambda: None)
+    made._spark._started = SimpleNamespace(stop=lambda: None)
     asked = made.requests.trigger("checkpoint")
     made._serve()
     assert made.requests.take() is None
@@ -173,7 +181,7 @@ def test_where_spark_keeps_the_interval_it_is_made_to_look_and_finds_all_is_chec
 ) -> None:
     made = query(Coordinator(decided=5), monkeypatch)
     made.plan = SimpleNamespace(only_split=False, bounded=False)  # type: ignore[assignment]
-    made._query = found = SparkQuery()
+    made._spark._started = found = SparkQuery()
     starts: list[bool] = []
     monkeypatch.setattr(made, "start", lambda: starts.append(made._stopping.is_set()))
     asked = made.requests.trigger("checkpoint")
@@ -191,12 +199,12 @@ def test_nothing_is_decided_behind_the_savepoint_with_which_the_job_ends(monkeyp
     """Files that fell due would be in the savepoint and visible too, and a query started anew would read on."""
     made = query(Coordinator(decided=5), monkeypatch)
     made.plan = SimpleNamespace(only_split=False, bounded=False)  # type: ignore[assignment]
-    made._query = found = SparkQuery()
+    made._spark._started = found = SparkQuery()
     found.isActive = False  # its next checkpoint was turned away
     done: list[str] = []
-    monkeypatch.setattr(made, "_roll_if_due", lambda: done.append("rolled"))
+    monkeypatch.setattr(made._upkeep, "roll_if_due", lambda: done.append("rolled"))
     monkeypatch.setattr(made, "_nudge", lambda: done.append("started anew"))
-    monkeypatch.setattr(made, "_tell", lambda: None)
+    monkeypatch.setattr(made._upkeep, "tell", lambda: None)
     monkeypatch.setattr(made, "_stop", lambda stop: True)
     made.requests.trigger("checkpoint")
     rounds: list[int] = []
@@ -215,6 +223,6 @@ def test_nothing_is_decided_behind_the_savepoint_with_which_the_job_ends(monkeyp
 
 def test_a_query_that_ends_by_itself_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     made = query(Coordinator(decided=5), monkeypatch)
-    made._query = SimpleNamespace(isActive=False, exception=lambda: OSError("gone"))
+    made._spark._started = SimpleNamespace(isActive=False, exception=lambda: OSError("gone"))
     with pytest.raises(OSError, match="gone"):
         made.wait(StopRequest())

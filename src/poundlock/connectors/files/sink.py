@@ -5,7 +5,6 @@ Everything is checked when it is written down; nothing here keeps state or impor
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.connectors.columns import need_columns
 from poundlock.connectors.files import staging
 from poundlock.connectors.files.buckets import (
     BUCKET_COLUMN,
@@ -197,14 +197,7 @@ class FileSink:
         by = self.bucket
         if isinstance(by, EventTimeBucketAssigner) and not by.json(self.row is not None):
             needed.append(by.path[0])
-        for name in needed:
-            if name not in columns:
-                near = difflib.get_close_matches(name, columns, 1) or list(columns)
-                raise DefinitionError(
-                    f"sink {sink!r} needs a column {name!r}, and the rows have {', '.join(columns)}",
-                    next=f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them",
-                    participant=sink,
-                )
+        need_columns(sink, needed, columns)
 
     def directive(self, state: JSON) -> JSON:
         # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.

@@ -25,6 +25,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.connectors.columns import need_columns
 from poundlock.connectors.postgres.sink_names import prefix_of
 from poundlock.connectors.secrets import secret
 from poundlock.errors import DefinitionError, TransientError
@@ -119,13 +120,7 @@ class JdbcSink:
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what is written."""
-        for name in (*(self.columns or ()), *(self.key or ())):
-            if name not in columns:
-                raise DefinitionError(
-                    f"sink {sink!r} needs a column {name!r}, and the rows have {', '.join(columns)}",
-                    next="name one of them",
-                    participant=sink,
-                )
+        need_columns(sink, (*(self.columns or ()), *(self.key or ())), columns)
         from poundlock.connectors.jdbc.committer import check_columns
 
         check_columns(self, sink, [*(self.columns or columns)])

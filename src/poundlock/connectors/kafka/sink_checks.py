@@ -5,12 +5,12 @@ Each refusal names the setting and the value to give it.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from poundlock.connectors.columns import need_columns
 from poundlock.connectors.kafka.names import PREFIX
 from poundlock.errors import DefinitionError
 
@@ -124,17 +124,10 @@ def check_columns(sink: KafkaSink, name: str, columns: Sequence[str]) -> None:
     needed += [column for column in (sink.key, sink.partition, sink.timestamp) if column is not None]
     if sink.headers is not None:
         needed += [sink.headers] if isinstance(sink.headers, str) else list(sink.headers.values())
-    for column in needed:
-        if column not in columns:
-            near = difflib.get_close_matches(column, columns, 1) or list(columns)
-            raise DefinitionError(
-                f"sink {name!r} needs a column {column!r}, and the rows have {', '.join(columns)}",
-                next=_instead(sink, column, near),
-                participant=name,
-            )
+    need_columns(name, needed, columns, next_of=lambda column: _instead(sink, column))
 
 
-def _instead(sink: KafkaSink, column: str, near: Sequence[str]) -> str:
+def _instead(sink: KafkaSink, column: str) -> str | None:
     if sink.format == "raw" and column == sink.value == "value":
         return 'say format="json" to write all columns, or value="…" for the one to write as it is'
-    return f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them"
+    return None

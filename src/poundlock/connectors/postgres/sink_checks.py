@@ -5,11 +5,11 @@ Each refusal names the setting and the value to give it.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from poundlock.connectors.columns import need_columns
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -64,14 +64,7 @@ def check_sink(sink: PostgresSink) -> None:
 def check_columns(sink: PostgresSink, name: str, columns: Sequence[str], table: Table | None) -> None:
     """Raise DefinitionError unless rows with these columns have what is written, and the table has columns for it."""
     needed = [*(sink.columns or ()), *(sink.key or ()), *([sink.delete_when] if sink.delete_when else [])]
-    for column in needed:
-        if column not in columns:
-            near = difflib.get_close_matches(column, columns, 1) or list(columns)
-            raise DefinitionError(
-                f"sink {name!r} needs a column {column!r}, and the rows have {', '.join(columns)}",
-                next=f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them",
-                participant=name,
-            )
+    need_columns(name, needed, columns)
     if table is not None:
         from poundlock.connectors.postgres.sink_table import matched
 

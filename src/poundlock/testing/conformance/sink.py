@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from poundlock.testing.conformance import sink_checks, sink_crashes
+from poundlock.testing.conformance import sink_attempts, sink_checks, sink_crashes
 from poundlock.testing.conformance.children import Children
 from poundlock.testing.conformance.report import Check, Report, run
 from poundlock.testing.conformance.sink_rig import SinkRig, Subject
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SINK_CHECKS", "check_sink", "sink_conformance"]
 
-_CHECKS: Sequence[Check[SinkRig]] = [*sink_checks.CHECKS, *sink_crashes.CHECKS]
+_CHECKS: Sequence[Check[SinkRig]] = [*sink_checks.CHECKS, *sink_attempts.CHECKS, *sink_crashes.CHECKS]
 SINK_CHECKS: Mapping[str, str] = {check.name: check.contract for check in _CHECKS}
 """The checks, name to what the contract says."""
 

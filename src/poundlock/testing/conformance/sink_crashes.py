@@ -12,8 +12,7 @@ from poundlock.storage import LocalStorage
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
 from poundlock.testing.conformance.report import Broken, Check, Skipped
-from poundlock.testing.conformance.sink_checks import ANSWERING
-from poundlock.testing.conformance.sink_rig import SinkRig
+from poundlock.testing.conformance.sink_rig import ANSWERING, SinkRig
 
 __all__ = ["CHECKS"]
 

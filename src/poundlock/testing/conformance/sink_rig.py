@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.checkpoint.outcome import Directive
-from poundlock.checkpoint.participant import JSON, Kind
+from poundlock.checkpoint.participant import JSON, Kind, Prepared
 from poundlock.errors import DefinitionError
 from poundlock.plan.shipping import shipped
 from poundlock.testing.conformance import lives
@@ -21,9 +21,13 @@ from poundlock.testing.conformance.children import Child, Children
 from poundlock.testing.conformance.lives import Driver, Job, Task, Written
 from poundlock.testing.conformance.report import Broken, difference
 
-__all__ = ["CHECKPOINTS", "TASKS", "SinkRig", "Subject"]
+__all__ = ["ANSWERING", "CHECKPOINTS", "HIDING", "ONCE", "TASKS", "SinkRig", "Subject"]
 
 CHECKPOINTS, TASKS = 3, 2
+# Of which kinds of sinks a check is asked; without one of these, of all.
+HIDING = frozenset({Kind.TRANSACTIONAL})
+ONCE = frozenset({Kind.TRANSACTIONAL, Kind.IDEMPOTENT, Kind.SKIPPING})
+ANSWERING = ONCE | {Kind.APPEND}
 Row = Mapping[str, Any]
 
 
@@ -138,6 +142,10 @@ class SinkRig:
     def write(self, directive: Directive, *tasks: Task, job: Job | None = None) -> list[Written]:
         """Run attempts of tasks, one after the other, each in a process of its own."""
         return [self.start(directive, task, job).result() for task in tasks]
+
+    def prepared(self, found: Sequence[Written]) -> list[Prepared]:
+        """Return what tasks prepared, as a participant is told of it."""
+        return [Prepared("out", one.subtask, payload) for one in found for payload in one.payloads]
 
     def sweep(self, state: JSON, *, remove: bool, fenced: bool = False) -> tuple[list[str], bool]:
         """Sweep from a process of its own."""

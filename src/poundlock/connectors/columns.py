@@ -1,0 +1,35 @@
+"""What every sink says, before anything runs, of rows that lack a column it reads."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+
+from poundlock.errors import DefinitionError
+
+__all__ = ["need_columns"]
+
+
+def need_columns(
+    sink: str,
+    needed: Iterable[str],
+    columns: Sequence[str],
+    *,
+    next_of: Callable[[str], str | None] = lambda name: None,
+) -> None:
+    """Raise DefinitionError unless rows have the columns that a sink reads.
+
+    Args:
+        sink: its name in the job.
+        needed: the columns it reads.
+        columns: those of the rows.
+        next_of: what to do about one that is missing; None = look whether another was meant.
+    """
+    for name in needed:
+        if name not in columns:
+            near = difflib.get_close_matches(name, columns, 1) or list(columns)
+            raise DefinitionError(
+                f"sink {sink!r} needs a column {name!r}, and the rows have {', '.join(columns)}",
+                next=next_of(name) or (f"did you mean {near[0]!r}?" if len(near) == 1 else "name one of them"),
+                participant=sink,
+            )
