@@ -74,6 +74,35 @@ def test_objects_appear_whole_or_not_at_all(storage: ObjectStorage) -> None:
     assert paths(storage) == ["x/.big"]
 
 
+@pytest.mark.parametrize("size", [5, PART + 5])
+def test_of_two_writers_of_one_name_the_second_replaces_nothing(storage: ObjectStorage, size: int) -> None:
+    first, second = storage.write("a/.b"), storage.write("a/.b")
+    first.write(b"1" * size)
+    second.write(b"2" * size)
+    first.close()
+    with pytest.raises(FileExistsError):
+        second.close()
+    assert storage.read("a/.b") == b"1" * size
+    assert paths(storage) == ["a/.b"]
+
+
+def test_a_large_object_whose_answer_got_lost_is_known_by_its_mark(
+    storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import obstore
+
+    copy = obstore.copy
+
+    def twice(*arguments: object, **options: object) -> None:
+        copy(*arguments, **options)  # type: ignore[arg-type]
+        copy(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(obstore, "copy", twice)
+    with storage.write("a/.b") as handle:
+        handle.write(bytes(PART + 1))
+    assert paths(storage) == ["a/.b"]
+
+
 def test_files_move_and_are_joined_without_replacing(storage: ObjectStorage) -> None:
     for name in ("1", "2", "3"):
         storage.create_exclusive(f"in/.s{name}", name.encode())
