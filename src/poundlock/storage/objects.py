@@ -22,6 +22,7 @@ __all__ = ["ObjectStorage", "open_objects"]
 
 _MARK = "poundlock"
 _SCHEMES = ("gs", "az", "abfs", "abfss", "memory")
+_AT_ONCE = 2  # parts of an object on their way, which are in memory
 _stores: dict[tuple[int, str], Any] = {}
 
 
@@ -78,7 +79,7 @@ class ObjectStorage:
         except FileExistsError:
             # A request that was repeated because its answer got lost finds its own object.
             with self._asking(path):
-                return _mark_of(obstore.get(self._store, self._key(path))) == mark
+                return bool(_mark_of(obstore.get(self._store, self._key(path))) == mark)
         except StoreError as error:
             if error.refused:
                 raise
@@ -267,7 +268,11 @@ class _Sending:
         with storage._asking(self.path):
             if self._stream is None:
                 self._stream = obstore.open_writer(
-                    storage._store, storage._key(self._temporary), buffer_size=PART, attributes=_attributes(self._mark)
+                    storage._store,
+                    storage._key(self._temporary),
+                    buffer_size=PART,
+                    attributes=_attributes(self._mark),
+                    max_concurrency=_AT_ONCE,
                 )
             self._stream.write(data)
 
