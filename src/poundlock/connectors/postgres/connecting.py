@@ -179,7 +179,7 @@ def explain(error: Any, what: str, secrets: list[str]) -> PoundlockError:
         return DefinitionError(text, next="mend table=…, columns=…, query=… or where=…")
     if state.startswith("22"):
         return TerminalError(text, next="mend the value, or leave it out with query=… or where=…")
-    if state.startswith(("08", "53", "57", "55", "40")) or not state:
+    if state.startswith(("08", "53", "57", "58", "55", "40")) or not state:
         return TransientError(text, next="see that the server is up and can be reached from here; a restart goes on")
     return TerminalError(text, next="see the server's log")
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.postgres.sink_names import Markers, gid
 from poundlock.connectors.postgres.sink_rows import RowDigest, copy_text, prepared_columns, raw_row
-from poundlock.connectors.postgres.sink_server import explained, load_psycopg
+from poundlock.connectors.postgres.sink_server import BY_A_ROW, explained, load_psycopg
 from poundlock.connectors.postgres.sink_table import Column, Table, check_types, look_up, matched
 from poundlock.connectors.postgres.sink_upsert import Upsert
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresWriter"]
 
-# Classes of errors that one row is to blame for: a value that does not fit, a constraint, an exception of a trigger.
-_BY_A_ROW = ("22", "23", "P0")
 _Index = Any
 
 
@@ -207,7 +205,7 @@ class PostgresWriter:
             with self._connection.cursor().copy(self._statement(batch)) as copy:
                 copy.write(text)
         except psycopg.Error as error:
-            if error.sqlstate is None or not error.sqlstate.startswith(_BY_A_ROW):
+            if error.sqlstate is None or not error.sqlstate.startswith(BY_A_ROW):
                 raise
             self._connection.execute("ROLLBACK TO SAVEPOINT poundlock; RELEASE SAVEPOINT poundlock")
             if batch.num_rows == 1:
