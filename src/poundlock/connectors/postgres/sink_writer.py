@@ -25,6 +25,7 @@ from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_batch
 from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
+from poundlock.formats.texts import not_utf8
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink import PostgresSink
@@ -65,7 +66,7 @@ class PostgresWriter:
                 self._open()
             batch, columns = self._wanted(rows.batch)
             before = self._digest.rows
-            index = self._without_nulls(rows, batch, columns)
+            index = self._acceptable(rows, batch, columns)
             if len(index) < batch.num_rows:
                 batch = batch.take(pa.array(index))
             if batch.num_rows:
@@ -169,9 +170,9 @@ class PostgresWriter:
                 return picked.append_column(sink.delete_when, batch.column(sink.delete_when)), [*columns, DELETE]
         return picked, columns
 
-    def _without_nulls(self, rows: Batch, batch: pa.RecordBatch, columns: Sequence[Column]) -> _Index:
-        """Reject rows with a null where none may be; return the numbers of the others."""
-        bad: dict[int, str] = {}
+    def _acceptable(self, rows: Batch, batch: pa.RecordBatch, columns: Sequence[Column]) -> _Index:
+        """Reject rows with a null where none may be, or what is no text in a struct or list; return the numbers of the others."""
+        bad = not_utf8(batch, nested_only=True)  # other text the server looks at
         gone = batch.column(batch.num_columns - 1) if columns[-1] is DELETE else None
         for column, values in zip(columns, batch.columns, strict=True):
             key = column.name in (self._sink.key or ())
