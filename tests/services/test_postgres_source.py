@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,16 @@ def test_a_value_without_a_place_is_said(pg: Any, tmp_path: Path) -> None:
     assert "::text" in caught.value.next
 
 
+@pytest.fixture
+def impatient(pg: Any) -> Iterator[None]:
+    """The role's sessions are cut short after a moment, whatever they do, unless they say otherwise."""
+    limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"]
+    limits += ["transaction_timeout"] if pg.connect().info.server_version >= 170000 else []
+    pg.execute(*(f"ALTER ROLE postgres SET {name} = '300ms'" for name in limits))
+    yield
+    pg.execute("ALTER ROLE postgres RESET ALL")
+
+
 # --- snapshot ---------------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +180,17 @@ def test_all_ranges_see_one_state(pg: Any, tmp_path: Path, key: str | None) -> N
     assert life.enumerator.finished(life.at)
     while pg.execute("SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"):
         time.sleep(0.05)  # its backend ends in a moment; for ever if the snapshot were still held
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "incremental"])
+def test_a_long_reading_is_not_cut_by_what_the_role_says(pg: Any, tmp_path: Path, impatient: None, mode: str) -> None:
+    pg.execute("CREATE TABLE t (id int)", "INSERT INTO t SELECT generate_series(1, 50)")
+    more: dict[str, Any] = {} if mode == "snapshot" else {"mode": mode, "column": "id", "settle": "0 s"}
+    life = Life(PostgresSource(pg.dsn, table="t", where="pg_sleep(0.02)::text = ''", **more), tmp_path)
+    end = life.enumerator.latest(life.at)
+    time.sleep(0.5)
+    assert numbers(life.rows(end)) == list(range(1, 51))
+    life.die()
 
 
 def test_a_crash_before_the_decision_starts_over(pg: Any, tmp_path: Path) -> None:
@@ -517,17 +539,31 @@ def test_changed_columns_stop_the_job_and_it_goes_on_with_those_that_stayed(tabl
     assert changes(fresh.until(1)) == [("insert", None, {"id": 3, "v": "c", "n": 5})]
 
 
-def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Path) -> None:
+def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Path, impatient: None) -> None:
     table.execute("INSERT INTO t VALUES (1, 'a')")
-    table.execute("ALTER SYSTEM SET idle_in_transaction_session_timeout = '300ms'", "SELECT pg_reload_conf()")
-    try:
-        life = Life(cdc(table), tmp_path)
-        end = life.enumerator.latest(life.at)
-        time.sleep(1)
-        assert len(life.rows(end)) == 1
-        life.die()
-    finally:
-        table.execute("ALTER SYSTEM RESET idle_in_transaction_session_timeout", "SELECT pg_reload_conf()")
+    life = Life(cdc(table), tmp_path)
+    end = life.enumerator.latest(life.at)
+    time.sleep(1)
+    assert len(life.rows(end)) == 1
+    life.decide()
+    time.sleep(1)  # and so does the session that looks for changes
+    table.execute("INSERT INTO t VALUES (2, 'b')")
+    assert len(life.until(1)) == 1
+    life.die()
+
+
+@pytest.mark.parametrize("initial", ["snapshot", "none"])
+def test_a_slot_waits_for_transactions_that_run(table: Any, tmp_path: Path, impatient: None, initial: str) -> None:
+    life = Life(cdc(table, initial=initial), tmp_path)
+    with table.connect(autocommit=False) as writer, ThreadPoolExecutor(1) as pool:
+        writer.execute("SET idle_in_transaction_session_timeout = 0")
+        writer.execute("INSERT INTO t VALUES (1, 'a')")
+        made = pool.submit(life.checkpoint)
+        with pytest.raises(TimeoutError):
+            made.result(1)
+        writer.commit()
+        made.result(60)
+    life.die()
 
 
 def test_a_publication_that_leaves_out_rows_or_truncates_is_refused(table: Any) -> None:

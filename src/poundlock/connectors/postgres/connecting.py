@@ -15,12 +15,18 @@ from poundlock.connectors.kafka.security import secret
 from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, TerminalError, TransientError
 from poundlock.redaction import redact_text, secret_values
 
-__all__ = ["Login", "explain", "identifier", "literal"]
+__all__ = ["NO_LIMITS", "Login", "explain", "identifier", "literal"]
 
 CONNECT_S = 5
 _SETTINGS = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1;"
     " SET bytea_output = 'hex'; SET client_encoding = 'UTF8'"
+)
+# What a role or database says about long statements is meant for people; a snapshot may be read for hours. Only those
+# settings are touched that the server knows. A replication slot may wait for every transaction that runs, hence lock_timeout.
+NO_LIMITS = (
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE setting <> '0' AND name IN ('statement_timeout', 'lock_timeout',"
+    " 'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')"
 )
 _KEYWORD = re.compile(r"""password\s*=\s*('(?:[^'\\]|\\.)*'|\S+)\s*""", re.IGNORECASE)
 _IN_URL = re.compile(r"^(postgres(?:ql)?://[^:/?#@]*):[^@]*@")
@@ -97,6 +103,7 @@ class Login:
             given["password"] = secret(self.password, "password of PostgresSource")
         connection = psycopg.connect(self.dsn, **{"autocommit": True, **given, **options})
         connection.execute(_SETTINGS)
+        connection.execute(NO_LIMITS)
         return connection
 
     def replication(self) -> Any:

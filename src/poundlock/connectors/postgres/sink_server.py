@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from poundlock.connectors.postgres.connecting import NO_LIMITS
 from poundlock.connectors.secrets import secret
 from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
 from poundlock.redaction import redact_text
@@ -112,8 +113,9 @@ class Address:
             connection.execute(
                 f"SET TIME ZONE 'UTC'; SET client_encoding = 'UTF8'; SET lock_timeout = {int(lock_timeout_ms)};"
                 " SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
-                " SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET datestyle = 'ISO, YMD'"
+                " SET datestyle = 'ISO, YMD'"
             )
+            connection.execute(f"{NO_LIMITS} AND name <> 'lock_timeout'")
         return connection
 
     def _not_connected(self, said: str) -> PoundlockError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.connectors.postgres.cdc_messages import lsn_of, lsn_text
-from poundlock.connectors.postgres.connecting import Login, identifier, literal
+from poundlock.connectors.postgres.connecting import NO_LIMITS, Login, identifier, literal
 from poundlock.connectors.postgres.relation import Relation
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 
@@ -157,7 +157,7 @@ def export(login: Login, name: str) -> Exported:
     from psycopg import pq
 
     connection = login.replication()
-    connection.exec_(b"SET idle_in_transaction_session_timeout = 0")  # it only waits while the state is read
+    connection.exec_(NO_LIMITS.encode())  # it only waits while the state is read
     with_snapshot = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else "EXPORT_SNAPSHOT"
     result = connection.exec_(f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {with_snapshot}".encode())
     if result.status != pq.ExecStatus.TUPLES_OK:
