@@ -173,7 +173,9 @@ def explain(error: Any, what: str, secrets: list[str]) -> PoundlockError:
             text, next="the changes since the last checkpoint are lost: start the job anew with a new slot"
         )
     if state == "42704" and "publication" in said:
-        return TerminalError(text, next="make the publication again as it was; the job goes on where it is")
+        return TerminalError(
+            text, next="changes of that time are missing: start the job anew, with an empty target and another slot"
+        )
     if state.startswith("55") and "slot" in said and ("invalidated" in said or "can no longer" in said):
         return SourceGoneError(
             text, next="the server removed changes this job still needed: start the job anew with a new slot"
