@@ -551,11 +551,13 @@ def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Pat
 
 
 @pytest.mark.parametrize("initial", ["snapshot", "none"])
-def test_a_slot_waits_for_transactions_that_run(table: Any, tmp_path: Path, impatient: None, initial: str) -> None:
+def test_a_slot_waits_for_transactions_that_run(
+    table: Any, tmp_path: Path, request: pytest.FixtureRequest, initial: str
+) -> None:
     life = Life(cdc(table, initial=initial), tmp_path)
     with table.connect(autocommit=False) as writer, ThreadPoolExecutor(1) as pool:
-        writer.execute("SET idle_in_transaction_session_timeout = 0")
         writer.execute("INSERT INTO t VALUES (1, 'a')")
+        request.getfixturevalue("impatient")  # all sessions but this one
         made = pool.submit(life.checkpoint)
         with pytest.raises(TimeoutError):
             made.result(1)
