@@ -506,6 +506,16 @@ def test_rights_that_are_missing_are_named(server: EmbeddedPostgres, table: str)
     assert SECRET not in repr(own) + json.dumps(own.describe_json()) + own.describe()
 
 
+def test_rows_by_key_need_temporary_tables(server: EmbeddedPostgres, table: str) -> None:
+    server.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (id)", f"GRANT SELECT, INSERT, UPDATE ON {table} TO writer")
+    server.execute("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC")
+    try:
+        sink = PostgresSink(server.dsn_of("writer"), table, key="id", password=SECRET)
+        assert 'GRANT TEMPORARY ON DATABASE "postgres" TO "writer"' in refused(sink)
+    finally:
+        server.execute("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
+
+
 def test_columns_and_types_that_do_not_fit_are_named(server: EmbeddedPostgres, table: str) -> None:
     sink = PostgresSink(server.dsn, table)
     sink.preflight()

@@ -5,12 +5,16 @@ Each case is a real process of the command line on a real server; afterwards not
 
 from __future__ import annotations
 
+import json
 import os
+import time
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
+import psycopg
 import pytest
 from terminal import Terminal
 
@@ -34,7 +38,9 @@ rows.sink_to({sink}, name="sink")
 OUT_OF = """
 from poundlock import *
 job = Job("rows", checkpoint_dir="checkpoint", on_error="fail", checkpoint_interval="0 s")
-job.from_source({source}, name="table").sink_to(FileSink("out", format="json"), name="files")
+job.from_source({source}, name="table").sink_to(
+    FileSink("out", format="json", rolling=RollingPolicy(on_checkpoint=True)), name="files"
+)
 """
 
 
@@ -62,9 +68,7 @@ def nothing_local(terminal: Terminal) -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedPostgres]:
     """A server as it is fresh from the package: no prepared transactions, no logical log."""
-    with EmbeddedPostgres(
-        max_prepared_transactions=0, wal_level="replica", passwords={"reader": SECRET}
-    ) as running:
+    with EmbeddedPostgres(max_prepared_transactions=0, wal_level="replica", passwords={"reader": SECRET}) as running:
         running.execute(
             "CREATE TABLE t (n bigint, day date)", "INSERT INTO t SELECT generate_series(1, 3)", "CREATE PUBLICATION pub FOR TABLE t",
             "ALTER TABLE t REPLICA IDENTITY FULL",
@@ -99,7 +103,9 @@ def places(server: EmbeddedPostgres) -> dict[str, str]:
 
 def untouched(server: EmbeddedPostgres) -> None:
     assert server.execute("SELECT n FROM t ORDER BY n") == [(1,), (2,), (3,)]
-    assert server.execute("SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace") == [("t",)]
+    assert server.execute(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    ) == [("t",)]
     assert server.execute("SELECT gid FROM pg_prepared_xacts") == []
     assert server.execute("SELECT slot_name FROM pg_replication_slots") == []
 
@@ -191,13 +197,20 @@ def test_print_s3(terminal, s3):
 
 # --- HDFS -------------------------------------------------------------------------------------------------------------
 
+
 def test_print_hdfs(terminal, own_hdfs):
     hdfs = own_hdfs
     nowhere = f"hdfs://127.0.0.1:{free_port()}/x"
     locked = f"{hdfs.uri}/of-the-owner/x"
-    from poundlock.storage import open_storage; open_storage(f"{hdfs.uri}/full").create_exclusive("there", b"")
+    from poundlock.storage import open_storage
+
+    open_storage(f"{hdfs.uri}/full").create_exclusive("there", b"")
     hdfs.admin("-setQuota", "2", "/full")
-    for k, root, env in (("nowhere", nowhere, {}), ("locked", locked, {"HADOOP_USER_NAME": "somebody"}), ("full", f"{hdfs.uri}/full", {})):
+    for k, root, env in (
+        ("nowhere", nowhere, {}),
+        ("locked", locked, {"HADOOP_USER_NAME": "somebody"}),
+        ("full", f"{hdfs.uri}/full", {}),
+    ):
         for what in ("sink", "checkpoint"):
             if what == "sink":
                 into(terminal, f'FileSink("{root}", format="json")')
@@ -208,3 +221,47 @@ def test_print_hdfs(terminal, own_hdfs):
                 nothing_local(terminal)
             except Exception as e:
                 print(what, k, "EXC", e)
+
+
+def test_print_jvm(terminal, server):
+    for sink, schema in (
+        (f'PostgresSink("{server.dsn}", "t", guarantee="at-least-once")', "n bigint, m bigint"),
+        (f'PostgresSink("{server.dsn}", "t", guarantee="at-least-once")', "n string"),
+    ):
+        into(terminal, sink, schema=schema)
+        try:
+            print(schema, "\n   ", *terminal.run_fails(*NO_RESTART, code=2), sep="\n   ")
+        except Exception as e:
+            print(schema, "EXC", e)
+        print(
+            terminal.out,
+            os.listdir(terminal.folder),
+            os.listdir(terminal.folder / "checkpoint") if (terminal.folder / "checkpoint").exists() else "",
+        )
+    untouched(server)
+
+
+def test_a_slot_that_goes_stops_the_job(terminal: Terminal) -> None:
+    with EmbeddedPostgres() as server, ThreadPoolExecutor(1) as pool:
+        server.execute(
+            "CREATE TABLE t (n int PRIMARY KEY)", "ALTER TABLE t REPLICA IDENTITY FULL", "CREATE PUBLICATION pub FOR TABLE t",
+            "INSERT INTO t VALUES (1)",
+        )  # fmt: skip
+        source = (
+            f'PostgresSource("{server.dsn}", table="t", mode="cdc", slot="s", publication="pub", poll_every="0.2 s")'
+        )
+        terminal.job(OUT_OF, source=source)
+        run = pool.submit(terminal.run_fails, *NO_RESTART, code=4)
+        while not list((terminal.folder / "out").glob("part-*")):
+            assert not run.done(), run.result()
+            time.sleep(0.2)
+        while server.execute("SELECT FROM pg_replication_slots"):
+            with suppress(psycopg.errors.ObjectInUse):
+                server.execute("SELECT pg_drop_replication_slot('s')")
+        server.execute("INSERT INTO t VALUES (2)")
+        what, next = run.result()
+    print(what, next, sep="\n")
+    assert what == "replication slot 's' is gone, and with it the changes since the checkpoint"
+    assert next == "start the job anew, with an empty target, a new checkpoint and another slot"
+    (finished,) = (terminal.folder / "out").glob("*")
+    assert [json.loads(line)["after"] for line in finished.read_text().splitlines()] == [{"n": 1}]

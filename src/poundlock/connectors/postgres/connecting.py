@@ -167,7 +167,10 @@ def explain(error: Any, what: str, secrets: list[str]) -> PoundlockError:
     said = redact_text(lines[0] if lines else type(error).__name__, secrets)
     text = f"{what}: {said}"
     if (state == "42704" and "snapshot" in said) or "snapshot identifier" in said:
-        return TransientError(f"{what}: the snapshot is gone, as the connection that held it is", next="")
+        return TransientError(
+            f"{what}: the snapshot is gone, as the connection that held it is",
+            next="start again: a snapshot is taken anew",
+        )
     if state == "42704" and "slot" in said:
         return SourceGoneError(
             text, next="the changes since the last checkpoint are lost: start the job anew with a new slot"
