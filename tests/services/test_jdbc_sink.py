@@ -160,6 +160,22 @@ def test_types_arrive_as_they_were(tmp_path: Path, sink: JdbcSink) -> None:
     made.close()
 
 
+def test_text_with_backslashes_arrives_as_it_is_and_is_no_sql(rig: Rig, sink: JdbcSink) -> None:
+    texts = ["\\", "\\'", "a\\'; DROP --", "?", "\\?", "it's", "a\\\nb", None]
+    for text in ("old", None):
+        (item,) = rig.write(0, [{"id": list(range(8)), "text": [text or t for t in texts]}])
+        rig.bound.commit(item.payload)
+    assert [text for _, text in sorted(ask(sink, "SELECT * FROM word"), key=lambda row: int(row[0]))] == texts
+    made = JdbcSink(sink.url, "lines", staging=str(sink.staging) + "2")
+    ask(made, "CREATE TABLE lines (t VARCHAR(50), n INT)")
+    made.preflight()
+    other = Rig(Path(sink.staging).parent / "rig4", made)
+    (item,) = other.write(0, [{"t": texts, "n": list(range(8))}])
+    other.bound.commit(item.payload)
+    assert [text for text, _ in sorted(ask(made, "SELECT * FROM lines"), key=lambda row: int(row[1]))] == texts
+    made.close()
+
+
 def test_values_that_no_database_takes_are_bad_rows(rig: Rig) -> None:
     writer = rig.bound.open_writer(rig.context(0))
     assert writer.write(batch(id=[1, None, 3], text=["a", "b", "c\0"])) == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import random
+import string
 import time
 import uuid
 from collections.abc import Iterator
@@ -119,6 +121,29 @@ def test_a_server_that_is_away_leaves_the_outcome_open(rig: Rig, server: Embedde
     finally:
         server.start()
     assert isinstance(rig.bound.commit(item.payload), Committed)
+
+
+def test_a_server_that_became_a_standby_is_asked_again(rig: Rig, server: EmbeddedPostgres) -> None:
+    (item,) = rig.write(0, [numbers(0)])
+    assert rig.bound.inspect(item.payload)  # over the connection that is kept
+    server.stop()
+    signal = server.home / "data" / "standby.signal"
+    signal.touch()
+    signal.chmod(0o666)
+    server.start()
+    try:
+        with pytest.raises(CommitUnknown, match="during recovery") as caught:
+            rig.bound.commit(item.payload)
+        two_lines(caught.value)
+        with pytest.raises(TransientError, match="read-only") as caught:
+            rig.write(1, [numbers(100)])
+        two_lines(caught.value)
+        with pytest.raises(DefinitionError, match="is a standby"):
+            rig.sink.preflight()
+    finally:
+        server.execute("SELECT pg_promote()")
+    assert isinstance(rig.bound.commit(item.payload), Committed)
+    assert ids(server, rig.sink.table) == list(range(100))
 
 
 def test_a_decided_transaction_that_somebody_rolled_back_is_produced_again(rig: Rig, server: EmbeddedPostgres) -> None:
@@ -345,6 +370,16 @@ def test_rows_that_the_table_refuses_are_dead_letters(rig: Rig, server: Embedded
     assert "0x00" in reasons["nul\x00"]
 
 
+def test_a_row_that_is_too_large_for_an_index_is_a_dead_letter(rig: Rig, server: EmbeddedPostgres) -> None:
+    server.execute(f"CREATE INDEX ON {rig.sink.table} (word)")
+    words = [f"w{i}" for i in range(100)]
+    words[7] = "".join(random.Random(1).choices(string.ascii_letters, k=20_000))
+    rig.checkpoint(rig.driver(), 0, [{"id": list(range(100)), "word": words}])
+    assert ids(server, rig.sink.table) == [i for i in range(100) if i != 7]
+    assert [json.loads(r.value)["id"] for r in rig.rejects] == [7]
+    assert "index row" in rig.rejects[0].reason
+
+
 def test_bytes_that_are_no_text_are_dead_letters(rig: Rig, server: EmbeddedPostgres) -> None:
     (item,) = rig.write(0, [{"word": pa.array([b"good", b"\xff\xfe", "wörter".encode()])}])
     rig.bound.commit(item.payload)
@@ -469,6 +504,16 @@ def test_rights_that_are_missing_are_named(server: EmbeddedPostgres, table: str)
     server.execute("REVOKE CREATE ON SCHEMA public FROM writer")
     own.preflight()
     assert SECRET not in repr(own) + json.dumps(own.describe_json()) + own.describe()
+
+
+def test_rows_by_key_need_temporary_tables(server: EmbeddedPostgres, table: str) -> None:
+    server.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (id)", f"GRANT SELECT, INSERT, UPDATE ON {table} TO writer")
+    server.execute("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC")
+    try:
+        sink = PostgresSink(server.dsn_of("writer"), table, key="id", password=SECRET)
+        assert 'GRANT TEMPORARY ON DATABASE "postgres" TO "writer"' in refused(sink)
+    finally:
+        server.execute("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
 
 
 def test_columns_and_types_that_do_not_fit_are_named(server: EmbeddedPostgres, table: str) -> None:

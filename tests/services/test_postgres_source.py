@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,16 @@ def test_a_value_without_a_place_is_said(pg: Any, tmp_path: Path) -> None:
     assert "::text" in caught.value.next
 
 
+@pytest.fixture
+def impatient(pg: Any) -> Iterator[None]:
+    """The role's sessions are cut short after a moment, whatever they do, unless they say otherwise."""
+    limits = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"]
+    limits += ["transaction_timeout"] if pg.connect().info.server_version >= 170000 else []
+    pg.execute(*(f"ALTER ROLE postgres SET {name} = '300ms'" for name in limits))
+    yield
+    pg.execute("ALTER ROLE postgres RESET ALL")
+
+
 # --- snapshot ---------------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +180,15 @@ def test_all_ranges_see_one_state(pg: Any, tmp_path: Path, key: str | None) -> N
     assert life.enumerator.finished(life.at)
     while pg.execute("SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"):
         time.sleep(0.05)  # its backend ends in a moment; for ever if the snapshot were still held
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "incremental"])
+def test_a_long_reading_is_not_cut_by_what_the_role_says(pg: Any, tmp_path: Path, impatient: None, mode: str) -> None:
+    pg.execute("CREATE TABLE t (id int)", "INSERT INTO t SELECT generate_series(1, 50)")
+    more: dict[str, Any] = {} if mode == "snapshot" else {"mode": mode, "column": "id", "settle": "0 s"}
+    life = Life(PostgresSource(pg.dsn, table="t", where="pg_sleep(0.02)::text = ''", **more), tmp_path)
+    assert numbers(life.until(50)) == list(range(1, 51))  # for which the sessions of the driver wait, too
+    life.die()
 
 
 def test_a_crash_before_the_decision_starts_over(pg: Any, tmp_path: Path) -> None:
@@ -517,17 +537,33 @@ def test_changed_columns_stop_the_job_and_it_goes_on_with_those_that_stayed(tabl
     assert changes(fresh.until(1)) == [("insert", None, {"id": 3, "v": "c", "n": 5})]
 
 
-def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Path) -> None:
+def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Path, impatient: None) -> None:
     table.execute("INSERT INTO t VALUES (1, 'a')")
-    table.execute("ALTER SYSTEM SET idle_in_transaction_session_timeout = '300ms'", "SELECT pg_reload_conf()")
-    try:
-        life = Life(cdc(table), tmp_path)
-        end = life.enumerator.latest(life.at)
-        time.sleep(1)
-        assert len(life.rows(end)) == 1
-        life.die()
-    finally:
-        table.execute("ALTER SYSTEM RESET idle_in_transaction_session_timeout", "SELECT pg_reload_conf()")
+    life = Life(cdc(table), tmp_path)
+    end = life.enumerator.latest(life.at)
+    time.sleep(1)
+    assert len(life.rows(end)) == 1
+    life.decide()
+    time.sleep(1)  # and so does the session that looks for changes
+    table.execute("INSERT INTO t VALUES (2, 'b')")
+    assert len(life.until(1)) == 1
+    life.die()
+
+
+@pytest.mark.parametrize("initial", ["snapshot", "none"])
+def test_a_slot_waits_for_transactions_that_run(
+    table: Any, tmp_path: Path, request: pytest.FixtureRequest, initial: str
+) -> None:
+    life = Life(cdc(table, initial=initial), tmp_path)
+    with table.connect(autocommit=False) as writer, ThreadPoolExecutor(1) as pool:
+        writer.execute("INSERT INTO t VALUES (1, 'a')")
+        request.getfixturevalue("impatient")  # all sessions but this one
+        made = pool.submit(life.checkpoint)
+        with pytest.raises(TimeoutError):
+            made.result(1)
+        writer.commit()
+        made.result(60)
+    life.die()
 
 
 def test_a_publication_that_leaves_out_rows_or_truncates_is_refused(table: Any) -> None:
@@ -547,6 +583,73 @@ def test_a_publication_that_was_missing_for_a_while_stops_the_job(table: Any, tm
     table.execute("INSERT INTO t VALUES (2, 'b')")
     with pytest.raises((SourceGoneError, TerminalError), match="publication"):
         life.until(1)
+
+
+@pytest.mark.parametrize(
+    ("out", "back"),
+    [
+        ("ALTER PUBLICATION pub DROP TABLE t", "ALTER PUBLICATION pub ADD TABLE t"),
+        ("ALTER PUBLICATION pub SET TABLE other", "ALTER PUBLICATION pub SET TABLE t"),
+        ("ALTER PUBLICATION pub SET (publish = 'delete')", "ALTER PUBLICATION pub SET (publish = 'insert, update, delete, truncate')"),
+        ("DROP PUBLICATION pub", "CREATE PUBLICATION pub FOR ALL TABLES"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("initial", ["snapshot", "none"])
+def test_a_table_that_was_out_of_the_publication_for_a_moment_stops_the_job(
+    table: Any, tmp_path: Path, out: str, back: str, initial: str
+) -> None:
+    table.execute("CREATE TABLE other (id int PRIMARY KEY)")
+    life = Life(cdc(table, initial=initial), tmp_path)
+    life.checkpoint()
+    table.execute("INSERT INTO t VALUES (1, 'seen')")
+    life.until(1)
+    at = life.at
+    table.execute("INSERT INTO t VALUES (2, 'seen')", out, "INSERT INTO t VALUES (3, 'lost')", back)
+    table.execute("INSERT INTO t VALUES (4, 'seen')")
+    for each in (life, Life(life.source, tmp_path, at)):
+        with pytest.raises(SourceGoneError, match="changes that it left out meanwhile") as caught:
+            each.until(1)
+        assert str(caught.value).count("\n") == 1
+        each.die()
+    assert life.at == at, "nothing behind the gap was decided"
+
+
+def test_what_else_is_done_to_a_publication_costs_nothing(table: Any, tmp_path: Path) -> None:
+    table.execute("CREATE TABLE other (id int PRIMARY KEY)")
+    life = Life(cdc(table, initial="none"), tmp_path)
+    life.checkpoint()
+    life.at.pop("published")  # as an older version wrote it
+    doings = [
+        "ALTER PUBLICATION pub ADD TABLE other",
+        "ALTER PUBLICATION pub DROP TABLE other",
+        "VACUUM FREEZE pg_publication",
+    ]
+    if table.connect().info.server_version >= 150000:
+        doings += ["ALTER PUBLICATION pub ADD TABLES IN SCHEMA public", "ALTER PUBLICATION pub DROP TABLE t"]
+    for i, doing in enumerate(doings):
+        table.execute(doing, f"INSERT INTO t VALUES ({i}, '')")
+        assert [row["after"]["id"] for row in life.until(1)] == [i]
+    life.die()
+
+
+def test_a_publication_with_a_list_of_columns(pg: Any, tmp_path: Path) -> None:
+    if pg.connect().info.server_version < 150000:
+        pytest.skip("this server has no lists of columns")
+    pg.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text, w text, twice int GENERATED ALWAYS AS (id * 2) STORED)",
+        "CREATE PUBLICATION pub FOR TABLE t (id, v)",
+        "CREATE PUBLICATION whole FOR TABLE t",
+    )
+    with pytest.raises(DefinitionError, match="leaves out column 'w' of t") as caught:
+        cdc(pg, before="key").preflight()
+    assert str(caught.value).count("\n") == 1
+    cdc(pg, before="key", publication="whole").preflight()
+    source = cdc(pg, before="key", columns=["v", "id"], initial="none")
+    source.preflight()
+    life = Life(source, tmp_path)
+    life.checkpoint()
+    pg.execute("INSERT INTO t VALUES (1, 'a', 'b')", "UPDATE t SET v = 'c'")
+    assert [row["after"] for row in life.until(2)] == [{"v": "a", "id": 1}, {"v": "c", "id": 1}]
 
 
 def test_a_table_made_anew_is_another_table(table: Any, tmp_path: Path) -> None:

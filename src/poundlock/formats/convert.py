@@ -20,6 +20,7 @@ from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.origin import line_starts, origin_of, subset
 from poundlock.formats.reject import Reject
+from poundlock.formats.texts import row_values
 
 __all__ = ["build_column", "column_values", "lines_value", "select_lines", "take", "to_batch", "to_records"]
 
@@ -270,10 +271,14 @@ def _raw(chunk: Chunk, row: int) -> bytes:
     """Return a row as bytes for a dead letter: the line itself, or JSON."""
     if isinstance(chunk, Lines):
         return chunk.row(row)
-    record = chunk.rows[row] if isinstance(chunk, Records) else chunk.batch.slice(row, 1).to_pylist()[0]
+    record = chunk.rows[row] if isinstance(chunk, Records) else row_values(chunk.batch, row)
     if list(record) == [VALUE] and isinstance(record[VALUE], bytes):
         return bytes(record[VALUE])
-    return json.dumps(record, default=_text, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    said = json.dumps(record, default=_text, ensure_ascii=False)
+    try:
+        return said.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a character, for which JSON has an escape
+        return said.encode("utf-8", "backslashreplace")
 
 
 def _text(value: Any) -> str:

@@ -19,6 +19,7 @@ import pyarrow.csv as pa_csv
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Records
+from poundlock.formats.texts import not_utf8
 
 __all__ = ["CsvEncoder", "Encoded", "JsonEncoder", "Output", "RowEncoder", "open_output"]
 
@@ -72,14 +73,27 @@ class JsonEncoder:
         return b""
 
     def encode(self, chunk: Batch | Records) -> Encoded:
-        rows = self._of_batch(chunk.batch) if isinstance(chunk, Batch) else self._of_records(chunk.rows)
+        try:
+            rows = self._of_batch(chunk.batch) if isinstance(chunk, Batch) else self._of_records(chunk.rows)
+        except UnicodeDecodeError:
+            assert isinstance(chunk, Batch)
+            bad = not_utf8(select(chunk.batch, self._columns, self._hidden))
+            if not bad:
+                raise
+            return self._of_others(chunk.batch, bad)
         try:
             data = self._encoder.encode_lines(rows)
-            bad: dict[int, str] = {}
+            failed: dict[int, str] = {}
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
-            data, bad = self._one_by_one(rows)
+            data, failed = self._one_by_one(rows)
         array = np.frombuffer(data, np.uint8)
-        return Encoded(memoryview(data), np.flatnonzero(array == 10), bad)
+        return Encoded(memoryview(data), np.flatnonzero(array == 10), failed)
+
+    def _of_others(self, batch: pa.RecordBatch, bad: Mapping[int, str]) -> Encoded:
+        """Return the rows without bad ones."""
+        others = np.setdiff1d(np.arange(batch.num_rows), list(bad))
+        encoded = self.encode(Batch(batch.take(pa.array(others))))
+        return Encoded(encoded.data, encoded.ends, {**bad, **{int(others[i]): why for i, why in encoded.bad.items()}})
 
     def _of_batch(self, batch: pa.RecordBatch) -> list[Any]:
         batch = select(batch, self._columns, self._hidden)

@@ -78,9 +78,13 @@ class _Connection:
         self.transactions = bool(about.supportsTransactions())
         connection.setAutoCommit(False)
 
-    def run(self, statement: str) -> int:
-        with _told(), self._statement() as made:
-            return int(made.executeUpdate(statement))
+    def run(self, statement: str, parameters: Sequence[str] = ()) -> int:
+        with _told(), self._statement(statement if parameters else None) as made:
+            if not parameters:
+                return int(made.executeUpdate(statement))
+            for number, text in enumerate(parameters, 1):
+                made.setString(number, text)
+            return int(made.executeUpdate())
 
     def rows(self, query: str) -> list[list[Any]]:
         with _told(), self._statement() as made:
@@ -110,8 +114,9 @@ class _Connection:
             self._connection.close()
 
     @contextlib.contextmanager
-    def _statement(self) -> Iterator[Any]:
-        made = self._connection.createStatement()
+    def _statement(self, prepared: str | None = None) -> Iterator[Any]:
+        connection = self._connection
+        made = connection.createStatement() if prepared is None else connection.prepareStatement(prepared)
         try:
             yield made
         finally:

@@ -123,6 +123,17 @@ class ObjectWriter(io.RawIOBase):
             del self._buffer[:size]
         return len(view)
 
+    @property
+    def held(self) -> int:
+        """How many bytes wait in memory for a part to be full."""
+        return len(self._buffer)
+
+    def send_held(self) -> None:
+        """Send what waits as a part of its own, though it is smaller than others; a store has a least size for that."""
+        if self._buffer and not self._ended and not self._failed:
+            self._send(bytes(self._buffer))
+            self._buffer.clear()
+
     def publish(self) -> None:
         """Let the object appear. Only the first call does anything; where something of it failed before, it never appears."""
         if self._ended:

@@ -22,6 +22,7 @@ __all__ = ["ObjectStorage", "open_objects"]
 
 _MARK = "poundlock"
 _SCHEMES = ("gs", "az", "abfs", "abfss", "memory")
+_AT_ONCE = 2  # parts of an object on their way, which are in memory
 _stores: dict[tuple[int, str], Any] = {}
 
 
@@ -78,7 +79,7 @@ class ObjectStorage:
         except FileExistsError:
             # A request that was repeated because its answer got lost finds its own object.
             with self._asking(path):
-                return dict(obstore.get(self._store, self._key(path)).attributes).get(_MARK) == mark
+                return bool(_mark_of(obstore.get(self._store, self._key(path))) == mark)
         except StoreError as error:
             if error.refused:
                 raise
@@ -147,20 +148,11 @@ class ObjectStorage:
 
     def concat(self, sources: Sequence[str], target: str) -> None:
         """Make an object of the sources, in order; their bytes pass through here. Raises FileExistsError or FileNotFoundError."""
-        if self.stat(target) is not None:
-            raise FileExistsError(self._place(target))
-        folder, _, name = target.rpartition("/")
-        temporary = f"{folder}/" * bool(folder) + f".tmp-{uuid.uuid4().hex}-{name[:150]}"
-        try:
-            with self.write(temporary) as made:
-                for source in sources:
-                    with self.open(source) as given:
-                        while block := given.read(PART):
-                            made.write(block)
-            self.rename(temporary, target)
-        finally:
-            with suppress(OSError):
-                self.delete(temporary)
+        with self.write(target) as made:
+            for source in sources:
+                with self.open(source) as given:
+                    while block := given.read(PART):
+                        made.write(block)
 
     def delete(self, path: str) -> bool:
         """Delete an object; return False if there was none."""
@@ -251,19 +243,37 @@ def _attributes(mark: str) -> Any:
     return {_MARK: mark}
 
 
+def _mark_of(answer: Any) -> Any:
+    return dict(answer.attributes).get(_MARK)
+
+
 class _Sending:
-    """One object on its way, in one stream."""
+    """One object on its way, in one stream.
+
+    What ends a stream replaces whatever has the name, so it is given to a temporary name, from which the store copies it to
+    the last one if that is free.
+    """
 
     def __init__(self, storage: ObjectStorage, path: str) -> None:
         self.storage, self.path = storage, path
+        folder, _, name = path.rpartition("/")
+        self._temporary = f"{folder}/" * bool(folder) + f".tmp-{uuid.uuid4().hex}-{name[:150]}"
+        self._mark = uuid.uuid4().hex
         self._stream: Any = None
 
     def part(self, number: int, data: bytes) -> None:
         import obstore
 
-        with self.storage._asking(self.path):
+        storage = self.storage
+        with storage._asking(self.path):
             if self._stream is None:
-                self._stream = obstore.open_writer(self.storage._store, self.storage._key(self.path), buffer_size=PART)
+                self._stream = obstore.open_writer(
+                    storage._store,
+                    storage._key(self._temporary),
+                    buffer_size=PART,
+                    attributes=_attributes(self._mark),
+                    max_concurrency=_AT_ONCE,
+                )
             self._stream.write(data)
 
     def whole(self, data: bytes) -> None:
@@ -271,8 +281,21 @@ class _Sending:
             raise FileExistsError(self.storage._place(self.path))
 
     def finish(self) -> None:
-        with self.storage._asking(self.path):
-            self._stream.close()
+        import obstore
+
+        storage = self.storage
+        try:
+            with storage._asking(self.path):
+                self._stream.close()
+                obstore.copy(storage._store, storage._key(self._temporary), storage._key(self.path), overwrite=False)
+        except FileExistsError:
+            # A request that was repeated because its answer got lost finds its own object.
+            with storage._asking(self.path):
+                if _mark_of(obstore.get(storage._store, storage._key(self.path))) != self._mark:
+                    raise FileExistsError(storage._place(self.path)) from None
+        finally:
+            with suppress(OSError):
+                storage.delete(self._temporary)
 
     def drop(self) -> None:
         self._stream = None  # what is not closed does not appear

@@ -18,7 +18,7 @@ from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, OutcomeUnknown
 from poundlock.storage.object_files import ObjectWriter, open_reader
 from poundlock.storage.s3_client import S3Address, StoreError, asking, client
-from poundlock.storage.uploads import LEAST_PART, Upload, UploadGone
+from poundlock.storage.uploads import LEAST_PART, Upload, UploadGone, shown_mark
 
 __all__ = ["S3Storage", "open_s3"]
 
@@ -328,7 +328,10 @@ class _Sending:
         assert self._upload is not None
         try:
             self.storage.complete_upload(self.path, self._upload, self.tags)
-        except (UploadGone, FileExistsError):
+        except UploadGone:
+            if shown_mark(self.storage, self.path) != self._mark:
+                raise
+        except FileExistsError:
             if self.storage.mark_of(self.path) != self._mark:
                 raise
         self._upload = None

@@ -5,13 +5,15 @@ An upload belongs to whoever has its id; what it will show is invisible until `c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["LEAST_PART", "Upload", "UploadGone", "Uploads"]
+__all__ = ["LEAST_PART", "Upload", "UploadGone", "Uploads", "shown_mark"]
 
 LEAST_PART = 5 << 20  # bytes; every part but the last has at least so many
+_PAUSES_S = (0.1, 0.4, 1.0, 2.0, 4.0)
 
 
 class UploadGone(FileNotFoundError):
@@ -69,3 +71,23 @@ class Uploads(Protocol):
     def mark_of(self, path: str) -> str | None:
         """Return the mark an object carries, "" for none, None if there is no such object."""
         ...
+
+
+def shown_mark(uploads: Uploads, path: str, sleep: Callable[[float], None] | None = None) -> str | None:
+    """Return the mark of an object whose upload is gone; None if it does not appear within some seconds.
+
+    Where the answer to a completion got lost the object may be there already and not be told yet: not every store answers
+    at once with what it just did.
+
+    Args:
+        uploads: the store.
+        path: the object.
+        sleep: waits so many seconds; None = time.sleep.
+    """
+    found = uploads.mark_of(path)
+    for pause in _PAUSES_S:
+        if found is not None:
+            break
+        (sleep or time.sleep)(pause)
+        found = uploads.mark_of(path)
+    return found

@@ -11,13 +11,14 @@ import pytest
 from poundlock.checkpoint.participant import Occasion
 from poundlock.checkpoint.trouble import refuse_unreachable, storage_trouble
 from poundlock.connectors.files.sink import FileSink
+from poundlock.connectors.files.uploading import complete
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.storage import Storage, objects, open_storage, s3_client
+from poundlock.storage import Storage, objects, open_storage, s3_client, uploads
 from poundlock.storage.object_files import PART, ObjectReader, ObjectWriter, open_reader, part_size
 from poundlock.storage.objects import ObjectStorage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address, StoreError
-from poundlock.storage.uploads import UploadGone, Uploads
+from poundlock.storage.uploads import UploadGone, Uploads, shown_mark
 from poundlock.testing.sinks import JOB, FileSinkHarness, hidden, lines
 
 
@@ -72,6 +73,35 @@ def test_objects_appear_whole_or_not_at_all(storage: ObjectStorage) -> None:
     with pytest.raises(FileExistsError):
         storage.write("x/.big")
     assert paths(storage) == ["x/.big"]
+
+
+@pytest.mark.parametrize("size", [5, PART + 5])
+def test_of_two_writers_of_one_name_the_second_replaces_nothing(storage: ObjectStorage, size: int) -> None:
+    first, second = storage.write("a/.b"), storage.write("a/.b")
+    first.write(b"1" * size)
+    second.write(b"2" * size)
+    first.close()
+    with pytest.raises(FileExistsError):
+        second.close()
+    assert storage.read("a/.b") == b"1" * size
+    assert paths(storage) == ["a/.b"]
+
+
+def test_a_large_object_whose_answer_got_lost_is_known_by_its_mark(
+    storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import obstore
+
+    copy = obstore.copy
+
+    def twice(*arguments: object, **options: object) -> None:
+        copy(*arguments, **options)  # type: ignore[arg-type]
+        copy(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(obstore, "copy", twice)
+    with storage.write("a/.b") as handle:
+        handle.write(bytes(PART + 1))
+    assert paths(storage) == ["a/.b"]
 
 
 def test_files_move_and_are_joined_without_replacing(storage: ObjectStorage) -> None:
@@ -225,6 +255,32 @@ def test_a_writer_sends_parts_that_a_store_takes() -> None:
     ObjectWriter(only_parts, "a", whole=False).close()
     assert (only_parts.parts, only_parts.ended) == ([0], "finished")
     assert sum(part_size(n) for n in range(1, 10_001)) > 1 << 40, "a terabyte fits into the 10,000 parts there may be"
+
+
+def test_an_object_that_a_store_tells_of_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A completion whose answer got lost is asked for again, which finds no upload; the object is told of at the third look."""
+    answers: list[str | None] = [None, None, "mark"]
+    slept: list[float] = []
+    storage = S3Storage("bucket")
+    monkeypatch.setattr(S3Storage, "mark_of", lambda self, path: answers.pop(0) if answers else None)
+    assert shown_mark(storage, "a", slept.append) == "mark"
+    assert slept == sorted(slept)
+    assert len(slept) == 2
+    slept.clear()
+    assert shown_mark(storage, "a", slept.append) is None
+    assert 5 < sum(slept) < 20
+
+    def gone(*arguments: object) -> None:
+        raise UploadGone("there is no such upload")
+
+    monkeypatch.setattr(uploads.time, "sleep", slept.append)
+    monkeypatch.setattr(S3Storage, "complete_upload", gone)
+    segment = {"path": "a", "upload": {"id": "1", "mark": "mark", "tags": []}}
+    answers += [None, "mark"]
+    complete(storage, {"segments": [segment], "rows": 1, "bytes": 1})
+    monkeypatch.setattr(S3Storage, "uploaded", lambda *arguments: [])
+    with pytest.raises(OSError, match="no such upload"):  # it is there after all, so it is asked for again
+        complete(storage, {"segments": [segment], "rows": 1, "bytes": 1})
 
 
 def test_a_writer_that_fails_drops_its_parts() -> None:

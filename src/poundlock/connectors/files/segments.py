@@ -23,8 +23,12 @@ from poundlock.connectors.files.uploading import UploadWriter, abort_upload, is_
 from poundlock.formats.encode import Output, open_output
 from poundlock.formats.encode_bulk import BulkFile, open_bulk, schema_digest
 from poundlock.storage.base import Storage
+from poundlock.storage.object_files import ObjectWriter
+from poundlock.storage.uploads import LEAST_PART
 
-__all__ = ["Layout", "Segments"]
+__all__ = ["MOST_HELD", "Layout", "Segments"]
+
+MOST_HELD = 256 << 20  # bytes that one task's files on an object store hold in memory before they are parts
 
 # Doubles of today's seconds are exact to 0.0002 ms, of the year 9999 to 0.03 ms: what is closer below a ms is that ms.
 _ROUNDING_MS = 0.05
@@ -72,6 +76,7 @@ class _Segment:
     rows: int = 0
     low: float = math.inf
     high: float = -math.inf
+    held: int = 0
 
     def seen(self, rows: int, times: npt.NDArray[np.float64] | None, ms: float) -> None:
         self.rows += rows
@@ -100,6 +105,7 @@ class Segments:
         pending: bytes that wait in each bucket's open part from earlier checkpoints.
         header: returns what each file begins with.
         begin: opens a segment's handle; None = as a hidden file of the storage.
+        most_held: so many bytes wait in memory at once for parts to be full, where files are made of parts.
     """
 
     storage: Storage
@@ -109,6 +115,8 @@ class Segments:
     pending: dict[str, int]
     header: Callable[[], bytes]
     begin: Callable[[str], BinaryIO] | None = None
+    most_held: int = MOST_HELD
+    _held: int = 0
     _open: OrderedDict[str, _Segment] = field(default_factory=OrderedDict)
     _parts: dict[str, _Part] = field(default_factory=dict)
     _done: list[JSON] = field(default_factory=list)
@@ -126,6 +134,7 @@ class Segments:
             segment.output.write(rows.data[base - rows.base : end - rows.base])
             part.bytes += segment.output.size - before
             segment.seen(stop - first, None if rows.times is None else rows.times[first:stop], ms)
+            self._bound_memory(segment)
             first, base = stop, end
 
     def batch(self, bucket: str, batch: pa.RecordBatch, times: npt.NDArray[np.float64] | None, ms: float) -> None:
@@ -137,6 +146,7 @@ class Segments:
         segment.bulk.write(batch)
         part.bytes += segment.output.size - before
         segment.seen(batch.num_rows, times, ms)
+        self._bound_memory(segment)
 
     def finish(self) -> list[JSON]:
         """Make everything durable and return what describes it, in the order it was begun."""
@@ -160,6 +170,21 @@ class Segments:
                 abort_upload(self.storage, done)
         self._open.clear()
         self._done.clear()
+
+    def _bound_memory(self, written: _Segment) -> None:
+        """Send the largest part early where too much waits; a file without enough for a part is finished instead."""
+        if not isinstance(written.handle, ObjectWriter):
+            return
+        self._held += written.handle.held - written.held
+        written.held = written.handle.held
+        while self._held > self.most_held:
+            largest = max(self._open.values(), key=lambda segment: segment.held)
+            if largest.held < LEAST_PART:
+                self._close(largest.bucket)
+                continue
+            cast(ObjectWriter, largest.handle).send_held()
+            self._held -= largest.held
+            largest.held = 0
 
     def _part(self, bucket: str) -> _Part:
         part = self._parts.get(bucket)
@@ -208,6 +233,7 @@ class Segments:
 
     def _close(self, bucket: str) -> None:
         segment = self._open.pop(bucket)
+        self._held -= segment.held
         if segment.bulk is not None:
             segment.bulk.finish()
         segment.output.finish()

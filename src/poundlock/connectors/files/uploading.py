@@ -16,7 +16,7 @@ from poundlock.connectors.files.names import uploaded_by
 from poundlock.errors import TerminalError, TransientError
 from poundlock.storage.base import Storage
 from poundlock.storage.object_files import ObjectWriter
-from poundlock.storage.uploads import Upload, UploadGone, Uploads
+from poundlock.storage.uploads import Upload, UploadGone, Uploads, shown_mark
 
 __all__ = [
     "UploadWriter",
@@ -129,10 +129,11 @@ def complete(storage: Storage, committable: JSON) -> None:
     try:
         uploads.complete_upload(path, upload["id"], upload["tags"])
     except (UploadGone, FileExistsError) as error:
-        found = uploads.mark_of(path)
+        taken = isinstance(error, FileExistsError)
+        found = uploads.mark_of(path) if taken else shown_mark(uploads, path)
         if found is None:
-            if isinstance(error, FileExistsError):
-                raise  # it was taken a moment ago: asked for again
+            if taken or uploads.uploaded(path, upload["id"]) is not None:
+                raise  # the name was taken a moment ago, or the upload is there after all: asked for again
             raise TerminalError(
                 f"{storage.root}/{path} was decided, but neither it nor its upload exists",
                 next="look for who aborts uploads or deletes files there; then restart from an earlier savepoint",
@@ -142,7 +143,7 @@ def complete(storage: Storage, committable: JSON) -> None:
                 f"{storage.root}/{path} is decided for this job, but an object of another origin has that name",
                 next=f"move {path} away and start again",
             ) from error
-        if isinstance(error, FileExistsError):
+        if taken:
             uploads.abort_upload(path, upload["id"])  # some servers keep it when the file is there
 
 

@@ -32,6 +32,7 @@ from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.convert import to_batch
 from poundlock.formats.encode import RowEncoder, select
 from poundlock.formats.origin import origin_of
+from poundlock.formats.texts import row_values
 from poundlock.storage.base import Storage
 
 __all__ = ["FileWriter"]
@@ -179,7 +180,7 @@ class FileWriter:
     def _reject_rows(self, rows: Batch | Records, reasons: Mapping[int, str]) -> None:
         origin = origin_of(rows)
         for i in sorted(reasons):
-            row = rows.rows[i] if isinstance(rows, Records) else rows.batch.slice(i, 1).to_pylist()[0]
+            row = rows.rows[i] if isinstance(rows, Records) else row_values(rows.batch, i)
             self._context.reject(Reject(reasons[i], _as_json(row), origin.at(i)))
 
     def _name(self, bucket: str, number: int) -> str:

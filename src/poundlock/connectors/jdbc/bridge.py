@@ -38,8 +38,8 @@ class Connection(Protocol):
     quote: str
     transactions: bool
 
-    def run(self, statement: str) -> int:
-        """Run a statement and return how many rows it changed."""
+    def run(self, statement: str, parameters: Sequence[str] = ()) -> int:
+        """Run a statement, with a text for each of its question marks, and return how many rows it changed."""
         ...
 
     def rows(self, query: str) -> Sequence[Sequence[Any]]:

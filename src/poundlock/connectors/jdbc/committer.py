@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.participant import JSON, Committed
 from poundlock.connectors.jdbc.bridge import Connection, JdbcError
-from poundlock.connectors.jdbc.dialect import Dialect, dialect_of
+from poundlock.connectors.jdbc.dialect import Dialect, dialect_of, prepared
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 from poundlock.formats.convert import column_values
 from poundlock.redaction import redact_text
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_columns", "commit", "let_go", "preflight"]
 
+# Classes of errors that pass: another transaction was in the way, no resources, an operator or a crash, the disk, read-only now.
+_PASSING = ("40", "53", "57", "58", "25006")
 _kept: dict[tuple[int, str], Connection] = {}  # of this process; made again when they broke
 
 
@@ -127,7 +129,7 @@ def _not_committed(sink: JdbcSink, committable: JSON, error: JdbcError) -> Commi
         return CommitUnknown(
             f"the database at {sink.place} does not answer: {_said(sink, error)}", next="see that it runs"
         )
-    if error.state.startswith("40"):
+    if error.state.startswith(_PASSING):
         return CommitUnknown(f"the database at {sink.place} ended the transaction: {_said(sink, error)}")
     return TerminalError(
         f"the database at {sink.place} does not take {committable['rows']} decided rows: {_said(sink, error)}",
@@ -148,7 +150,7 @@ def _write(sink: JdbcSink, connection: Connection, committable: JSON) -> None:
         columns = [dialect.named(known.get(name.lower(), name)) for name in names]
         key = [dialect.named(known.get(name.lower(), name)) for name in sink.key or ()]
         for statement in dialect.statements(sink.table, columns, key, rows):
-            connection.run(statement)
+            connection.run(*prepared(statement))
     connection.commit()
 
 

@@ -1,6 +1,7 @@
 """Rows as SQL for the database at hand: literals, and the statement that adds rows or replaces them by key.
 
-A value that has no literal is a bad row; nothing of a row is ever read as SQL.
+A value that has no literal is a bad row; nothing of a row is ever read as SQL. Text with a backslash, which may begin an
+escape or not as a server is set, is never a plain literal where it could be one.
 """
 
 from __future__ import annotations
@@ -8,11 +9,18 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["Dialect", "NoLiteral", "dialect_of"]
+from poundlock.errors import DefinitionError
+
+__all__ = ["Dialect", "NoLiteral", "dialect_of", "prepared"]
+
+# Stands on both sides of text that is a parameter of its statement; no text has it.
+_PARAMETER = "\0"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class NoLiteral(ValueError):
@@ -30,7 +38,8 @@ class Dialect:
         name: of the database's kind.
         quote: what names are quoted with.
         style: "conflict", "duplicate", "merge", "dual" or "replace": how rows are written by key.
-        backslash: whether a backslash in text has a meaning.
+        backslash: how text with one is written: "plain" where it has no meaning, as a "parameter" where it may have, in
+            "escapes" where text can be written with a meaning that is certain.
         typed: whether the driver knows JDBC's way to write dates and times.
         booleans: whether there are TRUE and FALSE.
         binary: makes a literal of hex digits.
@@ -39,14 +48,19 @@ class Dialect:
     name: str
     quote: str
     style: str
-    backslash: bool = False
+    backslash: Literal["plain", "parameter", "escapes"] = "parameter"
     typed: bool = True
     booleans: bool = True
     binary: Callable[[str], str] = "X'{}'".format
 
     def named(self, name: str) -> str:
-        """Return a name as SQL."""
+        """Return a name as SQL. Raises DefinitionError for one that cannot be quoted here."""
         q = self.quote.strip()
+        if "\0" in name or not (q or _PLAIN.fullmatch(name)):
+            raise DefinitionError(
+                f"{name!r} cannot be written as the name of a column in {self.name}",
+                next='rename the column before the sink: .select("… as plain_name", …)',
+            )
         closing = "]" if q == "[" else q
         return f"{q}{name.replace(closing, closing * 2)}{closing}" if q else name
 
@@ -76,8 +90,11 @@ class Dialect:
                 value.encode()
             except UnicodeEncodeError as error:
                 raise NoLiteral("text with half a character") from error
-            escaped = value.replace("\\", "\\\\") if self.backslash else value
-            return "'" + escaped.replace("'", "''") + "'"
+            if "\\" not in value or self.backslash == "plain":
+                return "'" + value.replace("'", "''") + "'"
+            if self.backslash == "parameter":
+                return f"{_PARAMETER}{value}{_PARAMETER}"
+            return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
         raise NoLiteral(f"a value of type {type(value).__name__}")
 
     def _time(self, kind: str, text: str) -> str:
@@ -85,13 +102,25 @@ class Dialect:
         return f"{{{kind} '{text}'}}" if self.typed else f"'{text}'"
 
     def statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
-        """Return what writes rows, no two of which have one key.
+        """Return what writes rows, no two of which have one key; see `prepared` for how one is run.
 
         Args:
             table: its name as SQL.
             columns, key: names as SQL; no key = the rows are added.
             rows: literals.
         """
+        # A row with parameters has a statement of its own: not every database takes them among several rows.
+        together: list[Sequence[str]] = []
+        alone: list[list[Sequence[str]]] = []
+        for row in rows:
+            if any(_PARAMETER in value for value in row):
+                alone.append([row])
+            else:
+                together.append(row)
+        cut = [together, *alone] if together else alone
+        return [statement for some in cut for statement in self._statements(table, columns, key, some)]
+
+    def _statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
         names, others = ", ".join(columns), [c for c in columns if c not in key]
         insert = f"INSERT INTO {table} ({names}) VALUES {_listed(rows)}"
         if not key:
@@ -143,19 +172,25 @@ def _listed(rows: Values) -> str:
     return ", ".join("(" + ", ".join(row) + ")" for row in rows)
 
 
+def prepared(statement: str) -> tuple[str, list[str]]:
+    """Return a statement with a question mark for each of its parameters, and these."""
+    pieces = statement.split(_PARAMETER)
+    return "?".join(pieces[::2]), pieces[1::2]
+
+
 def dialect_of(product: str, quote: str) -> Dialect:
     """Return the dialect of a database that says so of itself; of one that is not known, what every database knows."""
     said = product.lower()
     if "postgres" in said:
-        return Dialect("postgresql", quote, "conflict", binary="'\\x{}'::bytea".format)
+        return Dialect("postgresql", quote, "conflict", "escapes", binary="decode('{}', 'hex')".format)
     if "sqlite" in said:
-        return Dialect("sqlite", quote, "conflict", typed=False)
+        return Dialect("sqlite", quote, "conflict", "plain", typed=False)
     if "mysql" in said or "mariadb" in said:
-        return Dialect("mysql", quote, "duplicate", backslash=True)
+        return Dialect("mysql", quote, "duplicate")
     if "microsoft" in said:
         return Dialect("sqlserver", "[", "merge", booleans=False, binary="0x{}".format)
     if "oracle" in said:
-        return Dialect("oracle", quote, "dual", booleans=False, binary="HEXTORAW('{}')".format)
+        return Dialect("oracle", quote, "dual", "plain", booleans=False, binary="HEXTORAW('{}')".format)
     if said == "h2" or "hsql" in said or said.startswith("db2"):
-        return Dialect(said.split("/")[0].split()[0], quote, "merge")
+        return Dialect(said.split("/")[0].split()[0], quote, "merge", "plain")
     return Dialect(said.split()[-1] if said else "other", quote, "replace")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +25,7 @@ from poundlock.formats.chunk import Chunk
 from poundlock.formats.convert import to_batch
 from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
+from poundlock.formats.texts import not_utf8, row_values
 
 if TYPE_CHECKING:
     from poundlock.connectors.jdbc.sink import JdbcSink
@@ -111,8 +113,10 @@ class JdbcWriter:
 
     def _good(self, batch: pa.RecordBatch) -> dict[int, str]:
         """Return why rows cannot be written, by their number."""
-        bad: dict[int, str] = {}
+        bad = not_utf8(batch)
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if pa.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
             kind, key = column.type, name in (self._sink.key or ())
             if key and column.null_count:
                 for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
@@ -124,13 +128,15 @@ class JdbcWriter:
                 for row in np.flatnonzero((year < 1) | (year > 9999)).tolist():
                     bad.setdefault(row, f"column {name!r}: a time in the year {year[row]}")
                 continue
+            if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+                for row in np.flatnonzero(_zero_bytes(column)).tolist():
+                    bad.setdefault(row, f"column {name!r}: text with a zero byte")
+                continue
             for row, value in enumerate(column.to_pylist()):
                 if value is None:
                     continue
                 if isinstance(value, float) and not math.isfinite(value):
                     bad.setdefault(row, f"column {name!r}: {value} is no number in SQL")
-                elif isinstance(value, str) and "\0" in value:
-                    bad.setdefault(row, f"column {name!r}: text with a zero byte")
                 elif not isinstance(value, (*_PLAIN, float)):
                     bad.setdefault(row, f"column {name!r}: a value of type {type(value).__name__}")
         return bad
@@ -144,4 +150,11 @@ def _raw(batch: pa.RecordBatch, row: int) -> bytes:
         else column
         for name, column in zip(batch.schema.names, batch.slice(row, 1).columns, strict=True)
     }
-    return repr({name: column.to_pylist()[0] for name, column in one.items()}).encode()
+    return repr(row_values(pa.RecordBatch.from_arrays(list(one.values()), names=list(one)), 0)).encode(
+        "utf-8", "backslashreplace"
+    )
+
+
+def _zero_bytes(column: pa.Array) -> npt.NDArray[np.bool_]:
+    found = pc.match_substring(column.cast(pa.large_binary()), "\0")
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)

@@ -25,6 +25,7 @@ from poundlock.formats.convert import to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
 from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
+from poundlock.formats.texts import row_values
 
 __all__ = ["Digest", "MessageMaker", "Messages", "RowSpec", "is_topic"]
 
@@ -188,7 +189,7 @@ class MessageMaker:
     def _reject_rows(self, rows: Batch, bad: Mapping[int, str]) -> None:
         spec, origin = self._spec, origin_of(rows)
         for i in sorted(bad):
-            row = {k: v for k, v in rows.batch.slice(i, 1).to_pylist()[0].items() if k != TO_TOPIC}
+            row = {k: v for k, v in row_values(rows.batch, i).items() if k != TO_TOPIC}
             raw = row.get(spec.value) if spec.format == "raw" and isinstance(spec.value, str) else None
             self._reject(Reject(bad[i], raw if isinstance(raw, bytes) else json_bytes(row), origin.at(i)))
 

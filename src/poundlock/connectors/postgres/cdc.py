@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres import slots
 from poundlock.connectors.postgres.cdc_messages import lsn_of, lsn_text
+from poundlock.connectors.postgres.publications import published, refuse_gap
 from poundlock.connectors.postgres.ranges import cut
 from poundlock.connectors.postgres.relation import Relation, look_up
 from poundlock.connectors.postgres.snapshot import Plans, one_state
@@ -67,6 +68,13 @@ class CdcEnumerator:
                 return self._begun
             self._check(connection, start, relation)
             end = self._reach(connection, start)
+            # Looked at behind the end: what was left out before it is noticed now, before anything of it is decided.
+            has = published(connection, str(self._source.publication), relation.oid)
+            if "published" in start:
+                what = self._source.selection.shown
+                refuse_gap(start["published"], has, publication=str(self._source.publication), what=what)
+            if end != start:
+                end["published"] = has
         self._looked_ms = now if end == start else None
         return end
 
@@ -117,13 +125,14 @@ class CdcEnumerator:
         """Make the slot, or take the one that is there, and return the position from which changes are read."""
         name = str(self._source.slot)
         found = slots.find(connection, name)
+        has = published(connection, str(self._source.publication), relation.oid)  # before the slot is made
         ours = self._workspace.stat(_MARK) is not None
         if found is None:
             # Written before the slot is made: a slot that is there without it is somebody else's.
             self._workspace.create_exclusive(_MARK, b"{}")
         if self._source.initial == "none":
             lsn = slots.make(connection, name) if found is None else slots.usable(connection, name, 1 << 63).confirmed
-            return {"slot": name, "lsn": lsn_text(lsn), "oid": relation.oid}
+            return {"slot": name, "lsn": lsn_text(lsn), "oid": relation.oid, "published": has}
         if found is not None:
             if not ours:
                 raise DefinitionError(
@@ -144,6 +153,7 @@ class CdcEnumerator:
             "slot": name,
             "lsn": lsn_text(exported.lsn),
             "oid": relation.oid,
+            "published": has,
             "plan": plan,
             "snapshot": exported.snapshot,
             "of": len(conditions),

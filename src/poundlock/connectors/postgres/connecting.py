@@ -15,12 +15,18 @@ from poundlock.connectors.kafka.security import secret
 from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, TerminalError, TransientError
 from poundlock.redaction import redact_text, secret_values
 
-__all__ = ["Login", "explain", "identifier", "literal"]
+__all__ = ["NO_LIMITS", "Login", "explain", "identifier", "literal"]
 
 CONNECT_S = 5
 _SETTINGS = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1;"
     " SET bytea_output = 'hex'; SET client_encoding = 'UTF8'"
+)
+# What a role or database says about long statements is meant for people; a snapshot may be read for hours. Only those
+# settings are touched that the server knows. A replication slot may wait for every transaction that runs, hence lock_timeout.
+NO_LIMITS = (
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE setting <> '0' AND name IN ('statement_timeout', 'lock_timeout',"
+    " 'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')"
 )
 _KEYWORD = re.compile(r"""password\s*=\s*('(?:[^'\\]|\\.)*'|\S+)\s*""", re.IGNORECASE)
 _IN_URL = re.compile(r"^(postgres(?:ql)?://[^:/?#@]*):[^@]*@")
@@ -97,6 +103,7 @@ class Login:
             given["password"] = secret(self.password, "password of PostgresSource")
         connection = psycopg.connect(self.dsn, **{"autocommit": True, **given, **options})
         connection.execute(_SETTINGS)
+        connection.execute(NO_LIMITS)
         return connection
 
     def replication(self) -> Any:
@@ -160,13 +167,18 @@ def explain(error: Any, what: str, secrets: list[str]) -> PoundlockError:
     said = redact_text(lines[0] if lines else type(error).__name__, secrets)
     text = f"{what}: {said}"
     if (state == "42704" and "snapshot" in said) or "snapshot identifier" in said:
-        return TransientError(f"{what}: the snapshot is gone, as the connection that held it is", next="")
+        return TransientError(
+            f"{what}: the snapshot is gone, as the connection that held it is",
+            next="start again: a snapshot is taken anew",
+        )
     if state == "42704" and "slot" in said:
         return SourceGoneError(
             text, next="the changes since the last checkpoint are lost: start the job anew with a new slot"
         )
     if state == "42704" and "publication" in said:
-        return TerminalError(text, next="make the publication again as it was; the job goes on where it is")
+        return TerminalError(
+            text, next="changes of that time are missing: start the job anew, with an empty target and another slot"
+        )
     if state.startswith("55") and "slot" in said and ("invalidated" in said or "can no longer" in said):
         return SourceGoneError(
             text, next="the server removed changes this job still needed: start the job anew with a new slot"
@@ -179,7 +191,7 @@ def explain(error: Any, what: str, secrets: list[str]) -> PoundlockError:
         return DefinitionError(text, next="mend table=…, columns=…, query=… or where=…")
     if state.startswith("22"):
         return TerminalError(text, next="mend the value, or leave it out with query=… or where=…")
-    if state.startswith(("08", "53", "57", "55", "40")) or not state:
+    if state.startswith(("08", "53", "57", "58", "55", "40")) or not state:
         return TransientError(text, next="see that the server is up and can be reached from here; a restart goes on")
     return TerminalError(text, next="see the server's log")
 

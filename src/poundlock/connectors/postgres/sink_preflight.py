@@ -46,6 +46,7 @@ def preflight(sink: PostgresSink) -> Table:
                 _check_logged(table, where)
                 _prepared_most(sink, connection)
             if sink.mode == "upsert":
+                _check_temporary(sink, connection)
                 _check_key(sink, connection, table)
             if sink.mode != "append":
                 _make_markers(sink, connection)
@@ -104,6 +105,17 @@ def _check_rights(sink: PostgresSink, connection: Any, table: Table) -> None:
                 f"PostgreSQL at {sink.address.name} does not allow user {user} {right} on table {table.name}",
                 next=f'let its owner type: GRANT {", ".join(wanted)} ON {table.name} TO "{user}"',
             )
+
+
+def _check_temporary(sink: PostgresSink, connection: Any) -> None:
+    database, allowed, user = connection.execute(
+        "SELECT current_database(), has_database_privilege(current_database(), 'TEMPORARY'), current_user"
+    ).fetchone()
+    if not allowed:
+        raise DefinitionError(
+            f"PostgreSQL at {sink.address.name} does not allow user {user} temporary tables, which rows by key go through",
+            next=f'let its owner type: GRANT TEMPORARY ON DATABASE "{database}" TO "{user}"',
+        )
 
 
 def _check_key(sink: PostgresSink, connection: Any, table: Table) -> None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from poundlock.connectors.postgres.sink_table import Column
+from poundlock.formats.texts import row_values
 
 __all__ = ["RowDigest", "copy_text", "prepared_columns", "raw_row"]
 
@@ -146,20 +147,9 @@ def _element(value: Any) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _any(array: pa.Array) -> Any:
-    try:
-        return array.to_pylist()[0]
-    except UnicodeDecodeError:
-        return array.cast(pa.large_binary()).to_pylist()[0] if not pa.types.is_nested(array.type) else str(array.type)
-
-
 def raw_row(batch: pa.RecordBatch, row: int) -> bytes:
     """Return a row for a dead letter: the bytes of the only column `value`, or JSON."""
-    one = batch.slice(row, 1)
-    try:
-        record = one.to_pylist()[0]
-    except UnicodeDecodeError:  # text that is none, which is why the server refused the row
-        record = {name: _any(one.column(i)) for i, name in enumerate(batch.schema.names)}
+    record = row_values(batch, row)
     if list(record) == ["value"] and isinstance(record["value"], bytes):
         return bytes(record["value"])
     return json.dumps(record, default=_plain, ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from poundlock.connectors.postgres.connecting import NO_LIMITS
 from poundlock.connectors.secrets import secret
 from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
 from poundlock.redaction import redact_text
@@ -21,7 +22,7 @@ from poundlock.redaction import redact_text
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink_table import Table
 
-__all__ = ["Address", "Server", "explained", "load_psycopg", "server"]
+__all__ = ["BY_A_ROW", "Address", "Server", "explained", "load_psycopg", "server"]
 
 _SECONDS = 5
 _T = TypeVar("_T")
@@ -35,8 +36,13 @@ _REFUSED = (
     "permission denied for database",
     "authentication failed",
 )
+BY_A_ROW = ("22", "23", "54", "P0")
+"""Classes of errors that one row is to blame for: a value that does not fit, a constraint, a limit of the server such as
+the size of an index's entry, an exception of a trigger."""
 _BUSY = {"55006", "55000"}  # another session is ending the very transaction
-_AWAY = ("08", "57")  # classes: connection exceptions, shutdown by an operator or a crash
+# Classes of what passes: connection exceptions, no resources, an operator or a crash, the server's disk.
+_PASSING = ("08", "53", "57", "58")
+_READ_ONLY = "25006"  # this is not the primary any more
 
 
 def load_psycopg() -> Any:
@@ -107,8 +113,9 @@ class Address:
             connection.execute(
                 f"SET TIME ZONE 'UTC'; SET client_encoding = 'UTF8'; SET lock_timeout = {int(lock_timeout_ms)};"
                 " SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
-                " SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET datestyle = 'ISO, YMD'"
+                " SET datestyle = 'ISO, YMD'"
             )
+            connection.execute(f"{NO_LIMITS} AND name <> 'lock_timeout'")
         return connection
 
     def _not_connected(self, said: str) -> PoundlockError:
@@ -148,9 +155,14 @@ def _told(error: Any, where: str, doing: str) -> PoundlockError:
             next="where a table has a unique key, two tasks with one key wait for each other: write by key= instead; "
             "else end the other session, or make lock_timeout longer",
         )
-    if not code or code.startswith(("08", "53", "57", "40")):
+    if code == _READ_ONLY:
+        return TransientError(
+            what,
+            next="end its read-only state, or name several hosts and target_session_attrs=read-write in the dsn; it is repeated",
+        )
+    if not code or code.startswith((*_PASSING, "40")):
         return TransientError(what, next="see that the server runs and what it logs; the checkpoint is repeated")
-    if code.startswith(("22", "23", "P0")):
+    if code.startswith(BY_A_ROW):
         return TerminalError(what, next="mend the rows before the sink, or the table's constraint")
     return TerminalError(what, next="compare the table with the rows of the sink: poundlock explain shows them")
 
@@ -199,7 +211,7 @@ class Server:
         """End a prepared transaction; return "" if that was done now, or the code of the server's refusal.
 
         Raises:
-            CommitUnknown: nobody answered, or another session is ending it at this moment.
+            CommitUnknown: nobody answered, the server cannot do it now, or another session is ending it at this moment.
         """
         psycopg = load_psycopg()
 
@@ -209,7 +221,10 @@ class Server:
             except psycopg.Error as error:
                 if error.sqlstate in _BUSY:
                     raise CommitUnknown(f"{doing}: {_text(error)}") from error
-                if error.sqlstate is None or error.sqlstate[:2] in _AWAY:
+                if error.sqlstate == _READ_ONLY:
+                    connection.close()  # another of the hosts may be the primary now
+                    raise
+                if error.sqlstate is None or error.sqlstate.startswith(_PASSING):
                     raise
                 return str(error.sqlstate)
             return ""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.postgres.sink_names import Markers, gid
 from poundlock.connectors.postgres.sink_rows import RowDigest, copy_text, prepared_columns, raw_row
-from poundlock.connectors.postgres.sink_server import explained, load_psycopg
+from poundlock.connectors.postgres.sink_server import BY_A_ROW, explained, load_psycopg
 from poundlock.connectors.postgres.sink_table import Column, Table, check_types, look_up, matched
 from poundlock.connectors.postgres.sink_upsert import Upsert
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
@@ -25,14 +25,13 @@ from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_batch
 from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
+from poundlock.formats.texts import not_utf8
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink import PostgresSink
 
 __all__ = ["PostgresWriter"]
 
-# Classes of errors that one row is to blame for: a value that does not fit, a constraint, an exception of a trigger.
-_BY_A_ROW = ("22", "23", "P0")
 _Index = Any
 
 
@@ -67,7 +66,7 @@ class PostgresWriter:
                 self._open()
             batch, columns = self._wanted(rows.batch)
             before = self._digest.rows
-            index = self._without_nulls(rows, batch, columns)
+            index = self._acceptable(rows, batch, columns)
             if len(index) < batch.num_rows:
                 batch = batch.take(pa.array(index))
             if batch.num_rows:
@@ -171,9 +170,9 @@ class PostgresWriter:
                 return picked.append_column(sink.delete_when, batch.column(sink.delete_when)), [*columns, DELETE]
         return picked, columns
 
-    def _without_nulls(self, rows: Batch, batch: pa.RecordBatch, columns: Sequence[Column]) -> _Index:
-        """Reject rows with a null where none may be; return the numbers of the others."""
-        bad: dict[int, str] = {}
+    def _acceptable(self, rows: Batch, batch: pa.RecordBatch, columns: Sequence[Column]) -> _Index:
+        """Reject rows with a null where none may be, or what is no text in a struct or list; return the numbers of the others."""
+        bad = not_utf8(batch, nested_only=True)  # other text the server looks at
         gone = batch.column(batch.num_columns - 1) if columns[-1] is DELETE else None
         for column, values in zip(columns, batch.columns, strict=True):
             key = column.name in (self._sink.key or ())
@@ -207,7 +206,7 @@ class PostgresWriter:
             with self._connection.cursor().copy(self._statement(batch)) as copy:
                 copy.write(text)
         except psycopg.Error as error:
-            if error.sqlstate is None or not error.sqlstate.startswith(_BY_A_ROW):
+            if error.sqlstate is None or not error.sqlstate.startswith(BY_A_ROW):
                 raise
             self._connection.execute("ROLLBACK TO SAVEPOINT poundlock; RELEASE SAVEPOINT poundlock")
             if batch.num_rows == 1:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from poundlock.connectors.postgres.cdc_messages import lsn_of, lsn_text
-from poundlock.connectors.postgres.connecting import Login, identifier, literal
+from poundlock.connectors.postgres.connecting import NO_LIMITS, Login, identifier, literal
+from poundlock.connectors.postgres.publications import check_published
 from poundlock.connectors.postgres.relation import Relation
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 
@@ -67,7 +69,9 @@ def usable(connection: Any, name: str, start: int) -> Slot:
     return slot
 
 
-def check_ready(connection: Any, relation: Relation, *, publication: str, needs_old: bool, what: str) -> None:
+def check_ready(
+    connection: Any, relation: Relation, *, publication: str, columns: Sequence[str], needs_old: bool, what: str
+) -> None:
     """Raise DefinitionError, with the command that mends it, unless changes of a table can be read."""
     if (level := connection.execute("SHOW wal_level").fetchone()[0]) != "logical":
         raise DefinitionError(
@@ -76,38 +80,7 @@ def check_ready(connection: Any, relation: Relation, *, publication: str, needs_
         )
     if relation.kind not in ("r", "p"):
         raise DefinitionError(f"{what} is no table, and only tables have changes", next="name a table in table=…")
-    found = connection.execute(
-        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s",
-        [publication],
-    ).fetchone()
-    make_it = f"CREATE PUBLICATION {identifier(publication)} FOR TABLE {relation.source}"
-    if found is None:
-        raise DefinitionError(f"there is no publication {publication!r}", next=make_it)
-    if not found[0]:
-        raise DefinitionError(
-            f"publication {publication!r} leaves out inserts, updates, deletes or truncates",
-            next=f"ALTER PUBLICATION {identifier(publication)} SET (publish = 'insert, update, delete, truncate')",
-        )
-    if relation.kind == "p" and not found[1]:
-        raise DefinitionError(
-            f"{what} is partitioned, and publication {publication!r} shows its parts instead",
-            next=f"ALTER PUBLICATION {identifier(publication)} SET (publish_via_partition_root = true)",
-        )
-    published = connection.execute(
-        "SELECT to_jsonb(t)->>'rowfilter' FROM pg_publication_tables t WHERE t.pubname = %s"
-        " AND to_regclass(quote_ident(t.schemaname) || '.' || quote_ident(t.tablename)) = %s::oid",
-        [publication, relation.oid],
-    ).fetchone()
-    if published is None:
-        raise DefinitionError(
-            f"publication {publication!r} does not have table {what}",
-            next=f"ALTER PUBLICATION {identifier(publication)} ADD TABLE {relation.source}",
-        )
-    if published[0] is not None:
-        raise DefinitionError(
-            f"publication {publication!r} has only the rows of {what} that meet {published[0]}",
-            next="make a publication without WHERE, and filter the rows in the job",
-        )
+    check_published(connection, relation, publication=publication, columns=columns, what=what)
     if needs_old and not relation.full_identity:
         raise DefinitionError(
             f"the server does not log the rows of {what} as they were before a change",
@@ -157,7 +130,7 @@ def export(login: Login, name: str) -> Exported:
     from psycopg import pq
 
     connection = login.replication()
-    connection.exec_(b"SET idle_in_transaction_session_timeout = 0")  # it only waits while the state is read
+    connection.exec_(NO_LIMITS.encode())  # it only waits while the state is read
     with_snapshot = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else "EXPORT_SNAPSHOT"
     result = connection.exec_(f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {with_snapshot}".encode())
     if result.status != pq.ExecStatus.TUPLES_OK:

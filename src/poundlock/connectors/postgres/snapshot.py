@@ -140,7 +140,6 @@ class SnapshotEnumerator:
                 next='start the job anew into an empty target, or say lost_snapshot="newer" to read the rest as it is now',
             )
         self._connection = self._source.login.open()
-        self._connection.execute("SET idle_in_transaction_session_timeout = 0")
         self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         self._snapshot = str(self._connection.execute("SELECT pg_export_snapshot()").fetchone()[0])
 

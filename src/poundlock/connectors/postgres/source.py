@@ -256,10 +256,12 @@ class PostgresSource:
             if self.mode == "incremental":
                 self._check_growing(connection, relation)
             if self.mode == "cdc":
+                _, columns = declared_columns(connection, relation, chosen=self.selection.columns is not None)
                 check_ready(
                     connection,
                     relation,
                     publication=str(self.publication),
+                    columns=[str(name) for name, *_ in columns],
                     needs_old=self.before == "full",
                     what=self.selection.shown,
                 )

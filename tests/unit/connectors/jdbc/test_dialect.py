@@ -5,16 +5,20 @@ from __future__ import annotations
 import datetime
 import decimal
 import pickle
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, JdbcSink, TerminalError
 from poundlock.checkpoint.participant import Kind, Reject, WriterContext
+from poundlock.connectors.jdbc import bridge
 from poundlock.connectors.jdbc.bridge import JdbcError
-from poundlock.connectors.jdbc.dialect import NoLiteral, dialect_of
+from poundlock.connectors.jdbc.dialect import NoLiteral, dialect_of, prepared
+from poundlock.errors import CommitUnknown
 from poundlock.formats.chunk import Batch
 
 WHEN = datetime.datetime(2024, 2, 29, 12, 0, 0, 5)
@@ -24,15 +28,16 @@ WHEN = datetime.datetime(2024, 2, 29, 12, 0, 0, 5)
     ("product", "value", "text"),
     [
         ("Apache Derby", None, "NULL"),
-        ("Apache Derby", "it's \\", "'it''s \\'"),
-        ("MySQL", "it's \\' OR 1", "'it''s \\\\'' OR 1'"),
+        ("SQLite", "it's \\", "'it''s \\'"),
+        ("PostgreSQL", "it's \\' OR 1", "E'it''s \\\\'' OR 1'"),
+        ("PostgreSQL", "it's", "'it''s'"),
         ("Apache Derby", True, "TRUE"),
         ("Oracle", True, "1"),
         ("Apache Derby", 1.5, "1.5E0"),
         ("Apache Derby", 1e300, "1e+300"),
         ("Apache Derby", decimal.Decimal("1E+3"), "1000"),
         ("Apache Derby", b"\x00\xff", "X'00ff'"),
-        ("PostgreSQL", b"\x00\xff", "'\\x00ff'::bytea"),
+        ("PostgreSQL", b"\x00\xff", "decode('00ff', 'hex')"),
         ("Oracle", b"\xff", "HEXTORAW('ff')"),
         ("PostgreSQL", WHEN, "{ts '2024-02-29 12:00:00.000005'}"),
         ("SQLite", WHEN, "'2024-02-29 12:00:00.000005'"),
@@ -83,11 +88,31 @@ def test_rows_by_key(product: str, said: list[str]) -> None:
     assert plain.startswith("INSERT INTO t (a, b) ")
 
 
+@pytest.mark.parametrize("product", ["MySQL", "MariaDB", "Microsoft SQL Server", "Apache Derby", "Some Database"])
+@pytest.mark.parametrize("key", [[], ["a"]])
+def test_text_with_a_backslash_is_a_parameter_where_it_may_have_a_meaning(product: str, key: list[str]) -> None:
+    """By one of a server's settings or another, so no dialect says it for certain."""
+    dialect = dialect_of(product, '"')
+    texts = ["plain?", "\\' OR '1'='1", "a\\\nb", "it's"]
+    rows = [[dialect.literal(text), dialect.literal(i)] for i, text in enumerate(texts)]
+    made = [prepared(statement) for statement in dialect.statements("t", ["a", "b"], key, rows)]
+    assert not any("\\" in statement or "\0" in statement for statement, _ in made)
+    assert {text for _, given in made for text in given} == set(texts[1:3])
+    for statement, given in made:
+        outside = re.sub(r"'[^']*'", "", statement)
+        assert outside.count("?") == len(given)
+        assert len(given) <= 1, "a row of its own"
+    assert sum(statement.count("'plain?'") for statement, _ in made) == (2 if key and "DELETE" in made[0][0] else 1)
+
+
 def test_names_are_quoted_as_the_database_does() -> None:
     assert dialect_of("PostgreSQL", '"').named('a"b') == '"a""b"'
     assert dialect_of("MySQL", "`").named("a") == "`a`"
     assert dialect_of("Microsoft SQL Server", '"').named("a]b") == "[a]]b]"
     assert dialect_of("what", " ").named("a") == "a"
+    with pytest.raises(DefinitionError, match="cannot be written as the name") as caught:
+        dialect_of("what", " ").named("a FROM b; --")
+    assert len(str(caught.value).splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -123,6 +148,30 @@ def test_a_sink_without_a_way_to_a_jvm_says_so() -> None:
 def test_which_errors_leave_everything_open() -> None:
     assert JdbcError("08006", "gone").away
     assert not JdbcError("23505", "double").away
+
+
+@pytest.mark.parametrize("state", ["40001", "53100", "58030", "25006", "57014", "23505", "42S02"])
+def test_what_a_database_cannot_do_now_is_asked_for_again(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing:
+        product, quote, transactions = "PostgreSQL", '"', True
+
+        def rows(self, query: str) -> list[list[Any]]:
+            return []  # no marker: it is not written yet
+
+        def run(self, statement: str, parameters: Sequence[str] = ()) -> int:
+            raise JdbcError(state, "no")
+
+        def rollback(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    sink = JdbcSink("jdbc:x:y", "t", staging=str(tmp_path))
+    monkeypatch.setattr(bridge, "_connector", [lambda *arguments: cast(bridge.Connection, Failing())])
+    with pytest.raises(CommitUnknown if state[:2] not in ("23", "42") else TerminalError) as caught:
+        sink.commit({"gid": "g", "file": "g.arrow", "rows": 1, "bytes": 1})
+    assert len(str(caught.value).splitlines()) <= 2
 
 
 def test_other_properties_are_another_connection() -> None:

@@ -11,12 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from poundlock import DefinitionError, PostgresSink
+from poundlock import DefinitionError, PostgresSink, TerminalError, TransientError
 from poundlock.checkpoint.participant import Kind, Occasion, Prepared
-from poundlock.connectors.postgres.sink_names import gid, prefix_of
+from poundlock.connectors.postgres.sink_committer import commit
+from poundlock.connectors.postgres.sink_names import Markers, gid, prefix_of
 from poundlock.connectors.postgres.sink_rows import RowDigest, copy_text, prepared_columns, raw_row
+from poundlock.connectors.postgres.sink_server import Address, Server, explained
 from poundlock.connectors.postgres.sink_table import Column, Table, fits, matched
 from poundlock.connectors.rebuild import rebuild_sink
+from poundlock.errors import CommitUnknown, PoundlockError
 
 DSN = "postgresql://etl:geh31m@db.example:5433/shop"
 
@@ -214,3 +217,54 @@ def test_a_row_whose_text_is_none_can_be_a_dead_letter() -> None:
     rows = pa.record_batch({"id": [1, 2], "word": bad})
     assert raw_row(rows, 0) == b'{"id": 1, "word": "good"}'
     assert json.loads(raw_row(rows, 1)) == {"id": 2, "word": "\\xff\\xfe"}
+
+
+class Answering:
+    """A connection on which everything fails with one error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self.closed = self.broken = False
+
+    def execute(self, statement: str) -> None:
+        raise self._error
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("DiskFull", CommitUnknown),
+        ("OutOfMemory", CommitUnknown),
+        ("TooManyConnections", CommitUnknown),
+        ("IoError", CommitUnknown),
+        ("QueryCanceled", CommitUnknown),
+        ("ReadOnlySqlTransaction", CommitUnknown),
+        ("InsufficientPrivilege", TerminalError),
+    ],
+)
+def test_what_a_server_cannot_do_now_is_asked_for_again(
+    name: str, kind: type[PoundlockError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a decided transaction, whatever the server lacks at the moment: only a refusal that stays ends the job."""
+    from psycopg import errors
+
+    error = getattr(errors, name)
+    made: list[Answering] = []
+
+    def connect(address: Address) -> Answering:
+        made.append(Answering(error("could not write")))
+        return made[-1]
+
+    monkeypatch.setattr(Address, "connect", connect)
+    asked = Server(Address(DSN))
+    with pytest.raises(PoundlockError) as caught:
+        commit(asked, Markers("m"), {"gid": "g", "rows": 1, "bytes": 1})
+    assert type(caught.value) is kind
+    assert len(str(caught.value).splitlines()) == 2
+    assert made[0].closed == (name == "ReadOnlySqlTransaction"), "another host may be the primary now"
+    if kind is CommitUnknown:
+        with pytest.raises(TransientError), explained("db", "writing"):
+            raise error("could not write")
