@@ -234,7 +234,9 @@ def _shared(entry: JobEntry, directory: str | None) -> str:
     from poundlock.storage import LocalStorage, open_storage
 
     if directory is None or isinstance(open_storage(directory), LocalStorage):
-        what = "a savepoint of it has to be told where it goes" if directory is None else f"{directory} is of one machine"
+        what = (
+            "a savepoint of it has to be told where it goes" if directory is None else f"{directory} is of one machine"
+        )
         raise DefinitionError(
             f"the driver of job {entry.job_id} ({entry.name}) runs on a cluster, and {what}",
             next="name a folder that all machines share, such as hdfs://namenode/savepoints",

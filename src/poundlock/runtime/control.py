@@ -1,6 +1,7 @@
 """A job that runs on a machine nobody can reach is asked, and tells how it goes, through files in its checkpoint folder.
 
 `control/driver.json` is written by the driver alone; a request and its answer are a file each. Who may write there may ask.
+A driver that ends before the checkpoint is its own says why in a file that is called as its application.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.requests import Requests, Then, Trigger
 from poundlock.storage import Storage
 
-__all__ = ["FolderClient", "Reachable", "Word", "newest_word", "say"]
+__all__ = ["FolderClient", "Reachable", "Word", "newest_word", "say_aside", "word_of"]
 
 FOLDER = "control"
 _WORD, _ASKED, _ANSWERED = f"{FOLDER}/driver.json", f"{FOLDER}/requests", f"{FOLDER}/answers"
@@ -109,9 +110,21 @@ def _put(storage: Storage, path: str, data: bytes) -> None:
         storage.replace(path, data)
 
 
-def say(storage: Storage, word: Word) -> None:
-    """Make this the newest word. Raises OSError."""
-    _put(storage, _WORD, word.to_bytes())
+def word_of(storage: Storage, application: str) -> Word | None:
+    """Return the newest word of one application's drivers; None where it has said none, or another one has spoken since."""
+    for path in (_WORD, f"{FOLDER}/{application}.json"):
+        try:
+            word = Word.of(storage.read(path))
+        except (*_TROUBLE, KeyError, TypeError):
+            continue
+        if word.application == application:
+            return word
+    return None
+
+
+def say_aside(storage: Storage, word: Word) -> None:
+    """Leave the last word of a driver that has not begun, beside that of one which may be at work here. Raises OSError."""
+    _put(storage, f"{FOLDER}/{word.application}.json", word.to_bytes())
 
 
 # --- the driver's half -----------------------------------------------------------------------------------------------
@@ -244,7 +257,7 @@ class Reachable:
         try:
             if self._said is not None and not self._newest():
                 return
-            say(self.storage, word)
+            _put(self.storage, _WORD, word.to_bytes())
             self._said = time.monotonic()
         except _TROUBLE as error:
             self.log(f"{self.storage.root}/{_WORD} cannot be written: {error}")

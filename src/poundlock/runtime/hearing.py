@@ -9,32 +9,31 @@ from typing import TYPE_CHECKING
 
 from poundlock.errors import PoundlockError
 from poundlock.runtime import yarn
-from poundlock.runtime.control import Word, newest_word
+from poundlock.runtime.control import Word, word_of
 from poundlock.runtime.submitted import ANOTHER_ATTEMPT, NOT_INSTALLED, OTHER_PYTHON
 from poundlock.storage import open_storage
 
 if TYPE_CHECKING:
     from poundlock.runtime.registry import JobEntry
 
-__all__ = ["hear", "lost", "word_of"]
+__all__ = ["hear", "heard_from", "lost"]
 
 _FRESH_MS = 30_000
 _LONGEST = 300
 _MINORS = range(50)
 
 
-def word_of(application: str, checkpoint: str) -> Word | None:
-    """Return the newest word of an application's driver; None where it has said none, or another one has spoken since.
+def heard_from(application: str, checkpoint: str) -> Word | None:
+    """Return the newest word of an application's driver; see `control.word_of`.
 
     Args:
         application: the cluster's id of it.
         checkpoint: the job's checkpoint folder.
     """
     try:
-        word = newest_word(open_storage(checkpoint))
+        return word_of(open_storage(checkpoint), application)
     except PoundlockError:
         return None
-    return word if word is not None and word.application == application else None
 
 
 def lost(application: yarn.Application) -> PoundlockError:
@@ -73,14 +72,14 @@ def lost(application: yarn.Application) -> PoundlockError:
 def hear(entry: JobEntry) -> JobEntry:
     """Return the entry of a job whose driver runs on a cluster as it stands now."""
     assert entry.application is not None
-    word = word_of(entry.application, entry.checkpoint_dir)
+    word = heard_from(entry.application, entry.checkpoint_dir)
     if word is not None and (word.ended or abs(_now_ms() - word.said_ms) < _FRESH_MS):
         return _with(entry, word)
     known = yarn.ask(entry.application)
     if known is None or not known.over:
         return entry if word is None else _with(entry, word)
     # It may have said its last word between the reading and the asking.
-    word = word_of(entry.application, entry.checkpoint_dir)
+    word = heard_from(entry.application, entry.checkpoint_dir)
     if word is not None and word.ended:
         return _with(entry, word)
     error = lost(known)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from poundlock.checkpoint.trouble import is_full, storage_trouble
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError
 from poundlock.runtime.processes import is_alive, process_start
 from poundlock.storage import is_uri
 
