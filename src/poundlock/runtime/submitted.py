@@ -31,7 +31,7 @@ __all__ = [
 VARIABLE = "POUNDLOCK_SUBMITTED"
 
 # Exit codes that say more than those of the command line: all that the cluster tells of a driver which could not write a word.
-OTHER_PYTHON = 100  # and the minor version of that Python
+OTHER_PYTHON = 200  # and the minor version of that Python; 128 and more are signals
 NOT_INSTALLED = 70
 ANOTHER_ATTEMPT = 75
 
