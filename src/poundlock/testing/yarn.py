@@ -34,6 +34,7 @@ _YARN = "org.apache.hadoop.yarn.server"
 _MANAGER, _NODE = f"{_YARN}.resourcemanager.ResourceManager", f"{_YARN}.nodemanager.NodeManager"
 _EXECUTOR = "YarnCoarseGrainedExecutorBackend"
 _DRIVER = "org.apache.spark.deploy.yarn.ApplicationMaster"
+_JARS = ("hdfs-minicluster", "yarn-minicluster")
 _RM_PORTS = ("", "scheduler.", "resource-tracker.", "admin.", "webapp.")
 _CAPACITY = {
     "yarn.scheduler.capacity.root.queues": "default",
@@ -82,7 +83,7 @@ class EmbeddedYarn:
             self._ports[name] = free_port(self._ports.values())
         self._write_settings()
         java = find_java()
-        jars = jar_set("hdfs-minicluster", progress=self._progress)
+        jars = [jar for name in _JARS for jar in jar_set(name, progress=self._progress)]
         classpath = os.pathsep.join([str(self.conf), *jars, f"{pyspark_jars()}/*"])
         environment = {**os.environ, "JAVA_HOME": java.home, "HADOOP_CONF_DIR": str(self.conf)}
         for name, main in (("manager", _MANAGER), ("node", _NODE)):
