@@ -29,7 +29,9 @@ CONFIG_FILE = "poundlock.toml"
 ENVIRONMENT_PREFIX = "POUNDLOCK_"
 
 # Variables with our prefix that are no settings.
-_OTHER_VARIABLES = frozenset({"POUNDLOCK_CONFIG", "POUNDLOCK_FAILPOINTS", "POUNDLOCK_SUPERVISED"})
+_OTHER_VARIABLES = frozenset(
+    {"POUNDLOCK_CONFIG", "POUNDLOCK_FAILPOINTS", "POUNDLOCK_SUBMITTED", "POUNDLOCK_SUPERVISED"}
+)
 _SAME_AS = {
     "spark.master": "master",
     "spark.submit.deployMode": "deploy_mode",

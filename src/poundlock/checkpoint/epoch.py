@@ -22,7 +22,7 @@ from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
 from poundlock.values import Clock
 
-__all__ = ["DriverLock", "Epoch", "Life", "described_operators", "described_sinks"]
+__all__ = ["DriverLock", "Epoch", "Life", "described_operators", "described_sinks", "newest_life"]
 
 FOLDER = "epochs"
 LOCK = "driver.lock"
@@ -234,6 +234,12 @@ def _refuse_replacing(storage: Storage, path: str, data: bytes) -> None:
             f"{storage.root} replaces what is there although it is asked not to: two drivers could decide at once",
             next="keep the checkpoint on a store that honours If-None-Match: * when it puts an object",
         )
+
+
+def newest_life(storage: Storage) -> Life | None:
+    """Return the life of a driver that began last on a checkpoint; None before the first."""
+    newest = _newest(storage)
+    return _load(storage, newest) if newest else None
 
 
 def described_operators(storage: Storage) -> Mapping[str, JSON]:

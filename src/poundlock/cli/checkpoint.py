@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from poundlock.cli.jobs import RunningJobArgument, answering, find_running
+from poundlock.cli.jobs import RunningJobArgument, answering, find_running, folder_client
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import PoundlockError
+
+if TYPE_CHECKING:
+    from poundlock.rest.client import Client
+    from poundlock.runtime.registry import JobEntry
 
 __all__ = ["command"]
 
@@ -27,10 +31,22 @@ def command(
     """
     output = Output(json)
     _, entry = find_running(job, define, config)
-    client = answering(entry, "so it can be stopped and cancelled only")
+    folder = folder_client(entry)
+    client = answering(entry, "so it can be stopped and cancelled only") if folder is None else None
     if not json:
         output.line(f"Triggering checkpoint for job {entry.job_id}.")
         output.line("Waiting for response...")
+    number = _asked(client, entry) if client is not None else folder and folder.ask("checkpoint")
+    output.show(
+        Text(
+            text=f"Checkpoint {number} for job {entry.job_id} completed.",
+            data={"job_id": entry.job_id, "checkpoint": number},
+        )
+    )
+
+
+def _asked(client: Client, entry: JobEntry) -> int:
+    """Ask a job by REST, wait for the checkpoint, and return its number. Raises PoundlockError if none was taken."""
     asked = client.post("/checkpoints")["request-id"]
     while True:
         found: dict[str, Any] = client.get(f"/checkpoints/{asked}")
@@ -41,10 +57,5 @@ def command(
     if cause is not None:
         what, _, next = cause["stack-trace"].partition("\nNext: ")
         raise PoundlockError(f"no checkpoint of job {entry.job_id} was taken: {what}", next=next)
-    number = found["operation"]["checkpointId"]
-    output.show(
-        Text(
-            text=f"Checkpoint {number} for job {entry.job_id} completed.",
-            data={"job_id": entry.job_id, "checkpoint": number},
-        )
-    )
+    number: int = found["operation"]["checkpointId"]
+    return number

@@ -42,7 +42,8 @@ class _Info:
         values = {
             "started": _time(entry.started_ms),
             "ended": None if entry.ended_ms is None else f"{_time(entry.ended_ms)}, exit code {entry.exit_code}",
-            "process": f"{entry.pid} on {entry.host}{_supervises(entry)}",
+            "process": None if entry.application else f"{entry.pid} on {entry.host}{_supervises(entry)}",
+            "application": f"{entry.application}, with the driver" if entry.application else entry.spark_application,
             "restarts": None if not entry.process_restarts else f"{entry.process_restarts} of the process",
             "command": shlex.join(["poundlock", "run", *entry.arguments]),
             "folder": entry.folder,

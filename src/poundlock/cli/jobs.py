@@ -80,10 +80,18 @@ def folder_client(entry: JobEntry) -> FolderClient | None:
     """Return the way to a job whose driver runs on a cluster; None if it is a process of a machine."""
     if entry.application is None:
         return None
+    from poundlock.runtime import yarn
     from poundlock.runtime.control import FolderClient
+    from poundlock.runtime.hearing import lost
     from poundlock.storage import open_storage
 
-    return FolderClient(open_storage(entry.checkpoint_dir), entry.name)
+    application = entry.application
+
+    def gone() -> str | None:
+        known = yarn.ask(application)
+        return lost(known).what if known is not None and known.over else None
+
+    return FolderClient(open_storage(entry.checkpoint_dir), entry.name, gone)
 
 
 def answering(entry: JobEntry, what_not: str) -> Client:
@@ -192,7 +200,7 @@ def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Map
 
     if (folder := folder_client(entry)) is not None:
         then = "cancel" if body.get("cancel-job") else "stop" if place == "/stop" else "go on"
-        directory = body.get("target-directory") or body.get("targetDirectory")
+        directory = _shared(entry, body.get("target-directory") or body.get("targetDirectory"))
         return str(folder.ask("savepoint", directory=directory, then=then, drain=bool(body.get("drain"))))
     client = answering(entry, "so no savepoint can be asked for")
     asked = client.post(place, dict(body))["request-id"]
@@ -219,6 +227,21 @@ def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Map
         kind = _KINDS.get(cause["class"], PoundlockError)
         raise kind(f"no savepoint of job {entry.job_id} was taken: {what}", next=next)
     return str(found["operation"]["location"])
+
+
+def _shared(entry: JobEntry, directory: str | None) -> str:
+    """Return the folder of a savepoint that a driver in a container takes. Raises DefinitionError if it would be that container's."""
+    from poundlock.storage import LocalStorage, open_storage
+
+    if directory is None or isinstance(open_storage(directory), LocalStorage):
+        what = (
+            "a savepoint of it has to be told where it goes" if directory is None else f"{directory} is of one machine"
+        )
+        raise DefinitionError(
+            f"the driver of job {entry.job_id} ({entry.name}) runs on a cluster, and {what}",
+            next="name a folder that all machines share, such as hdfs://namenode/savepoints",
+        )
+    return directory
 
 
 def folder_of(directory: str) -> str:

@@ -1,4 +1,5 @@
-"""`poundlock list`: the jobs of this user, in Flink's words. It reads the registry and asks nobody."""
+"""`poundlock list`: the jobs of this user, in Flink's words. It reads the registry, and asks no job that runs
+on a machine; one that runs on a cluster it hears of by files."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def _part(title: str, none: str, entries: Sequence[JobEntry]) -> Iterable[str]:
 def _line(entry: JobEntry) -> str:
     start = datetime.fromtimestamp(entry.started_ms / 1000).strftime("%d.%m.%Y %H:%M:%S")
     gone = ", gone" if entry.gone else ""
-    return f"{start} : {entry.job_id} : {entry.name} ({entry.state}{gone})"
+    where = f" {entry.on_cluster}" if entry.on_cluster else ""
+    return f"{start} : {entry.job_id} : {entry.name} ({entry.state}{gone}){where}"
 
 
 def command(

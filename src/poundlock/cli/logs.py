@@ -36,6 +36,11 @@ def command(
     With --json the lines are as they are in the file, one JSON object each.
     """
     registry, entry = find_job(job, define, config)
+    if entry.application is not None:
+        raise DefinitionError(
+            f"the log of job {entry.name} is where its driver runs, in a container of {entry.application}",
+            next=f"type: yarn logs -applicationId {entry.application}",
+        )
     output = Output(json)
     path = Path(entry.log)
     try:

@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -98,11 +98,12 @@ def _options(
         Output().line(context.get_help())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockError], None] = lambda error: None) -> int:
     """Run the command line and return the exit code.
 
     Args:
         arguments: what was typed after `poundlock`; default: the process's own.
+        failed: told what was printed as an error.
     """
     output = Output()
     try:
@@ -110,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(app(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
     except PoundlockError as error:
         output.error(error)
+        failed(error)
         return error.exit_code
     except TyperException as error:
         output.error(_usage(error))
@@ -121,7 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        output.error(_unexpected(error))
+        unexpected = _unexpected(error)
+        output.error(unexpected)
+        failed(unexpected)
         return 1
 
 

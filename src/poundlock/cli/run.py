@@ -8,14 +8,11 @@ third ends the process on the spot (130 or 143 both).
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,13 +37,12 @@ if TYPE_CHECKING:
     from poundlock.config import Settings
     from poundlock.job import Job
     from poundlock.runtime.logs import JobLog
-    from poundlock.runtime.progress import Progress, StopRequest
+    from poundlock.runtime.progress import Progress
     from poundlock.runtime.restoring import Beginning
     from poundlock.runtime.supervision import Supervised
 
-__all__ = ["command"]
+__all__ = ["command", "typed_beginning"]
 
-_STOPS = (signal.SIGINT, signal.SIGTERM)
 _TELL_S = 1.0
 
 
@@ -111,6 +107,7 @@ def command(
     from poundlock.runtime.progress import StopRequest
     from poundlock.runtime.requests import Requests
     from poundlock.runtime.shipping import add_to_path
+    from poundlock.runtime.submitted import container
     from poundlock.runtime.supervision import supervised
 
     line = supervised()
@@ -129,7 +126,16 @@ def command(
     beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode)
     where = {"--config": config, "--master": master, "-p": parallelism, "--py-files": py_files, "--archives": archives}
     where["--deploy-mode"] = deploy_mode
-    arguments = [*_typed(define, conf, where, no_rest), *_typed_beginning(beginning)]
+    arguments = [*_typed(define, conf, where, no_rest), *typed_beginning(beginning)]
+    if settings.deploy_mode == "cluster":
+        if restart:
+            raise DefinitionError(
+                "--restart starts a driver of this machine again, and --deploy-mode cluster runs it on the cluster",
+                next="leave --restart out: YARN starts a driver that died again",
+            )
+        from poundlock.cli.submit import submit
+
+        return submit(job, arguments, settings, beginning, output, detached=detached)
     if detached:
         return detach(job, [*arguments, *(["--restart"] if restart else [])], settings, output)
     if restart:
@@ -138,6 +144,8 @@ def command(
         arguments.append("--restart")
         if beginning is not None:
             beginning = dataclasses.replace(beginning, job_id=line.situation.job_id)
+    if (place := container()) is not None and beginning is not None:
+        beginning = dataclasses.replace(beginning, job_id=place.job_id)
     add_to_path(settings)
     found = load_job(job)
     with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
@@ -189,7 +197,8 @@ def _typed(
     return [*words, *(["--no-rest"] if no_rest else [])]
 
 
-def _typed_beginning(beginning: Beginning | None) -> list[str]:
+def typed_beginning(beginning: Beginning | None) -> list[str]:
+    """Return the options that say with which savepoint a job begins, as they could be typed."""
     if beginning is None:
         return []
     words = ["-s", beginning.path, "--on-newer-output", beginning.newer, "--claim-mode", beginning.claim]
@@ -217,11 +226,12 @@ def _beginning(
 def _watched(
     job: Job, settings: Settings, output: Output, log: JobLog, presence: Presence, beginning: Beginning | None
 ) -> int:
+    from poundlock.cli.signals import signals_asking
     from poundlock.cli.status import watcher
     from poundlock.runtime.driver import run
 
     stop = presence.stop
-    with watcher(job.name, log.path, output) as watch, _signals(stop, watch.say, job) as signals:
+    with watcher(job.name, log.path, output) as watch, signals_asking(stop, watch.say, job) as signals:
         if presence.supervised is not None:
             presence.supervised.listen(signals.ask, stop)
 
@@ -295,54 +305,6 @@ def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
         checkpoint=error.checkpoint,
         participant=error.participant,
     )
-
-
-@dataclass(slots=True)
-class _Signals:
-    """Which signal came last, how many came, and what each of them means."""
-
-    stop: StopRequest
-    tell: Callable[[str], None]
-    deletes: bool = False
-    newest: int | None = None
-    count: int = 0
-
-    def ask(self, number: int) -> None:
-        """Take a signal, from the system or from the supervisor."""
-        self.newest, self.count = number, self.count + 1
-        if self.count == 1:
-            self.stop.stop()
-            self.tell("stopping: finishing the checkpoint and all pending files; once more to stop hard")
-        elif self.count == 2:
-            self.stop.cancel()
-            self.tell(
-                "stopping hard: the checkpoint and pending data are deleted, as checkpoint_retention says"
-                if self.deletes
-                else "stopping hard: pending data stays hidden for the next start, nothing is lost"
-            )
-        else:
-            os._exit(128 + number)
-
-
-@contextmanager
-def _signals(stop: StopRequest, say: Callable[[str], None], job: Job | None = None) -> Iterator[_Signals]:
-    """Turn signals into requests; put the old handlers back afterwards."""
-
-    def tell(text: str) -> None:
-        # A handler interrupts whatever its thread is doing, perhaps printing, which cannot be entered twice.
-        threading.Thread(target=say, args=(text,), name="poundlock-signal").start()
-
-    signals = _Signals(stop, tell, job is not None and job.checkpoint_retention == "DELETE_ON_CANCELLATION")
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        signals.ask(number)
-
-    before = {number: signal.signal(number, ask) for number in _STOPS}
-    try:
-        yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass(slots=True)

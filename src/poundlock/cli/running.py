@@ -1,11 +1,13 @@
-"""A running job's presence outside its process: its entry in the registry and its REST server.
+"""A running job's presence outside its process: its entry in the registry and its REST server. In a container of a cluster,
+where nobody finds either, it is the files of `runtime/control.py`.
 
-Both begin when the process is the only one on its checkpoint, so that no job ever stands there twice, and end with it.
+They begin when the process is the only one on its checkpoint, so that no job ever stands there twice, and end with it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import secrets
 import socket
 import time
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
     from poundlock.job import Job
     from poundlock.rest.observed import Observed
     from poundlock.rest.server import RestServer
+    from poundlock.runtime.control import Reachable
     from poundlock.runtime.logs import JobLog
     from poundlock.runtime.progress import Progress, StopRequest
     from poundlock.runtime.registry import Registration
     from poundlock.runtime.requests import Requests
+    from poundlock.runtime.submitted import Container
     from poundlock.runtime.supervision import Supervised
 
 __all__ = ["Presence"]
@@ -65,6 +69,7 @@ class Presence:
     _token: str | None = None
     _server: RestServer | None = None
     _entry: Registration | None = None
+    _reachable: Reachable | None = None
     _observed: Observed | None = None
     _newest: Progress | None = None
 
@@ -88,8 +93,13 @@ class Presence:
         from poundlock.redaction import redact_text
         from poundlock.runtime.driver import checkpoint_dir
         from poundlock.runtime.registry import Registry, registered
+        from poundlock.runtime.submitted import container
 
         folder = checkpoint_dir(self.job, self.settings)
+        if (place := container()) is not None:
+            self._reachable = self._reached(place, identity, folder)
+            self._reachable.start()
+            return
         now = time.time_ns() // 1_000_000
         secret = self.settings.secrets()
         entry = registered(
@@ -133,6 +143,10 @@ class Presence:
             self.supervised.checkpointed()
         if self._observed is not None:
             self._observed.update(progress)
+        if self._reachable is not None:
+            self._reachable.update(progress)
+        if self._entry is not None and progress.application != (before.application if before else None):
+            self._entry.update(spark_application=progress.application)
         if self._entry is not None and (before is None or before.state != progress.state):
             from poundlock.runtime.registry import ENDED
 
@@ -157,10 +171,30 @@ class Presence:
             )
         elif self._entry is not None:
             self._entry.end(state, exit_code, failure=failure, progress=progress)
+        elif self._reachable is not None:
+            self._reachable.end(state, exit_code, failure=failure, progress=progress)
         if self._server is not None:
             self._server.close()
         elif self._listening is not None:
             self._listening.close()
+
+    def _reached(self, place: Container, identity: Identity, folder: str) -> Reachable:
+        from poundlock.runtime.control import Reachable, Word
+        from poundlock.storage import open_storage
+
+        now = time.time_ns() // 1_000_000
+        first = Word(
+            job_id=identity.job_id,
+            name=self.job.name,
+            application=place.application,
+            attempt=place.attempt,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            state="INITIALIZING",
+            started_ms=now,
+            said_ms=now,
+        )
+        return Reachable(open_storage(folder), first, self.stop, self.requests, self.log.logger.warning)
 
     def _observe(self, identity: Identity, folder: str, started_ms: int) -> Observed:
         from poundlock.checkpoint.ledger import Ledger

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ship_user_modules", "shipped"]
+__all__ = ["ship_user_modules", "shipped", "user_modules"]
 
 _seen = 0
 
@@ -22,13 +22,14 @@ def ship_user_modules() -> list[str]:
     from pyspark import cloudpickle
 
     names = []
-    for module in _user_modules():
+    for module in user_modules():
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         names.append(module.__name__)
     return sorted(names)
 
 
-def _user_modules() -> Iterator[ModuleType]:
+def user_modules() -> Iterator[ModuleType]:
+    """Yield the modules of this process that are neither installed nor built in."""
     installed = [
         Path(path).resolve() for key, path in sysconfig.get_paths().items() if key.endswith("lib") or key == "stdlib"
     ]

@@ -24,6 +24,7 @@ from poundlock.job import Job
 from poundlock.plan.plan import Plan
 from poundlock.plan.uses import source_of
 from poundlock.runtime import session as sessions
+from poundlock.runtime import submitted
 from poundlock.runtime.attempts import Attempts
 from poundlock.runtime.backends import forget_undecided, state_backend_of
 from poundlock.runtime.executors import Watch, check_executors, needs_of
@@ -68,6 +69,7 @@ class Assembly:
     attempts: Attempts
     watch: Watch | None = None
     _spark: Any = None
+    _tried: bool = False
     _planner: SplitPlanner | None = None
 
     @property
@@ -195,6 +197,9 @@ class Assembly:
             return self._spark
         again = self._spark is not None
         self.end_session()
+        if self._tried:
+            submitted.leave()
+        self._tried = True
         try:
             self._spark = start_spark(
                 self.job,
@@ -210,6 +215,7 @@ class Assembly:
                 raise TransientError(error.what, next=error.next) from error
             raise
         if not Master.of(self.settings.master).local:
+            self.tracker.application(self._spark.sparkContext.applicationId)
             self.watch = Watch(self._spark, self.settings.executor_timeout)
             check_executors(self._spark, needs_of(self.plan, storage.root))
         return self._spark

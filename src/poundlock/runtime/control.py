@@ -1,6 +1,7 @@
 """A job that runs on a machine nobody can reach is asked, and tells how it goes, through files in its checkpoint folder.
 
 `control/driver.json` is written by the driver alone; a request and its answer are a file each. Who may write there may ask.
+A driver that ends before the checkpoint is its own says why in a file that is called as its application.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.requests import Requests, Then, Trigger
 from poundlock.storage import Storage
 
-__all__ = ["FolderClient", "Reachable", "Word", "newest_word"]
+__all__ = ["FolderClient", "Reachable", "Word", "newest_word", "say_aside", "word_of"]
 
 FOLDER = "control"
 _WORD, _ASKED, _ANSWERED = f"{FOLDER}/driver.json", f"{FOLDER}/requests", f"{FOLDER}/answers"
 _FORMAT = 1
 _LOOK_S = 1.0
 _BEAT_S = 5.0
+_SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
 _PATIENCE_S = 60.0
 _POLL_S = 0.3
 
@@ -41,6 +43,8 @@ class Word:
     Args:
         job_id, name: which job.
         application: the cluster's id of it.
+        attempt: which of the cluster's attempts, from 1.
+        host, pid: the driver's process, as its epoch names it.
         state: of the job.
         started_ms: when this driver started, ms since the epoch.
         said_ms: when it said this.
@@ -60,6 +64,19 @@ class Word:
     exit_code: int | None = None
     failure: tuple[str, str] | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
+    attempt: int = 1
+    host: str = ""
+    pid: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is a driver's last word."""
+        return self.ended_ms is not None
+
+    @property
+    def driver(self) -> tuple[str, int, int]:
+        """Whose word it is: another driver's is different."""
+        return self.application, self.attempt, self.started_ms
 
     def to_bytes(self) -> bytes:
         """Return it as it is kept."""
@@ -93,6 +110,23 @@ def _put(storage: Storage, path: str, data: bytes) -> None:
         storage.replace(path, data)
 
 
+def word_of(storage: Storage, application: str) -> Word | None:
+    """Return the newest word of one application's drivers; None where it has said none, or another one has spoken since."""
+    for path in (_WORD, f"{FOLDER}/{application}.json"):
+        try:
+            word = Word.of(storage.read(path))
+        except (*_TROUBLE, KeyError, TypeError):
+            continue
+        if word.application == application:
+            return word
+    return None
+
+
+def say_aside(storage: Storage, word: Word) -> None:
+    """Leave the last word of a driver that has not begun, beside that of one which may be at work here. Raises OSError."""
+    _put(storage, f"{FOLDER}/{word.application}.json", word.to_bytes())
+
+
 # --- the driver's half -----------------------------------------------------------------------------------------------
 
 
@@ -116,7 +150,7 @@ class Reachable:
     _over: threading.Event = field(default_factory=threading.Event)
     _news: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _said: float = 0.0
+    _said: float | None = None
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -158,16 +192,22 @@ class Reachable:
     def _serve(self) -> None:
         while not self._over.is_set():
             try:
-                for name in self.storage.names(_ASKED):
-                    if name.endswith(".json") and not name.startswith("."):
+                asked = [name for name in self.storage.names(_ASKED) if name.endswith(".json") and name[0] != "."]
+                if asked and self._newest():
+                    for name in asked:
                         self._take(name)
             except _TROUBLE as error:
                 self.log(f"requests in {self.storage.root}/{FOLDER} cannot be read: {error}")
             self._answer()
-            if self._news.is_set() or time.monotonic() - self._said > _BEAT_S:
+            if self._news.is_set() or time.monotonic() - (self._said or 0) > _BEAT_S:
                 self._news.clear()
                 self._say()
             self._news.wait(_LOOK_S)
+
+    def _newest(self) -> bool:
+        """Whether no other driver has said its first word since: that one is asked and heard from then on."""
+        found = newest_word(self.storage)
+        return found is None or found.driver == self.word.driver
 
     def _take(self, name: str) -> None:
         path = f"{_ASKED}/{name}"
@@ -215,6 +255,8 @@ class Reachable:
             self.word = dataclasses.replace(self.word, said_ms=_now_ms())
             word = self.word
         try:
+            if self._said is not None and not self._newest():
+                return
             _put(self.storage, _WORD, word.to_bytes())
             self._said = time.monotonic()
         except _TROUBLE as error:
@@ -231,10 +273,12 @@ class FolderClient:
     Args:
         storage: the checkpoint folder.
         name: the job's name, for errors.
+        lost: says why the driver is gone for good, None as long as it may be there; asked when it is silent.
     """
 
     storage: Storage
     name: str
+    lost: Callable[[], str | None] = lambda: None
 
     def ask(
         self, kind: str, *, directory: str | None = None, then: str = "go on", drain: bool = False
@@ -253,18 +297,24 @@ class FolderClient:
         body = {"kind": kind, "directory": directory, "then": then, "drain": drain}
         self.storage.create_exclusive(f"{_ASKED}/{name}", json.dumps(body).encode())
         silent = time.monotonic()
-        heard: Word | None = None
+        heard = first = newest_word(self.storage)
         while True:
             with suppress(FileNotFoundError):
                 return self._understood(json.loads(self.storage.read(f"{_ANSWERED}/{name}")))
             word = newest_word(self.storage)
             if word is not None and word != heard:
                 heard, silent = word, time.monotonic()
-            ended = word is not None and word.ended_ms is not None
-            if ended and self.storage.stat(f"{_ANSWERED}/{name}") is None:
+            why = None
+            if word is not None and word.ended:
+                why = f"ended before this was done ({word.state})"
+            elif word is not None and first is not None and word.driver != first.driver:
+                why = "was started again before this was done"
+            elif time.monotonic() - silent > _SILENT_S and (lost := self.lost()) is not None:
+                why = f"is gone: {lost}"
+            if why is not None and self.storage.stat(f"{_ANSWERED}/{name}") is None:
+                self.storage.delete(f"{_ASKED}/{name}")
                 raise PoundlockError(
-                    f"job {self.name} ended before this was done ({word.state if word else ''})",
-                    next="start it again, then ask again",
+                    f"job {self.name} {why}", next=f"see how it goes, then ask again: poundlock info {self.name}"
                 )
             if time.monotonic() - silent > _PATIENCE_S:
                 self.storage.delete(f"{_ASKED}/{name}")

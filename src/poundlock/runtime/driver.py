@@ -131,8 +131,8 @@ def _check_master(job: Job, plan: Plan, settings: Settings) -> None:
     if settings.deploy_mode == "cluster":
         master.refuse_cluster_mode()
         raise DefinitionError(
-            "--deploy-mode cluster is not there yet: the driver would not be reached by list, stop and cancel",
-            next="leave --deploy-mode out: the driver runs here, and the tasks on the cluster",
+            "this process would be the driver, and deploy_mode=cluster has the cluster run it",
+            next="type poundlock run job.py --deploy-mode cluster, or leave deploy_mode out",
             job=job.name,
         )
     if not master.local and not plan.stateless and state_backend_of(job, settings) == "memory":

@@ -106,6 +106,10 @@ def pyspark_jars() -> Path:
         jars = Path(folder) / "jars"
         if jars.is_dir():
             return jars
+    # In a container of a cluster pyspark itself is in a zip, and the jars are where the class path says.
+    for place in os.environ.get("CLASSPATH", "").split(os.pathsep):
+        if place.endswith("/*") and any(Path(place[:-2]).glob("spark-core_*.jar")):
+            return Path(place[:-2])
     raise DefinitionError("pyspark is not installed in this Python", next="pip install 'pyspark>=4.2,<4.4'")
 
 

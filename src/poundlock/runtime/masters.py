@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from poundlock.errors import DefinitionError, TransientError
 
-__all__ = ["Master"]
+__all__ = ["Master", "web_addresses", "yarn_settings"]
 
 Kind = Literal["local", "standalone", "yarn", "kubernetes"]
 Address = tuple[str, int]
@@ -59,7 +59,7 @@ class Master:
         if text.startswith("spark://"):
             return cls(text=text, kind="standalone", addresses=_listed(text, text.removeprefix("spark://")))
         if text == "yarn":
-            return cls(text=text, kind="yarn", addresses=_resource_managers(_yarn_folder(env)))
+            return cls(text=text, kind="yarn", addresses=_resource_managers(yarn_settings(env)))
         if text.startswith("k8s://"):
             return cls(text=text, kind="kubernetes", addresses=[_of_url(text)])
         raise DefinitionError(
@@ -180,8 +180,16 @@ def _yarn_folder(env: Mapping[str, str]) -> Path:
     )
 
 
-def _resource_managers(folder: Path) -> Sequence[Address]:
-    """Return where the resource managers listen, as yarn-site.xml says; none where that needs more than reading it."""
+def yarn_settings(environment: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """Return what yarn-site.xml in HADOOP_CONF_DIR says.
+
+    Args:
+        environment: has HADOOP_CONF_DIR; default: that of this process.
+
+    Raises:
+        DefinitionError: the folder is not named, or the file is not there or is no XML.
+    """
+    folder = _yarn_folder(os.environ if environment is None else environment)
     try:
         root = xml.parse(folder / "yarn-site.xml").getroot()
     except (OSError, xml.ParseError) as error:
@@ -189,14 +197,35 @@ def _resource_managers(folder: Path) -> Sequence[Address]:
             f"{folder / 'yarn-site.xml'} cannot be read: {error}",
             next="mend the file, or set HADOOP_CONF_DIR to another",
         ) from error
-    said = {p.findtext("name", "").strip(): p.findtext("value", "").strip() for p in root.iter("property")}
-    ids = [part.strip() for part in said.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if part.strip()]
-    suffixes = [f".{each}" for each in ids] or [""]
+    return {p.findtext("name", "").strip(): p.findtext("value", "").strip() for p in root.iter("property")}
+
+
+def _resource_managers(said: Mapping[str, str]) -> Sequence[Address]:
+    """Return where the resource managers listen, as yarn-site.xml says; none where that needs more than reading it."""
     found = []
-    for suffix in suffixes:
+    for suffix in _managers(said):
         host = said.get(f"yarn.resourcemanager.hostname{suffix}") or said.get("yarn.resourcemanager.hostname", "")
         text = said.get(f"yarn.resourcemanager.address{suffix}") or (f"{host}:{_PORTS['yarn']}" if host else "")
         name, _, port = text.rpartition(":")
         if name and port.isdigit() and "$" not in name:
             found.append((name, int(port)))
     return found
+
+
+def web_addresses(said: Mapping[str, str]) -> Sequence[str]:
+    """Return where the resource managers' pages are, such as "http://host:8088", as yarn-site.xml says."""
+    secure = said.get("yarn.http.policy") == "HTTPS_ONLY"
+    scheme, name, port = ("https", "webapp.https.address", 8090) if secure else ("http", "webapp.address", 8088)
+    found = []
+    for suffix in _managers(said):
+        host = said.get(f"yarn.resourcemanager.hostname{suffix}") or said.get("yarn.resourcemanager.hostname", "")
+        text = said.get(f"yarn.resourcemanager.{name}{suffix}") or (f"{host}:{port}" if host else "")
+        if text and "$" not in text:
+            found.append(f"{scheme}://{text}")
+    return found
+
+
+def _managers(said: Mapping[str, str]) -> Sequence[str]:
+    """Return what stands behind the settings of each resource manager: "" where there is one, ".id" where several."""
+    ids = [part.strip() for part in said.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if part.strip()]
+    return [f".{each}" for each in ids] or [""]

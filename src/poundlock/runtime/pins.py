@@ -148,6 +148,16 @@ org.apache.hadoop hadoop-client-minicluster 3.5.0
   06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c
 """)
 
+# The resource manager asks for Bouncy Castle when it starts; all else of YARN is in the jar above.
+_YARN = _pins("""
+org.bouncycastle bcpkix-jdk18on 1.82
+  bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63
+org.bouncycastle bcprov-jdk18on 1.82
+  14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce
+org.bouncycastle bcutil-jdk18on 1.82
+  4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d
+""")
+
 # Hadoop's S3 client, of the Hadoop that pyspark 4.2 and 4.3 come with, on the parts of Amazon's SDK that it uses: the bundle
 # that it asks for is 659 MB. HTTP client, logging and the rest are in pyspark/jars; netty's client is for what is not used.
 _S3A = _pins("""
@@ -235,6 +245,9 @@ JAR_SETS: Mapping[str, JarPins] = MappingProxyType(
         "kafka-broker": JarPins(what="the Kafka broker for trials and tests", pins=_BROKER, borrowed=_BROKER_BORROWS),
         "s3a": JarPins(what="Spark's access to S3", pins=_S3A, spark=("4.2", "4.3")),
         "hdfs-minicluster": JarPins(what="the HDFS cluster for trials and tests", pins=_HDFS, spark=("4.2", "4.3")),
+        "yarn-minicluster": JarPins(
+            what="what YARN for trials and tests needs besides", pins=_YARN, spark=("4.2", "4.3")
+        ),
         "postgresql-jdbc": JarPins(what="PostgreSQL's JDBC driver", pins=_POSTGRESQL),
     }
 )

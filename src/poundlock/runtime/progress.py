@@ -30,6 +30,7 @@ class Progress:
         watermark: event time behind the newest checkpoint, ms since the epoch; None where there is none.
         held_by: who holds the watermark back, such as "clicks-1 of time": a source partition, and the step that gives rows
             their time; None where nobody does.
+        application: the cluster's id of the application that the tasks belong to; None where they run on this machine.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """
 
@@ -48,6 +49,7 @@ class Progress:
     state_bytes: int | None = None
     watermark: int | None = None
     held_by: str | None = None
+    application: str | None = None
     message: str = ""
 
 

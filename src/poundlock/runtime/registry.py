@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from poundlock.checkpoint.trouble import is_full, storage_trouble
-from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.errors import DefinitionError
 from poundlock.runtime.processes import is_alive, process_start
 from poundlock.storage import is_uri
 
@@ -60,6 +60,8 @@ class JobEntry:
         progress: the newest that is known, as fields of Progress; while it runs, ask it by REST.
         application: the cluster's id of it where its driver runs there, and is asked by `control.py`; None = it is a process
             of a machine.
+        spark_application: the cluster's id of the application that its tasks belong to, where its driver is a process of a
+            machine; None = they run there too.
     """
 
     job_id: str
@@ -83,6 +85,12 @@ class JobEntry:
     child: int | None = None
     process_restarts: int = 0
     application: str | None = None
+    spark_application: str | None = None
+
+    @property
+    def on_cluster(self) -> str | None:
+        """The cluster's id of the application, wherever the driver is."""
+        return self.application or self.spark_application
 
     @property
     def ended(self) -> bool:
@@ -117,7 +125,7 @@ class JobEntry:
         right = (
             all(
                 isinstance(text, str)
-                for text in (*texts, self.job_file, self.folder, self.token_file or "", self.application or "")
+                for text in (*texts, self.job_file, self.folder, self.token_file or "", self.on_cluster or "")
             )
             and all(number is None or (type(number) is int and abs(number) < _LARGEST) for number in numbers)
             and self.pid is not None
@@ -253,7 +261,13 @@ class Registry:
 
     def _looked_at(self, entry: JobEntry) -> JobEntry:
         if entry.application is not None:
-            return _heard_of(entry)
+            from poundlock.runtime.hearing import hear
+
+            found = entry if entry.ended else hear(entry)
+            if found is not entry and found.ended:
+                with suppress(OSError):  # its checkpoint folder will be another's to write to
+                    _write(self._path(entry), _dump(found))
+            return found
         if entry.ended or entry.host != socket.gethostname() or self._alive(entry.pid, entry.process_start):
             return entry
         # It may have said its last word between the reading and the looking.
@@ -327,27 +341,6 @@ def registered(
         job_file=job_file,
         arguments=list(arguments),
         folder=os.getcwd(),
-    )
-
-
-def _heard_of(entry: JobEntry) -> JobEntry:
-    """Return the entry of a job whose driver runs on a cluster with that driver's newest word."""
-    from poundlock.runtime.control import newest_word
-    from poundlock.storage import open_storage
-
-    try:
-        word = newest_word(open_storage(entry.checkpoint_dir))
-    except PoundlockError:
-        return entry
-    if word is None or word.application != entry.application:
-        return entry  # nothing new from it; a later driver's word is in that one's entry
-    return replace(
-        entry,
-        state=word.state,
-        ended_ms=word.ended_ms,
-        exit_code=word.exit_code,
-        failure=word.failure,
-        progress=word.progress,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from poundlock.errors import DefinitionError, TerminalError, TransientError
+from poundlock.runtime import submitted
 from poundlock.runtime.daemon import MODULE as DAEMON
 from poundlock.runtime.masters import Master
 
@@ -261,6 +262,8 @@ def jvm_alive() -> bool:
     """Return whether the session's JVM process runs."""
     from pyspark import SparkContext
 
+    if submitted.container() is not None:
+        return submitted.jvm_alive()
     process: Any = getattr(SparkContext._gateway, "proc", None)
     return process is not None and process.poll() is None
 
@@ -312,6 +315,9 @@ def kill_jvm() -> None:
     """End the JVM at once, as a crash would."""
     from pyspark import SparkContext
 
+    if submitted.container() is not None:
+        submitted.give_up()
+        return
     process: Any = getattr(SparkContext._gateway, "proc", None)
     if process is not None and process.poll() is None:
         process.kill()

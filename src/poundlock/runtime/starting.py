@@ -8,7 +8,7 @@ from typing import Any
 
 from poundlock.config import Settings
 from poundlock.job import Job
-from poundlock.runtime import cds
+from poundlock.runtime import cds, submitted
 from poundlock.runtime import session as sessions
 from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.executors import await_executors
@@ -54,7 +54,10 @@ def start_spark(
     java = find_java(_environment(settings))
     places = JarPlaces.of(settings)
     needs = StoreNeeds() if store is None else needs_of(store)
-    jars = [jar for name in sorted({*jar_sets, *needs.jar_sets}) for jar in jar_set(name, progress=say, places=places)]
+    # A driver that was submitted came with its jars and modules, and the tasks have them from the cluster.
+    away = submitted.container() is not None
+    wanted = () if away else sorted({*jar_sets, *needs.jar_sets})
+    jars = [jar for name in wanted for jar in jar_set(name, progress=say, places=places)]
     partitions = wanted_partitions(job, settings)
     path = settings.logs / log
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +66,7 @@ def start_spark(
         name=job.name,
         master=master,
         cores=job.parallelism,
-        files=() if master.local else shipped_files(settings),
+        files=() if master.local or away else shipped_files(settings),
         archives=archive_conf(settings),
         task_python=None if master.local else python_of_tasks(settings, user),
         jvm_log=path,

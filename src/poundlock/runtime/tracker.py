@@ -40,6 +40,11 @@ class Tracker:
         """Note a change of state; `restarts` are added."""
         self._set(replace(self.progress, state=state, message=message, restarts=self.progress.restarts + restarts))
 
+    def application(self, id: str) -> None:
+        """Note the cluster's id of the application that the tasks belong to."""
+        if id != self.progress.application:
+            self._set(replace(self.progress, application=id, message=f"Application {id}"))
+
     def lag(self, lag: int | None, state_bytes: int | None = None) -> None:
         """Note how many records wait, and how much memory state takes."""
         self._set(replace(self.progress, lag=lag, state_bytes=state_bytes, message=""))

@@ -29,6 +29,8 @@ __all__ = ["EmbeddedYarn"]
 _YARN = "org.apache.hadoop.yarn.server"
 _MANAGER, _NODE = f"{_YARN}.resourcemanager.ResourceManager", f"{_YARN}.nodemanager.NodeManager"
 _EXECUTOR = "YarnCoarseGrainedExecutorBackend"
+_DRIVER = "org.apache.spark.deploy.yarn.ApplicationMaster"
+_JARS = ("hdfs-minicluster", "yarn-minicluster")
 _RM_PORTS = ("", "scheduler.", "resource-tracker.", "admin.", "webapp.")
 _CAPACITY = {
     "yarn.scheduler.capacity.root.queues": "default",
@@ -76,7 +78,7 @@ class EmbeddedYarn(Servers):
             self._ports[name] = free_port(self._ports.values())
         self._write_settings()
         java = find_java()
-        jars = jar_set("hdfs-minicluster", progress=self._progress)
+        jars = [jar for name in _JARS for jar in jar_set(name, progress=self._progress)]
         classpath = os.pathsep.join([str(self.conf), *jars, f"{pyspark_jars()}/*"])
         environment = {**os.environ, "JAVA_HOME": java.home, "HADOOP_CONF_DIR": str(self.conf)}
         for name, main in (("manager", _MANAGER), ("node", _NODE)):
@@ -99,13 +101,20 @@ class EmbeddedYarn(Servers):
 
     def executors(self) -> Sequence[psutil.Process]:
         """Return the JVMs of Spark's executors in its containers, oldest first."""
+        return self._containers(_EXECUTOR)
+
+    def drivers(self) -> Sequence[psutil.Process]:
+        """Return the JVMs of drivers that were submitted, oldest first; each has its Python below it."""
+        return self._containers(_DRIVER)
+
+    def _containers(self, main: str) -> Sequence[psutil.Process]:
         found = []
         for process in self._processes:
             with contextlib.suppress(psutil.Error):
                 for child in psutil.Process(process.pid).children(recursive=True):
                     with contextlib.suppress(psutil.Error):
                         words = child.cmdline()
-                        if words and Path(words[0]).name == "java" and any(_EXECUTOR in word for word in words):
+                        if words and Path(words[0]).name == "java" and any(main in word for word in words):
                             found.append(child)
         return sorted(found, key=lambda process: process.create_time())
 

@@ -145,14 +145,14 @@ def test_a_closed_pipe_does_not_reach_the_job() -> None:
 
 _PROGRAM = """
 import os, sys, time
-from poundlock.cli.run import _signals
+from poundlock.cli.signals import signals_asking
 from poundlock.runtime.progress import StopRequest
 stop = StopRequest()
 said = []
 def say(text):
     os.write(1, text.split(":")[0].encode() + b"\\n")
     said.append(text)
-with _signals(stop, say) as signals:
+with signals_asking(stop, say) as signals:
     print("ready", flush=True)
     while not stop.canceling or len(said) < 2:
         stop.wait(0.05) or time.sleep(0.05)

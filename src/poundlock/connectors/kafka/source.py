@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.connectors.base import SparkRead
 from poundlock.connectors.kafka.offsets import describe
@@ -70,6 +70,8 @@ class KafkaSource:
         options: further options of Spark's Kafka source, such as {"kafka.receive.buffer.bytes": "1048576"}.
         client_options: further settings of confluent-kafka, which the driver uses to ask for topics and offsets.
     """
+
+    jar_sets: ClassVar[Sequence[str]] = ("kafka",)  # of runtime/jars.py
 
     bootstrap_servers: str
     topics: str | Sequence[str] | None = None

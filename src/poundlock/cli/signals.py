@@ -1,0 +1,71 @@
+"""What SIGINT and SIGTERM ask of a job that `run` shows, wherever its driver is.
+
+The first finishes the checkpoint and all pending files, the second stops hard and loses nothing, the third ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from poundlock.job import Job
+    from poundlock.runtime.progress import StopRequest
+
+__all__ = ["Signals", "signals_asking"]
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(slots=True)
+class Signals:
+    """Which signal came last, how many came, and what each of them means."""
+
+    stop: StopRequest
+    tell: Callable[[str], None]
+    deletes: bool = False
+    newest: int | None = None
+    count: int = 0
+
+    def ask(self, number: int) -> None:
+        """Take a signal, from the system or from the supervisor."""
+        self.newest, self.count = number, self.count + 1
+        if self.count == 1:
+            self.stop.stop()
+            self.tell("stopping: finishing the checkpoint and all pending files; once more to stop hard")
+        elif self.count == 2:
+            self.stop.cancel()
+            self.tell(
+                "stopping hard: the checkpoint and pending data are deleted, as checkpoint_retention says"
+                if self.deletes
+                else "stopping hard: pending data stays hidden for the next start, nothing is lost"
+            )
+        else:
+            os._exit(128 + number)
+
+
+@contextmanager
+def signals_asking(stop: StopRequest, say: Callable[[str], None], job: Job | None = None) -> Iterator[Signals]:
+    """Turn signals into requests; put the old handlers back afterwards."""
+
+    def tell(text: str) -> None:
+        # A handler interrupts whatever its thread is doing, perhaps printing, which cannot be entered twice.
+        threading.Thread(target=say, args=(text,), name="poundlock-signal").start()
+
+    signals = Signals(stop, tell, job is not None and job.checkpoint_retention == "DELETE_ON_CANCELLATION")
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        signals.ask(number)
+
+    before = {number: signal.signal(number, ask) for number in _STOPS}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

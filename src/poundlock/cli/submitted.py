@@ -1,0 +1,106 @@
+"""The driver of a job that was submitted: what a cluster starts in a container where a user would type `poundlock run`.
+
+Whatever ended the job for good, the cluster must not start it again: a job that was stopped or cancelled has ended well for
+the cluster, and an attempt that comes after a last word leaves at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from poundlock.errors import FencedError, PoundlockError
+from poundlock.runtime import submitted
+
+__all__ = ["main"]
+
+_SIGNALLED = 128
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command line that was submitted; end the process with what the cluster is to know.
+
+    Args:
+        arguments: the checkpoint folder, the id for a job that begins with a savepoint, and the command line.
+    """
+    checkpoint, job_id, *typed = arguments
+    place = submitted.Container.of(os.environ["CONTAINER_ID"], checkpoint=checkpoint, job_id=job_id)
+    _settle_in(place)
+    submitted.end_with_parent()
+    code = _earlier(place) if place.attempt > 1 else None
+    if code is None:
+        from poundlock.cli.main import main as command_line
+
+        code = command_line(typed, lambda error: _say(place, error))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A thread that Spark calls back into would keep the process.
+    os._exit(0 if code > _SIGNALLED else code)
+
+
+def _settle_in(place: submitted.Container) -> None:
+    """Have everything that is kept on a machine kept in the container: what matters is in the checkpoint folder."""
+    here = os.getcwd()
+    logs = os.environ.get("LOG_DIRS", here).partition(",")[0]
+    hadoop = os.path.join(here, "__spark_conf__", "__hadoop_conf__")
+    if not os.path.isdir(os.environ.get("HADOOP_CONF_DIR", "")):
+        os.environ["HADOOP_CONF_DIR"] = hadoop
+    os.environ |= {
+        submitted.VARIABLE: place.to_environment(),
+        "POUNDLOCK_STATE_DIR": os.path.join(here, "poundlock-state"),
+        "POUNDLOCK_CACHE_DIR": os.path.join(here, "poundlock-cache"),
+        "POUNDLOCK_LOG_DIR": logs,
+    }
+
+
+def _earlier(place: submitted.Container) -> int | None:
+    """Return the exit code where there is nothing left to do for this attempt; None where it has to go on."""
+    from poundlock.checkpoint.epoch import newest_life
+    from poundlock.runtime.control import newest_word, word_of
+    from poundlock.storage import open_storage
+
+    storage = open_storage(place.checkpoint)
+    word, newest = word_of(storage, place.application), newest_word(storage)
+    if word is not None and word.ended:
+        return word.exit_code or 0
+    if newest is not None and newest.application != place.application:
+        return None if newest.ended else _taken_over(place, newest.application)
+    life = newest_life(storage)
+    if word is not None and life is not None and (life.host, life.pid) != (word.host, word.pid):
+        return _taken_over(place, f"process {life.pid} on {life.host}")
+    return None
+
+
+def _taken_over(place: submitted.Container, who: str) -> int:
+    sys.stderr.write(f"{who} has taken over {place.checkpoint}: this attempt does not begin\n")
+    return FencedError.exit_code
+
+
+def _say(place: submitted.Container, error: PoundlockError) -> None:
+    """Leave the error where the one who submitted looks for it, unless the job has said it itself."""
+    from poundlock.runtime.control import Word, say_aside, word_of
+    from poundlock.storage import open_storage
+
+    now = time.time_ns() // 1_000_000
+    storage = open_storage(place.checkpoint)
+    said = word_of(storage, place.application)
+    if isinstance(error, FencedError) or (said is not None and said.ended):
+        return
+    word = Word(
+        job_id="",
+        name="",
+        application=place.application,
+        attempt=place.attempt,
+        state="FAILED",
+        started_ms=now,
+        said_ms=now,
+        ended_ms=now,
+        exit_code=error.exit_code,
+        failure=(error.what, error.next),
+    )
+    try:
+        say_aside(storage, word)
+    except (OSError, PoundlockError) as trouble:
+        sys.stderr.write(f"{storage.root} cannot be written: {trouble}\n")

@@ -1,0 +1,269 @@
+"""A job whose driver the cluster runs, without a cluster: a thread is the driver, and the checkpoint folder between them is local."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock.cli import submit as submitting
+from poundlock.cli import submitted as driving
+from poundlock.cli.main import main
+from poundlock.runtime import submission, submitted, yarn
+from poundlock.runtime.control import Reachable, Word, newest_word, word_of
+from poundlock.runtime.progress import Progress, StopRequest
+from poundlock.runtime.registry import Registry
+from poundlock.runtime.requests import Requests
+from poundlock.runtime.yarn import Application
+from poundlock.storage import LocalStorage
+
+ID = "c0ffee" + "0" * 26
+APPLICATION = "application_1545534487726_0001"
+JOB = """
+from poundlock import DatagenSource, FileSink, Job
+job = Job("gen", checkpoint_dir="checkpoint")
+job.from_source(DatagenSource(count=1), name="events").sink_to(FileSink("out", row="value"), name="files")
+"""
+
+
+class Driver:
+    """A driver in a container: what the cluster starts when it has taken the job."""
+
+    def __init__(self, folder: Path) -> None:
+        self.storage = LocalStorage(str(folder / "checkpoint"))
+        self.stop, self.requests = StopRequest(), Requests()
+        self.act: Callable[[Driver], None] = lambda driver: driver.end("FINISHED", 0)
+        self.over: Application | None = None
+        self.taken: list[Any] = []
+        self.made: Reachable | None = None
+
+    def submitted(self, given: Any, java_home: str, log: Path) -> str:
+        self.taken.append(given)
+        threading.Thread(target=self.act, args=(self,), daemon=True).start()
+        return APPLICATION
+
+    def begin(self) -> Reachable:
+        now = time.time_ns() // 1_000_000
+        first = Word(
+            job_id=ID, name="gen", application=APPLICATION, state="INITIALIZING", started_ms=now, said_ms=now,
+            host="there", pid=7,
+        )  # fmt: skip
+        self.made = Reachable(self.storage, first, self.stop, self.requests)
+        self.made.start()
+        self.made.update(Progress("RUNNING", checkpoint=3, application=APPLICATION))
+        return self.made
+
+    def end(self, state: str, code: int, failure: tuple[str, str] | None = None) -> None:
+        made = self.made or self.begin()
+        self.requests.close()
+        made.end(state, code, failure=failure, progress={"state": state, "checkpoint": 4})
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    for name in list(os.environ):
+        if name.startswith("POUNDLOCK_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.py").write_text(JOB)
+    made = Driver(tmp_path)
+    monkeypatch.setattr(submission, "check", lambda *arguments: None)
+    monkeypatch.setattr(submission, "submit", made.submitted)
+    monkeypatch.setattr(yarn, "ask", lambda id: made.over if id == APPLICATION else None)
+    monkeypatch.setattr(submitting, "_LOOK_S", 0.05)
+    monkeypatch.setattr(submitting, "_ASK_S", 0.0)
+    return made
+
+
+RUN = ("run", "job.py", "--master", "yarn", "--deploy-mode", "cluster")
+
+
+def said(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> tuple[str, list[str]]:
+    got = main(list(arguments))
+    captured = capsys.readouterr()
+    assert got == code, captured
+    return captured.out, captured.err.splitlines()
+
+
+def test_a_driver_is_followed_to_its_end(driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, 0, *RUN)
+    assert err == ["Submitting gen to yarn", f"Submitted application {APPLICATION}"]
+    assert f"Job has been submitted with JobID {ID}" in out
+    assert out.splitlines()[-1].startswith("FINISHED  checkpoint 4")
+    (entry,) = Registry(tmp_path / "state").entries()
+    assert (entry.application, entry.state, entry.exit_code) == (APPLICATION, "FINISHED", 0)
+    assert f"(FINISHED) {APPLICATION}" in said(capsys, 0, "list", "-a")[0]
+    assert f"application {APPLICATION}, with the driver" in said(capsys, 0, "info", "gen")[0]
+    driver.storage.replace("control/driver.json", b"{}")  # the checkpoint is another application's by now
+    assert Registry(tmp_path / "state").entries() == [entry]
+    _, err = said(capsys, 2, "logs", "gen")
+    assert err[1] == f"Next: type: yarn logs -applicationId {APPLICATION}"
+
+
+def test_a_failure_of_the_driver_is_that_of_the_command(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    driver.act = lambda driver: driver.end("FAILED", 4, ("the topic is gone", "make it again"))
+    _, err = said(capsys, 4, *RUN)
+    assert err[-2:] == ["error: the topic is gone", "Next: make it again"]
+
+
+def test_a_driver_that_died_is_not_waited_for(
+    driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def die(driver: Driver) -> None:
+        made = driver.begin()
+        made._over.set()
+        driver.over = Application(id=APPLICATION, state="KILLED", why="killed by its user")
+
+    driver.act = die
+    _, err = said(capsys, 1, *RUN)
+    assert "without a last word of its driver: killed by its user" in err[-2]
+    stale = newest_word(driver.storage)
+    assert stale is not None
+    driver.storage.replace("control/driver.json", replace(stale, said_ms=1).to_bytes())
+    assert "(FAILED, gone)" in said(capsys, 0, "list", "-a")[0]
+
+
+def test_a_driver_that_never_began(driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def die(driver: Driver) -> None:
+        driver.over = Application(id=APPLICATION, state="FAILED", why="AM Container exited with exitCode: 209")
+
+    driver.act = die
+    _, err = said(capsys, 1, *RUN)
+    assert "the Python of the cluster's containers is 3.9" in err[-2]
+    assert Registry(tmp_path / "state").entries() == []
+
+
+def test_detached_it_returns_once_the_driver_runs(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    driver.act = lambda driver: driver.begin() and None
+    out, err = said(capsys, 0, *RUN, "-d")
+    assert out == f"Job has been submitted with JobID {ID}\n"
+    assert err[-1] == f"Submitted application {APPLICATION}"
+    assert f"(RUNNING) {APPLICATION}" in said(capsys, 0, "list")[0]
+
+    taken: list[str] = []
+
+    def serve() -> None:
+        while len(taken) < 2:
+            if (trigger := driver.requests.take()) is not None:
+                taken.append(trigger.kind)
+                trigger.complete(9 if trigger.kind == "checkpoint" else f"{trigger.directory}/savepoint-1")
+            time.sleep(0.01)
+
+    threading.Thread(target=serve, daemon=True).start()
+    assert f"Checkpoint 9 for job {ID} completed." in said(capsys, 0, "checkpoint", "gen")[0]
+    for words in (["savepoint", "gen"], ["savepoint", "gen", "/local"], ["stop", "gen", "--drain"]):
+        _, err = said(capsys, 2, *words)
+        assert "runs on a cluster" in err[0]
+        assert err[1] == "Next: name a folder that all machines share, such as hdfs://namenode/savepoints"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("poundlock.cli.jobs._shared", lambda entry, directory: directory)
+        assert "/local/savepoint-1" in said(capsys, 0, "savepoint", "gen", "/local")[0]
+
+    def stop() -> None:
+        driver.stop.wait(60)
+        driver.end("CANCELED" if driver.stop.canceling else "FINISHED", 0)
+
+    threading.Thread(target=stop, daemon=True).start()
+    assert said(capsys, 0, "stop", "gen")[0].splitlines()[-1] == f"Stopped job {ID}. Newest checkpoint: 4."
+
+
+def test_ctrl_c_stops_the_driver(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    import signal
+
+    def act(driver: Driver) -> None:
+        driver.begin()
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+        driver.stop.wait(60)
+        driver.end("CANCELED" if driver.stop.canceling else "FINISHED", 0)
+
+    driver.act = act
+    out, _ = said(capsys, 0, *RUN)
+    assert "stopping: finishing the checkpoint" in out
+    assert out.splitlines()[-1].startswith("FINISHED")
+
+
+def test_restart_does_not_go_with_it(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = said(capsys, 2, *RUN, "--restart")
+    assert "--restart starts a driver of this machine again" in err[0]
+    assert driver.taken == []
+
+
+# --- the driver's side -------------------------------------------------------------------------------------------------
+
+
+class Left(Exception):
+    """The process would have ended."""
+
+
+def attempt(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...] = ("version",)) -> int:
+    """Run a driver as the cluster's attempt of this number; return its exit code."""
+
+    def leave(code: int) -> None:
+        raise Left(code)
+
+    monkeypatch.setenv("CONTAINER_ID", f"container_1545534487726_0001_{number:02d}_000001")
+    monkeypatch.setenv("LOG_DIRS", str(folder / "logs"))
+    monkeypatch.setattr(submitted, "end_with_parent", lambda: None)
+    with monkeypatch.context() as patch:
+        for name in (submitted.VARIABLE, "POUNDLOCK_CACHE_DIR", "POUNDLOCK_LOG_DIR", "HADOOP_CONF_DIR"):
+            patch.setenv(name, "")  # so that it is put back
+        patch.setattr(os, "_exit", leave)
+        with pytest.raises(Left) as raised:
+            driving.main([str(folder / "checkpoint"), ID, *typed])
+    code: int = raised.value.args[0]
+    return code
+
+
+def test_what_ended_before_it_began_is_told_beside(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert attempt(tmp_path, 1, monkeypatch, ("run", "missing.py")) == 2
+    word = word_of(driver.storage, APPLICATION)
+    assert word is not None
+    assert word.failure is not None
+    assert (word.state, word.exit_code, word.failure[0]) == ("FAILED", 2, "there is no file missing.py")
+    assert newest_word(driver.storage) is None
+    assert attempt(tmp_path, 2, monkeypatch, ("run", "job.py")) == 2
+    capsys.readouterr()
+
+
+def test_an_attempt_behind_a_last_word_does_nothing(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert attempt(tmp_path, 2, monkeypatch) == 0
+    assert "poundlock" in capsys.readouterr().out
+    driver.end("FAILED", 3, ("it broke", ""))
+    assert attempt(tmp_path, 2, monkeypatch) == 3
+    assert "poundlock" not in capsys.readouterr().out
+
+
+def test_an_attempt_does_not_take_back_what_another_has_taken_over(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver.begin()
+    life = {"v": 1, "epoch": 1, "host": "there", "pid": 7, "started_ms": 1}
+    driver.storage.create_exclusive("epochs/00000001.json", json.dumps(life).encode())
+    assert attempt(tmp_path, 2, monkeypatch) == 0
+    later = json.dumps({**life, "epoch": 2, "pid": 8}).encode()
+    driver.storage.create_exclusive("epochs/00000002.json", later)
+    assert attempt(tmp_path, 2, monkeypatch) == 5
+    assert "process 8 on there has taken over" in capsys.readouterr().err
+    other = driver.made
+    assert other is not None
+    driver.storage.replace("control/driver.json", replace(other.word, application="application_1_1").to_bytes())
+    assert attempt(tmp_path, 2, monkeypatch) == 5
+    assert "application_1_1 has taken over" in capsys.readouterr().err
+    driver.requests.close()
+    other.end("FAILED", 5, failure=None, progress={})
+    found = newest_word(driver.storage)
+    assert found is not None
+    assert (found.application, found.ended) == ("application_1_1", False)
