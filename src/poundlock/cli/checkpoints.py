@@ -47,7 +47,8 @@ def find_checkpoint(path: str, define: Sequence[str] = (), config: Path | None =
     """Return the checkpoint that a path or name means.
 
     Args:
-        path: a checkpoint folder, `job.py[:name]`, or the name of a job below the state directory's checkpoints.
+        path: a checkpoint folder, `job.py[:name]`, or the name of a job: of a folder below the state directory's
+            checkpoints, else of a job that was run with this state directory.
         define: settings as typed, KEY=VALUE.
         config: the settings file; None = the usual one.
 
@@ -61,8 +62,9 @@ def find_checkpoint(path: str, define: Sequence[str] = (), config: Path | None =
     if found is None and "/" not in path:
         from poundlock.config import load_settings
 
-        folder = load_settings(define, config=config).state_dir / "checkpoints"
-        found = _open(str(folder / path))
+        state_dir = load_settings(define, config=config).state_dir
+        folder = state_dir / "checkpoints"
+        found = _open(str(folder / path)) or _registered(path, state_dir)
         if found is None:
             known = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
             near = get_close_matches(path, known, n=1)
@@ -137,6 +139,17 @@ def _open(folder: str, job: Job | None = None) -> FoundCheckpoint | None:
     if identity is None:
         refuse_left(storage)  # half of a restore has no identity yet
     return None if identity is None else FoundCheckpoint(storage=storage, identity=identity, job=job)
+
+
+def _registered(job: str, state_dir: Path) -> FoundCheckpoint | None:
+    """Return the checkpoint of a job that was run with this state directory, wherever it keeps it."""
+    from poundlock.runtime.registry import Registry
+
+    try:
+        entry = Registry(state_dir).resolve(job)
+    except DefinitionError:
+        return None  # the caller says what may be given instead
+    return _open(entry.checkpoint_dir)
 
 
 def _none(path: str, next: str) -> DefinitionError:

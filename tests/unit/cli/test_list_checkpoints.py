@@ -14,6 +14,7 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import Counts
 from poundlock.checkpoint.written import Written
 from poundlock.cli.main import main
+from poundlock.runtime.registry import Registry, registered
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
 
@@ -88,3 +89,23 @@ def test_where_there_is_nothing_to_list(tmp_path: Path, capsys: pytest.CaptureFi
     assert error == ["error: there is no job 'nobody'", "Next: see the jobs there are: poundlock list -a"]
     assert main(["checkpoints", str(tmp_path / "nowhere")]) == 2
     assert "is no checkpoint of a job that has run" in capsys.readouterr().err
+
+
+def test_a_job_is_found_by_its_name_wherever_its_checkpoint_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `fsck`, `audit` and the others that take a folder say they do; most checkpoints on a store are not below the state directory."""
+    assert main(["fsck", "counts"]) == 2
+    assert "is no checkpoint of a job that has run" in capsys.readouterr().err
+    job(tmp_path / "elsewhere").append(record(0, "start", -1))
+    made = registered(
+        job_id="a" * 32,
+        name="counts",
+        checkpoint_dir="elsewhere",
+        log=Path("counts.log"),
+        job_file="job.py",
+        arguments=["job.py"],
+    )
+    Registry(tmp_path / "state").register(made)
+    assert main(["fsck", "counts"]) == 1, "its sink has no code here"
+    assert f" in {tmp_path}/elsewhere\n" in capsys.readouterr().out
