@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import subprocess
 import sys
 import time
@@ -80,6 +81,24 @@ class Scene:
         reached = job.wait_line(lambda value: completed(value) > at, seconds=900)
         assert reached is not None, job.log_tail()
 
+    def lines(self) -> Counter[bytes]:
+        out = open_storage(f"{self.root}/out")
+        names = [entry.path for entry in out.list()]
+        assert [name for name in names if name.rpartition("/")[2].startswith(".")] == []
+        return Counter(line for name in names for line in out.read(name).splitlines())
+
+    def all_of_it(self, job: JobProcess) -> None:
+        """Wait until the job has given as many lines as were produced."""
+        deadline = time.monotonic() + 900
+        out = open_storage(f"{self.root}/out")
+        while True:
+            seen = [entry for entry in out.list() if not entry.path.rpartition("/")[2].startswith(".")]
+            if sum(entry.bytes for entry in seen) >= sum(len(line) + 1 for line in self.produced):
+                return
+            assert job.exit_code is None, job.log_tail()
+            assert time.monotonic() < deadline, job.log_tail()
+            time.sleep(1)
+
     def lives(self, arguments: Sequence[str] = ()) -> Lives:
         return Lives(
             JOB, environment=self.environment, folder=self.home, arguments=[*self.arguments, *arguments], patience_s=900
@@ -96,11 +115,7 @@ class Scene:
         return done.stdout
 
     def assert_exact(self) -> None:
-        out = open_storage(f"{self.root}/out")
-        names = [entry.path for entry in out.list()]
-        assert [name for name in names if name.rpartition("/")[2].startswith(".")] == []
-        lines = Counter(line for name in names for line in out.read(name).splitlines())
-        assert lines == Counter(self.produced)
+        assert self.lines() == Counter(self.produced)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +127,7 @@ def cluster() -> Iterator[tuple[EmbeddedHdfs, EmbeddedYarn]]:
 @pytest.fixture
 def scene(cluster: tuple[EmbeddedHdfs, EmbeddedYarn], tmp_path: Path) -> Scene:
     hdfs, yarn = cluster
-    return Scene(hdfs, yarn, tmp_path, f"{hdfs.uri}/{tmp_path.name}")
+    return Scene(hdfs, yarn, tmp_path, f"{hdfs.uri}/{tmp_path.name}-{secrets.token_hex(4)}")
 
 
 def running(yarn: EmbeddedYarn) -> list[str]:
@@ -137,8 +152,8 @@ def test_an_executor_is_killed_on_yarn(scene: Scene) -> None:
         assert {line.value.get("application") for line in job.lines()} >= {application}
         assert f"(RUNNING) {application}" in scene.said("list")
         assert json.loads(scene.said("info", "crash-files", "--json"))["spark_application"] == application
+        scene.all_of_it(job)
         assert lives.stop(job) == 0
-        assert lives.run(CRASH_WATCH="0") == [0]
         assert lives.left_behind() == []
     scene.assert_exact()
 
@@ -178,7 +193,10 @@ def test_a_driver_in_a_container_is_killed_and_cancelled_with_a_savepoint(scene:
         assert f"(CANCELED) {application}" in scene.said("list", "-a")
 
         scene.produce(3_000)
-        assert lives.end(lives.start("-s", saved, *scene.there(CRASH_WATCH="0"), CRASH_WATCH="0")) == 0
+        job = lives.start("-s", saved, *scene.there(CRASH_WATCH="1"), CRASH_WATCH="1")
+        scene.all_of_it(job)
+        assert "Stopped job" in scene.said("stop", "crash-files")
+        assert lives.end(job) == 0
         assert lives.left_behind() == []
     scene.assert_exact()
 

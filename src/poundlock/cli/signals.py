@@ -1,6 +1,7 @@
 """What SIGINT and SIGTERM ask of a job that `run` shows, wherever its driver is.
 
 The first finishes the checkpoint and all pending files, the second stops hard and loses nothing, the third ends the process.
+In a container of a cluster nobody asks by signals: there they mean that the container is taken away, and the job goes on in another.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
+
+from poundlock.runtime.submitted import container
 
 if TYPE_CHECKING:
     from poundlock.job import Job
@@ -60,7 +63,11 @@ def signals_asking(stop: StopRequest, say: Callable[[str], None], job: Job | Non
 
     signals = Signals(stop, tell, job is not None and job.checkpoint_retention == "DELETE_ON_CANCELLATION")
 
+    taken_away = container() is not None
+
     def ask(number: int, _frame: FrameType | None) -> None:
+        if taken_away:
+            os._exit(128 + number)
         signals.ask(number)
 
     before = {number: signal.signal(number, ask) for number in _STOPS}

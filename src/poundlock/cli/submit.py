@@ -239,7 +239,7 @@ class _Following:
                 job_file=self.typed[0],
                 arguments=[redact_text(word, self.settings.secrets()) for word in self.typed],
             )
-            made = replace(made, application=self.application, state=word.state)
+            made = replace(made, application=self.application)
             self.entry = Registry(self.settings.state_dir).register(made).entry
         if self.entry is not None and word.ended:
             Registry(self.settings.state_dir).reread(self.entry)

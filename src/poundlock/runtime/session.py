@@ -53,6 +53,8 @@ DEFAULTS = {
     "spark.task.maxFailures": "4",
 }
 _ON_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Where YARN unpacks what HADOOP_CONF_DIR holds here: tasks that are given hdfs://nameservice find it there.
+HADOOP_CONF = "{{PWD}}/__spark_conf__/__hadoop_conf__"
 # One thread each in the workers: tasks already fill the cores, and idle pools cost start-up.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS")
 
@@ -136,6 +138,8 @@ class SessionSpec:
         conf = dict(self.master.asked_for(self.cores, self.user))
         if self.jars:
             conf["spark.jars"] = ",".join(self.jars)
+        if self.master.kind == "yarn":
+            conf["spark.executorEnv.HADOOP_CONF_DIR"] = HADOOP_CONF
         return conf | {f"spark.executorEnv.{name}": "1" for name in _ONE_THREAD}
 
     @property

@@ -27,6 +27,7 @@ from poundlock.plan.shipping import user_modules
 from poundlock.runtime.jars import JarPlaces, jar_set, pyspark_jars
 from poundlock.runtime.masters import Master
 from poundlock.runtime.restoring import Beginning
+from poundlock.runtime.session import HADOOP_CONF
 from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_files
 from poundlock.runtime.stores import executor_settings, needs_of
 from poundlock.runtime.submitted import NOT_INSTALLED, OTHER_PYTHON
@@ -47,7 +48,6 @@ _STAY = {
 }  # fmt: skip
 # Not for the containers, which would take them from this process: they have what travels.
 _NOT_PASSED_ON = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
-_CONF = "{{PWD}}/__spark_conf__/__hadoop_conf__"
 
 # Has to be understood by whatever Python there is.
 _MAIN = f"""import sys
@@ -106,7 +106,7 @@ class Submission:
         master = Master.of(self.settings.master)
         python = python_of_tasks(self.settings, self.given) or sys.executable
         stores = {name.removeprefix("spark.executorEnv."): value for name, value in executor_settings().items()}
-        both = {"PYSPARK_PYTHON": python, "HADOOP_CONF_DIR": _CONF, **stores}
+        both = {"PYSPARK_PYTHON": python, "HADOOP_CONF_DIR": HADOOP_CONF, **stores}
         conf = {
             "spark.yarn.submit.waitAppCompletion": "false",
             # Before it begins with Spark the driver has read the job and asked every source and sink.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -176,8 +179,6 @@ def test_detached_it_returns_once_the_driver_runs(driver: Driver, capsys: pytest
 
 
 def test_ctrl_c_stops_the_driver(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
-    import signal
-
     def act(driver: Driver) -> None:
         driver.begin()
         time.sleep(0.5)
@@ -234,6 +235,23 @@ def test_what_ended_before_it_began_is_told_beside(
     assert newest_word(driver.storage) is None
     assert attempt(tmp_path, 2, monkeypatch, ("run", "job.py")) == 2
     capsys.readouterr()
+
+
+def test_a_signal_in_a_container_is_no_stop(tmp_path: Path) -> None:
+    """The cluster takes the container away: a clean stop would be a last word, and no attempt would come after it."""
+    place = submitted.Container(application=APPLICATION, attempt=1, checkpoint="c", job_id=ID)
+    program = (
+        "import os, signal, time\n"
+        "from poundlock.cli.signals import signals_asking\n"
+        "from poundlock.runtime.progress import StopRequest\n"
+        "with signals_asking(StopRequest(), print):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, submitted.VARIABLE: place.to_environment()}, check=False
+    )
+    assert done.returncode == 143
 
 
 def test_an_attempt_behind_a_last_word_does_nothing(

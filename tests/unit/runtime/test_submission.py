@@ -15,7 +15,9 @@ from poundlock.config import load_settings
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
 from poundlock.runtime import submission
+from poundlock.runtime.masters import Master
 from poundlock.runtime.restoring import Beginning
+from poundlock.runtime.session import SessionSpec
 from poundlock.runtime.submission import SETTINGS, Submission, check, refusal, travelling
 from poundlock.runtime.submitted import NOT_INSTALLED, OTHER_PYTHON, Container, container
 
@@ -227,3 +229,12 @@ def test_a_container_is_known_by_its_id() -> None:
     assert container({}) is None
     with pytest.raises(ValueError, match="no container"):
         Container.of("x", checkpoint="c", job_id=JOB_ID)
+
+
+def test_tasks_on_yarn_find_the_file_systems_of_the_driver(alone: Path) -> None:
+    spec = SessionSpec(name="events", master=Master.of("yarn"), jvm_log=alone / "log", cores=2)
+    conf = spec.settings()
+    assert conf["spark.executorEnv.HADOOP_CONF_DIR"] == "{{PWD}}/__spark_conf__/__hadoop_conf__"
+    assert conf["spark.executor.instances"] == "2"
+    elsewhere = SessionSpec(name="events", master=Master.of("spark://h:1"), jvm_log=alone / "log").settings()
+    assert "spark.executorEnv.HADOOP_CONF_DIR" not in elsewhere
