@@ -61,6 +61,7 @@ class Scene:
         assert result.produced == result.in_files + result.dead_lettered == len(self.produced)
         assert result.dead_lettered > 0
         assert result.hidden == 0, sorted(str(p) for p in self.root.rglob(".*") if p.is_file())
+        assert [self.store.open_uploads(name) for name in ("out", "dead_letters")] == [[], []]
 
 
 class FileScene(Scene):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from poundlock.storage import LocalStorage, Storage, open_storage
+from poundlock.storage.uploads import Uploads
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(storage.read(entry.path))
         return copied
+
+    def open_uploads(self, folder: str) -> list[str]:
+        """Return the objects below a folder for which an upload was begun and neither completed nor aborted."""
+        storage = self.storage(folder)
+        return [upload.path for upload in storage.uploads()] if isinstance(storage, Uploads) else []
 
 
 def local(request: pytest.FixtureRequest, tmp_path: Path) -> Store:

@@ -1,25 +1,27 @@
-"""Files, rows in PostgreSQL and records in Kafka under one decision, killed again and again: all three have the input once."""
+"""Files on S3, rows in PostgreSQL and records in Kafka under one decision, killed again and again: all three have the input once."""
 
 from __future__ import annotations
 
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
+from stores import Store
 
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.transactions import Transactions
 from poundlock.failpoints import Failpoint
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.lives import Lives, failpoint_setting
 from poundlock.testing.postgres import EmbeddedPostgres
 from poundlock.testing.torture import tortured
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.services]
 
+ON_S3 = pytest.mark.parametrize("store", ["s3"], indirect=True)
 JOB = Path(__file__).parent / "jobs/three_sinks.py"
 # Each is passed by the driver, or by a task before anything is decided: every one ends a life or an attempt.
 DEATHS = [
@@ -33,36 +35,11 @@ DEATHS = [
 ]
 
 
-class Place(Protocol):
-    """Where the files go: a folder on some file system, and what a job needs to write there."""
-
-    @property
-    def environment(self) -> Mapping[str, str]: ...
-
-    def at(self, folder: str) -> str: ...
-
-    def fetch(self, folder: str, to: Path) -> Path: ...
-
-
-@dataclass(frozen=True)
-class LocalPlace:
-    """A folder of this machine."""
-
-    root: Path
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    def at(self, folder: str) -> str:
-        return str(self.root / folder)
-
-    def fetch(self, folder: str, to: Path) -> Path:
-        return self.root / folder
-
-
 class ThreeSinks:
     """The job, where its three sinks write, and what was put in."""
 
-    def __init__(self, root: Path, place: Place, broker: EmbeddedKafka, server: EmbeddedPostgres, **more: str) -> None:
-        self.root, self.place, self.broker, self.server = root, place, broker, server
+    def __init__(self, root: Path, store: Store, broker: EmbeddedKafka, server: EmbeddedPostgres, **more: str) -> None:
+        self.root, self.store, self.broker, self.server = root, store, broker, server
         self.input = root / "in"
         self.input.mkdir()
         self.name = f"three_{random.randrange(1 << 32):08x}"
@@ -71,16 +48,17 @@ class ThreeSinks:
         server.execute(f"CREATE TABLE {self.name} (value text NOT NULL)")
         environment = {
             "CRASH_IN": str(self.input),
-            "CRASH_FILES": place.at("files"),
+            "CRASH_FILES": store.at("files"),
             "CRASH_CHECKPOINTS": str(root / "checkpoints"),
             "CRASH_DSN": server.dsn,
             "CRASH_TABLE": self.name,
             "CRASH_SERVERS": broker.bootstrap_servers,
             "CRASH_TOPIC": self.name,
-            **place.environment,
+            **store.environment,
             **more,
         }
-        self.lives = Lives(JOB, environment=environment, folder=root)
+        self.lives = Lives(JOB, environment=environment, folder=root, arguments=store.arguments)
+        self.transactions = Transactions(broker.bootstrap_servers, KafkaSecurity().kafka_python)
 
     def produce(self, count: int) -> None:
         """Put one more file with so many lines into the input folder, whole at once."""
@@ -101,11 +79,12 @@ class ThreeSinks:
         """Assert that each of the three has every line once, and that nothing is left prepared, open or hidden."""
         assert self.lives.left_behind() == []
         wanted = Counter(self.produced)
-        folder = self.place.fetch("files", self.root)
-        paths = [path for path in folder.rglob("*") if path.is_file()]
-        assert [path.name for path in paths if path.name.startswith(".")] == []
+        folder = self.store.fetch("files", self.root)
+        paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+        assert [str(path) for path in paths if any(part.startswith(".") for part in path.parts)] == []
+        assert self.store.open_uploads("files") == []
         found = {
-            "files": Counter(line for path in paths for line in path.read_text().splitlines()),
+            "files": Counter(line for path in paths for line in (folder / path).read_text().splitlines()),
             "table": self.rows(),
             "topic": Counter(r.value.decode() for r in self.broker.read(self.name) if r.value is not None),
         }
@@ -116,26 +95,19 @@ class ThreeSinks:
         }
         assert wrong == {}
         assert self.server.execute("SELECT gid FROM pg_prepared_xacts") == []
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres() as running:
-        yield running
+        assert [tid for tid in self.transactions.ongoing() if tid.startswith(self.name)] == []
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return LocalPlace(tmp_path)
-
-
-@pytest.fixture
-def three(tmp_path: Path, place: Place, crash_broker: EmbeddedKafka, server: EmbeddedPostgres) -> Iterator[ThreeSinks]:
-    made = ThreeSinks(tmp_path, place, crash_broker, server)
+def three(
+    tmp_path: Path, store: Store, crash_broker: EmbeddedKafka, postgres_server: EmbeddedPostgres
+) -> Iterator[ThreeSinks]:
+    made = ThreeSinks(tmp_path, store, crash_broker, postgres_server)
     with made.lives:
         yield made
 
 
+@ON_S3
 def test_killed_at_the_steps_of_a_checkpoint(three: ThreeSinks) -> None:
     three.produce(10_000)
     codes = three.lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", three.root / "hit", times=2, points=DEATHS))
@@ -144,6 +116,7 @@ def test_killed_at_the_steps_of_a_checkpoint(three: ThreeSinks) -> None:
     three.assert_agree()
 
 
+@ON_S3
 def test_the_server_is_killed_while_the_job_runs(three: ThreeSinks) -> None:
     three.produce(20_000)
     job = three.lives.start()
@@ -155,13 +128,15 @@ def test_the_server_is_killed_while_the_job_runs(three: ThreeSinks) -> None:
 
 
 @pytest.mark.torture
+@pytest.mark.parametrize("store", ["s3", "minio"], indirect=True)
 @pytest.mark.parametrize("kills", [int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "50"))])
 def test_many_random_kills(
-    tmp_path: Path, place: Place, crash_broker: EmbeddedKafka, server: EmbeddedPostgres, kills: int
+    tmp_path: Path, store: Store, crash_broker: EmbeddedKafka, postgres_server: EmbeddedPostgres, kills: int
 ) -> None:
-    three = ThreeSinks(tmp_path, place, crash_broker, server, CRASH_WATCH="1")
+    three = ThreeSinks(tmp_path, store, crash_broker, postgres_server, CRASH_WATCH="1")
+    # About as much as its lives consume: what is left in the end is read by the last one.
     with three.lives:
         three.produce(500)
-        job = three.lives.until(three.caught_up, tortured(three.lives.start, lambda: three.produce(200), kills))
+        job = three.lives.until(three.caught_up, tortured(three.lives.start, lambda: three.produce(60), kills))
         assert three.lives.stop(job) == 0
         three.assert_agree()

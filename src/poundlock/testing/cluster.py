@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -118,7 +119,7 @@ class StandaloneCluster(Servers):
         """Start one more worker and return its process id; returns at once."""
         self._made += 1
         folder = self.home / f"worker-{self._made}"
-        arguments = [_WORKER, "--host", "127.0.0.1", "--cores", str(self._cores), "--memory", self._memory]
+        arguments = [_WORKER, "--host", _host(self._made), "--cores", str(self._cores), "--memory", self._memory]
         arguments += ["--webui-port", "0", "--work-dir", str(folder), self.master]
         worker = self._spark_class(folder.name, arguments)
         self._workers.append(worker)
@@ -184,3 +185,11 @@ class StandaloneCluster(Servers):
 
     def _said(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-800:] for path in sorted(self.home.glob("*.log")))
+
+
+def _host(number: int) -> str:
+    """Return the address of a worker: one of its own where all of 127/8 is this machine, since Spark takes equal ones for one machine.
+
+    A second attempt of a task that takes long, for one, is only ever run on another machine.
+    """
+    return f"127.0.0.{1 + number % 250}" if sys.platform == "linux" else "127.0.0.1"
