@@ -73,7 +73,7 @@ class Sending(Protocol):
     """Where an `ObjectWriter` puts its parts."""
 
     def part(self, number: int, data: bytes) -> None:
-        """Take a part, numbered from 1; all but the last are of `part_size`."""
+        """Take a part, numbered from 1; of `part_size`, but for the last and those that `send_held` sends early."""
         ...
 
     def whole(self, data: bytes) -> None:
