@@ -530,6 +530,23 @@ def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Pat
         table.execute("ALTER SYSTEM RESET idle_in_transaction_session_timeout", "SELECT pg_reload_conf()")
 
 
+def test_a_user_with_no_more_rights_than_the_page_asks_for_reads_changes(table: Any, tmp_path: Path) -> None:
+    """docs/postgres.md: SELECT and REPLICATION. The server has tables, such as those of long values, that are not for this user."""
+    table.execute("INSERT INTO t VALUES (1, 'old')", "ALTER ROLE reader REPLICATION", "GRANT SELECT ON t TO reader")
+    try:
+        source = PostgresSource(
+            table.dsn_of("reader", "open sesame"), table="t", mode="cdc", slot="s", publication="pub", poll_every="0 s"
+        )
+        source.preflight()
+        life = Life(source, tmp_path)
+        assert changes(life.until(1)) == [("read", None, {"id": 1, "v": "old"})]
+        table.execute("UPDATE t SET v = 'new'")
+        assert changes(life.until(1)) == [("update", {"id": 1, "v": "old"}, {"id": 1, "v": "new"})]
+        life.die()
+    finally:
+        table.execute("ALTER ROLE reader NOREPLICATION")
+
+
 def test_a_publication_that_leaves_out_rows_or_truncates_is_refused(table: Any) -> None:
     for options, said in (
         ("WITH (publish = 'insert, update, delete')", "leaves out"),
