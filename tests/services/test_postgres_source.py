@@ -532,7 +532,12 @@ def test_the_first_state_outlives_the_servers_patience(table: Any, tmp_path: Pat
 
 def test_a_user_with_no_more_rights_than_the_page_asks_for_reads_changes(table: Any, tmp_path: Path) -> None:
     """docs/postgres.md: SELECT and REPLICATION. The server has tables, such as those of long values, that are not for this user."""
-    table.execute("INSERT INTO t VALUES (1, 'old')", "ALTER ROLE reader REPLICATION", "GRANT SELECT ON t TO reader")
+    table.execute(
+        "INSERT INTO t VALUES (1, 'old')",
+        "ALTER ROLE reader REPLICATION",
+        "GRANT USAGE ON SCHEMA public TO reader",
+        "GRANT SELECT ON t TO reader",
+    )
     try:
         source = PostgresSource(
             table.dsn_of("reader", "open sesame"), table="t", mode="cdc", slot="s", publication="pub", poll_every="0 s"
