@@ -534,15 +534,18 @@ def test_a_user_with_no_more_rights_than_the_page_asks_for_reads_changes(table: 
     """docs/postgres.md: SELECT and REPLICATION. The server has tables, such as those of long values, that are not for this user."""
     table.execute(
         "INSERT INTO t VALUES (1, 'old')",
-        "ALTER ROLE reader REPLICATION",
         "GRANT USAGE ON SCHEMA public TO reader",
         "GRANT SELECT ON t TO reader",
     )
+    source = PostgresSource(
+        table.dsn_of("reader", "open sesame"), table="t", mode="cdc", slot="s", publication="pub", poll_every="0 s"
+    )
+    source.preflight()
+    with pytest.raises(DefinitionError, match="permission denied to start WAL sender") as caught:
+        Life(source, tmp_path / "refused").checkpoint()
+    assert "ALTER ROLE … REPLICATION" in caught.value.next
+    table.execute("ALTER ROLE reader REPLICATION")
     try:
-        source = PostgresSource(
-            table.dsn_of("reader", "open sesame"), table="t", mode="cdc", slot="s", publication="pub", poll_every="0 s"
-        )
-        source.preflight()
         life = Life(source, tmp_path)
         assert changes(life.until(1)) == [("read", None, {"id": 1, "v": "old"})]
         table.execute("UPDATE t SET v = 'new'")
