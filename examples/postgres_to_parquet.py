@@ -11,7 +11,7 @@ hdfs://… or a folder. The checkpoint is kept beside them, so the job goes on f
 
 from os import environ
 
-from poundlock import FileSink, Job, PostgresSource, RollingPolicy
+from poundlock import FileSink, Job, PostgresSource
 
 MODES = {
     "snapshot": {},
@@ -25,7 +25,8 @@ mode = environ.get("POSTGRES_TO_PARQUET_MODE", "snapshot")
 
 job = Job(
     "postgres-to-parquet",
-    checkpoint_interval=environ.get("POSTGRES_TO_PARQUET_INTERVAL", "10 s"),
+    # A file of Parquet ends with its checkpoint, so this says how soon rows are visible, and how many files there are.
+    checkpoint_interval=environ.get("POSTGRES_TO_PARQUET_INTERVAL", "60 s"),
     checkpoint_dir=environ.get("POSTGRES_TO_PARQUET_CHECKPOINTS", "s3://warehouse/checkpoints/postgres-to-parquet"),
 )
 job.from_source(
@@ -37,10 +38,6 @@ job.from_source(
     ),
     name="table",
 ).sink_to(
-    FileSink(
-        environ.get("POSTGRES_TO_PARQUET_TO", "s3://warehouse/events"),
-        format="parquet",
-        rolling=RollingPolicy(every="60 s", size="128 MB"),
-    ),
+    FileSink(environ.get("POSTGRES_TO_PARQUET_TO", "s3://warehouse/events"), format="parquet"),
     name="files",
 )

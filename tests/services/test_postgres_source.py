@@ -566,6 +566,31 @@ def test_a_slot_waits_for_transactions_that_run(
     life.die()
 
 
+def test_a_user_with_no_more_rights_than_the_page_asks_for_reads_changes(table: Any, tmp_path: Path) -> None:
+    """docs/postgres.md: SELECT and REPLICATION. The server has tables, such as those of long values, that are not for this user."""
+    table.execute(
+        "INSERT INTO t VALUES (1, 'old')",
+        "GRANT USAGE ON SCHEMA public TO reader",
+        "GRANT SELECT ON t TO reader",
+    )
+    source = PostgresSource(
+        table.dsn_of("reader", "open sesame"), table="t", mode="cdc", slot="s", publication="pub", poll_every="0 s"
+    )
+    source.preflight()
+    with pytest.raises(DefinitionError, match="permission denied to start WAL sender") as caught:
+        Life(source, tmp_path / "refused").checkpoint()
+    assert "ALTER ROLE … REPLICATION" in caught.value.next
+    table.execute("ALTER ROLE reader REPLICATION")
+    try:
+        life = Life(source, tmp_path)
+        assert changes(life.until(1)) == [("read", None, {"id": 1, "v": "old"})]
+        table.execute("UPDATE t SET v = 'new'")
+        assert changes(life.until(1)) == [("update", {"id": 1, "v": "old"}, {"id": 1, "v": "new"})]
+        life.die()
+    finally:
+        table.execute("ALTER ROLE reader NOREPLICATION")
+
+
 def test_a_publication_that_leaves_out_rows_or_truncates_is_refused(table: Any) -> None:
     for options, said in (
         ("WITH (publish = 'insert, update, delete')", "leaves out"),

@@ -183,8 +183,10 @@ def explain(error: Any, what: str, secrets: list[str]) -> PoundlockError:
         return SourceGoneError(
             text, next="the server removed changes this job still needed: start the job anew with a new slot"
         )
+    if "WAL sender" in said or "to start walsender" in said:  # it comes without a code
+        return DefinitionError(text, next="ALTER ROLE … REPLICATION for this user: change data capture needs it")
     if state == "42501":
-        return DefinitionError(text, next="GRANT this user what it needs: SELECT, and for cdc REPLICATION")
+        return DefinitionError(text, next="GRANT SELECT on it to this user; for cdc also: ALTER ROLE … REPLICATION")
     if state.startswith("28") or (not state and any(part in said for part in _REFUSED)):
         return DefinitionError(text, next="mend user, password or database in dsn=… and password=…")
     if state in ("42P01", "42703", "3F000", "3D000") or state.startswith("42"):

@@ -62,7 +62,8 @@ def check_published(
         )
     has = connection.execute(
         "SELECT to_jsonb(t)->>'rowfilter', to_jsonb(t)->'attnames' FROM pg_publication_tables t WHERE t.pubname = %s"
-        " AND to_regclass(quote_ident(t.schemaname) || '.' || quote_ident(t.tablename)) = %s::oid",
+        " AND (t.schemaname, t.tablename) = (SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n"
+        " ON n.oid = c.relnamespace WHERE c.oid = %s::oid)",  # to_regclass is refused where a schema is not for this user
         [publication, relation.oid],
     ).fetchone()
     if has is None:
