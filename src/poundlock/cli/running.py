@@ -194,7 +194,13 @@ class Presence:
             started_ms=now,
             said_ms=now,
         )
-        return Reachable(open_storage(folder), first, self.stop, self.requests, self.log.logger.warning)
+        return Reachable(open_storage(folder), first, self.stop, self.requests, self.log.logger.warning, self._fenced)
+
+    def _fenced(self) -> None:
+        from poundlock.runtime.submitted import end_fenced
+
+        self.log.logger.error("another driver has taken over: this one ends, and nothing is lost")
+        end_fenced()
 
     def _observe(self, identity: Identity, folder: str, started_ms: int) -> Observed:
         from poundlock.checkpoint.ledger import Ledger

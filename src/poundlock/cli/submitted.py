@@ -66,7 +66,7 @@ def _earlier(place: submitted.Container) -> int | None:
     if word is not None and word.ended:
         return word.exit_code or 0
     if newest is not None and newest.application != place.application:
-        return None if newest.ended else _taken_over(place, newest.application)
+        return None if newest.ended and word is None else _taken_over(place, newest.application)
     life = newest_life(storage)
     if word is not None and life is not None and (life.host, life.pid) != (word.host, word.pid):
         return _taken_over(place, f"process {life.pid} on {life.host}")

@@ -1,7 +1,7 @@
 """A job that runs on a machine nobody can reach is asked, and tells how it goes, through files in its checkpoint folder.
 
 `control/driver.json` is written by the driver alone; a request and its answer are a file each. Who may write there may ask.
-A driver that ends before the checkpoint is its own says why in a file that is called as its application.
+Beside it each application has a file of its own, with the first word of its newest driver, or why that one did not begin.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from poundlock.checkpoint.epoch import newest_life
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.requests import Requests, Then, Trigger
@@ -123,7 +124,7 @@ def word_of(storage: Storage, application: str) -> Word | None:
 
 
 def say_aside(storage: Storage, word: Word) -> None:
-    """Leave the last word of a driver that has not begun, beside that of one which may be at work here. Raises OSError."""
+    """Leave a word of a driver beside the newest, which may be another's: its first, or why it did not begin. Raises OSError."""
     _put(storage, f"{FOLDER}/{word.application}.json", word.to_bytes())
 
 
@@ -139,6 +140,7 @@ class Reachable:
         word: the first word.
         stop, requests: how the job is asked.
         log: told of what could not be written or read.
+        taken_over: called where another driver has begun on this checkpoint; from then on nothing is said any more.
     """
 
     storage: Storage
@@ -146,6 +148,7 @@ class Reachable:
     stop: StopRequest
     requests: Requests
     log: Callable[[str], None] = lambda line: None
+    taken_over: Callable[[], None] = lambda: None
     _triggers: dict[str, Trigger] = field(default_factory=dict)
     _over: threading.Event = field(default_factory=threading.Event)
     _news: threading.Event = field(default_factory=threading.Event)
@@ -160,6 +163,8 @@ class Reachable:
                 for name in self.storage.names(folder):
                     self.storage.delete(f"{folder}/{name}")
         self._say()
+        with suppress(*_TROUBLE):  # its next attempt sees by this that it has been a driver here, whoever is it by then
+            say_aside(self.storage, self.word)
         self._thread = threading.Thread(target=self._serve, name="poundlock-control", daemon=True)
         self._thread.start()
 
@@ -205,9 +210,16 @@ class Reachable:
             self._news.wait(_LOOK_S)
 
     def _newest(self) -> bool:
-        """Whether no other driver has said its first word since: that one is asked and heard from then on."""
+        """Whether this is still the driver that is asked and heard. Tells `taken_over` where it is not."""
         found = newest_word(self.storage)
-        return found is None or found.driver == self.word.driver
+        if found is None or found.driver == self.word.driver:
+            return True
+        life = newest_life(self.storage)  # the word may be that of an older driver, which did not know of this one yet
+        if life is None or (life.host, life.pid) == (self.word.host, self.word.pid):
+            return True
+        if not self._over.is_set():
+            self.taken_over()
+        return False
 
     def _take(self, name: str) -> None:
         path = f"{_ASKED}/{name}"

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from poundlock.errors import PoundlockError
+from poundlock.errors import FencedError, PoundlockError
 from poundlock.runtime import yarn
 from poundlock.runtime.control import Word, word_of
 from poundlock.runtime.submitted import ANOTHER_ATTEMPT, NOT_INSTALLED, OTHER_PYTHON
@@ -50,6 +50,11 @@ def lost(application: yarn.Application) -> PoundlockError:
                 "the Python of the cluster's containers lacks a package that poundlock needs",
                 next=f"see which: yarn logs -applicationId {application.id}; or send an environment along: "
                 "--archives env.tar.gz#env",
+            )
+        if code == FencedError.exit_code:
+            return FencedError(
+                f"another driver has taken over the checkpoint of {application.id}",
+                next="let that one run; nothing is lost",
             )
         if code == ANOTHER_ATTEMPT:
             return PoundlockError(

@@ -197,9 +197,11 @@ def start_session(spec: SessionSpec) -> Any:
                 context.addPyFile(file)
         except Exception as error:
             forget_session()
+            said = _last_line(spec.jvm_log)
+            less = "ask for less: --conf spark.executor.memory=…" if "above the max threshold" in said else ""
             raise DefinitionError(
-                f"Spark did not start: {_last_line(spec.jvm_log) or error}",
-                next=f"read {spec.jvm_log}, or type: poundlock doctor",
+                f"Spark did not start: {said or error}",
+                next=less or f"read {spec.jvm_log}, or type: poundlock doctor",
             ) from error
     return SparkSession(context)
 

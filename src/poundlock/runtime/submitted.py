@@ -15,6 +15,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from poundlock.errors import FencedError
+
 __all__ = [
     "ANOTHER_ATTEMPT",
     "NOT_INSTALLED",
@@ -22,6 +24,7 @@ __all__ = [
     "VARIABLE",
     "Container",
     "container",
+    "end_fenced",
     "end_with_parent",
     "give_up",
     "jvm_alive",
@@ -101,6 +104,12 @@ def jvm_alive() -> bool:
 def give_up() -> None:
     """Use the JVM no more: it cannot be killed from here, and ends when this process does."""
     _given_up.set()
+
+
+def end_fenced() -> None:
+    """End this process: another driver has taken over, and this one may have nothing to decide at which it would notice."""
+    logging.shutdown()
+    os._exit(FencedError.exit_code)
 
 
 def leave() -> None:

@@ -285,3 +285,7 @@ def test_an_attempt_does_not_take_back_what_another_has_taken_over(
     found = newest_word(driver.storage)
     assert found is not None
     assert (found.application, found.ended) == ("application_1_1", False)
+    driver.storage.replace("control/driver.json", replace(found, ended_ms=1, state="CANCELED").to_bytes())
+    assert attempt(tmp_path, 2, monkeypatch) == 5
+    driver.storage.delete(f"control/{APPLICATION}.json")  # it has never been a driver here
+    assert attempt(tmp_path, 2, monkeypatch) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -135,6 +136,52 @@ def test_the_registry_hears_the_driver(tmp_path: Path, driver: Reachable, storag
         time.sleep(0.01)
     (found,) = registry.running()
     assert (found.state, found.progress["message"]) == ("RESTARTING", "why")
+
+
+def test_a_driver_that_was_taken_over_is_silent_and_told(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_LOOK_S", 0.01)
+    monkeypatch.setattr(control, "_BEAT_S", 0.01)
+    told = threading.Event()
+    first = replace(FIRST, host="here", pid=1)
+    older = Reachable(storage, first, StopRequest(), Requests(), taken_over=told.set)
+    older.start()
+    life = {"v": 1, "epoch": 1, "host": "here", "pid": 1, "started_ms": 1}
+    storage.create_exclusive("epochs/00000001.json", json.dumps(life).encode())
+    other = replace(first, application="application_1_3", pid=2, said_ms=5)
+    storage.replace("control/driver.json", other.to_bytes())  # by one that does not know yet that it is over
+    deadline = time.monotonic() + 60
+    while newest_word(storage) == other and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not told.is_set()
+    storage.create_exclusive("epochs/00000002.json", json.dumps({**life, "epoch": 2, "pid": 2}).encode())
+    while not told.wait(0.05) and time.monotonic() < deadline:
+        storage.replace("control/driver.json", other.to_bytes())  # said again and again, as a driver does
+    assert told.is_set()
+    storage.replace("control/driver.json", other.to_bytes())
+    older.requests.close()
+    older.end("FAILED", 5, failure=None, progress={})
+    assert newest_word(storage) == other
+
+
+def test_what_an_older_driver_was_asked_is_not_waited_for(storage: LocalStorage) -> None:
+    storage.create_exclusive("control/driver.json", FIRST.to_bytes())
+    thread, found = asked(lambda: FolderClient(storage, "job").ask("stop"))
+    deadline = time.monotonic() + 60
+    while not storage.names("control/requests") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    storage.replace("control/driver.json", replace(FIRST, attempt=2).to_bytes())
+    thread.join(60)
+    assert "was started again before this was done" in found[0].what
+
+
+def test_a_driver_that_is_gone_is_asked_no_longer(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_SILENT_S", 0.0)
+    with pytest.raises(PoundlockError, match="job job is gone: it was killed"):
+        FolderClient(storage, "job", lambda: "it was killed").ask("stop")
+    assert list(storage.names("control/requests")) == []
 
 
 def test_no_word(storage: LocalStorage) -> None:

@@ -85,6 +85,7 @@ def test_where_nobody_answers_nothing_is_known(tmp_path: Path) -> None:
     [
         ("AM Container exited with exitCode: 210 Failing this attempt", "containers is 3.10"),
         ("User application exited with status 70", "lacks a package"),
+        ("User application exited with status 5", "another driver has taken over"),
         ("User application exited with status 75", "has had all attempts"),
         ('java.io.IOException: Cannot run program "/no/python": error=2', "containers have no /no/python"),
         ("Application was killed by user", "without a last word of its driver: Application was killed by user"),
