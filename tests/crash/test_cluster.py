@@ -126,6 +126,10 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         hidden.rename(given / f"{files:05d}.jsonl")
         files += 1
 
+    def taken() -> int:
+        log = tmp_path / "checkpoints/sources/rows/log"
+        return sum(len(json.loads(path.read_text())["files"]) for path in log.glob("*.json"))
+
     speculative = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -144,8 +148,8 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         produce()
         job = lives.start(CRASH_WATCH="1")
         goes_on(job, produce)
-        deadline = time.monotonic() + 120
-        while not list(marks.iterdir()):  # a second attempt of a task that took long
+        deadline = time.monotonic() + 300
+        while not list(marks.iterdir()):  # a second attempt of a task that took long, on the other worker
             produce(straggler=True)
             produce()
             goes_on(job, produce)
@@ -153,6 +157,8 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         produce(straggler=True)
         whole.executors()[0].kill()
         goes_on(job, produce)
+        # Without `watch` a source reads what was found before, and does not look again.
+        job = lives.until(lambda: taken() == files, job)
         assert lives.stop(job) == 0
         assert lives.run(CRASH_WATCH="0") == [0]  # what the stop left unread
         assert lives.left_behind() == []
