@@ -24,7 +24,7 @@ from poundlock.testing.lives import Lives
 if TYPE_CHECKING:
     from tests.crash.conftest import KafkaScene
 
-pytestmark = [pytest.mark.crash, pytest.mark.engine, pytest.mark.torture]
+pytestmark = [pytest.mark.crash, pytest.mark.engine]
 
 JOBS = Path(__file__).parent / "jobs"
 SMALL = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.extraJavaOptions=-XX:+UseSerialGC")
@@ -108,6 +108,7 @@ def test_executor_worker_and_master_are_killed(whole: StandaloneCluster, kafka_s
     scene.assert_exact()
 
 
+@pytest.mark.torture
 def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: StandaloneCluster) -> None:
     given, out, marks = tmp_path / "in", tmp_path / "out", tmp_path / "marks"
     for folder in (given, marks):
@@ -172,6 +173,7 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
     assert [path for path in out.rglob(".*") if path.is_file()] == []
 
 
+@pytest.mark.torture
 def test_what_a_cluster_cannot_do_is_said_in_two_lines(tmp_path: Path, whole: StandaloneCluster) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("1\n")
