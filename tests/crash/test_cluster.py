@@ -24,7 +24,7 @@ from poundlock.testing.lives import Lives
 if TYPE_CHECKING:
     from tests.crash.conftest import KafkaScene
 
-pytestmark = [pytest.mark.crash, pytest.mark.engine, pytest.mark.torture]
+pytestmark = [pytest.mark.crash, pytest.mark.engine]
 
 JOBS = Path(__file__).parent / "jobs"
 SMALL = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.extraJavaOptions=-XX:+UseSerialGC")
@@ -108,6 +108,7 @@ def test_executor_worker_and_master_are_killed(whole: StandaloneCluster, kafka_s
     scene.assert_exact()
 
 
+@pytest.mark.torture
 def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: StandaloneCluster) -> None:
     given, out, marks = tmp_path / "in", tmp_path / "out", tmp_path / "marks"
     for folder in (given, marks):
@@ -125,6 +126,10 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
         hidden.rename(given / f"{files:05d}.jsonl")
         files += 1
+
+    def taken() -> int:
+        log = tmp_path / "checkpoints/sources/rows/log"
+        return sum(len(json.loads(path.read_text())["files"]) for path in log.glob("*.json"))
 
     speculative = {
         "spark.speculation": "true",
@@ -144,8 +149,8 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         produce()
         job = lives.start(CRASH_WATCH="1")
         goes_on(job, produce)
-        deadline = time.monotonic() + 120
-        while not list(marks.iterdir()):  # a second attempt of a task that took long
+        deadline = time.monotonic() + 300
+        while not list(marks.iterdir()):  # a second attempt of a task that took long, on the other worker
             produce(straggler=True)
             produce()
             goes_on(job, produce)
@@ -153,6 +158,8 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         produce(straggler=True)
         whole.executors()[0].kill()
         goes_on(job, produce)
+        # Without `watch` a source reads what was found before, and does not look again.
+        job = lives.until(lambda: taken() == files, job)
         assert lives.stop(job) == 0
         assert lives.run(CRASH_WATCH="0") == [0]  # what the stop left unread
         assert lives.left_behind() == []
@@ -166,6 +173,7 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
     assert [path for path in out.rglob(".*") if path.is_file()] == []
 
 
+@pytest.mark.torture
 def test_what_a_cluster_cannot_do_is_said_in_two_lines(tmp_path: Path, whole: StandaloneCluster) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("1\n")
