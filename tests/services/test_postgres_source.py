@@ -182,6 +182,25 @@ def test_all_ranges_see_one_state(pg: Any, tmp_path: Path, key: str | None) -> N
         time.sleep(0.05)  # its backend ends in a moment; for ever if the snapshot were still held
 
 
+def test_a_key_whose_value_has_only_nulls_in_it_is_read_once(pg: Any, tmp_path: Path) -> None:
+    """Of a row type `IS NULL` holds for such a value, too, and yet it has a place in the order."""
+    pg.execute(
+        "CREATE TYPE pair AS (a int, b text)",
+        "CREATE TABLE t (id int, k pair)",
+        "INSERT INTO t SELECT i, ROW(i, 'x')::pair FROM generate_series(1, 3000) i",
+        "INSERT INTO t VALUES (0, NULL), (-1, ROW(NULL, NULL)::pair), (-2, ROW(5, NULL)::pair)",
+    )
+    rows = Life(PostgresSource(pg.dsn, table="t", key="k", split_size="16 KB"), tmp_path).rows()
+    assert numbers(rows) == list(range(-2, 3001))
+
+
+def test_a_table_without_columns_is_refused(pg: Any) -> None:
+    pg.execute("CREATE TABLE bare ()", "INSERT INTO bare DEFAULT VALUES", "CREATE TABLE t (id int)")
+    for source in (PostgresSource(pg.dsn, table="bare"), PostgresSource(pg.dsn, table="t", columns=[])):
+        with pytest.raises(DefinitionError, match="no columns to read"):
+            source.preflight()
+
+
 @pytest.mark.parametrize("mode", ["snapshot", "incremental"])
 def test_a_long_reading_is_not_cut_by_what_the_role_says(pg: Any, tmp_path: Path, impatient: None, mode: str) -> None:
     pg.execute("CREATE TABLE t (id int)", "INSERT INTO t SELECT generate_series(1, 50)")

@@ -47,6 +47,7 @@ from poundlock.cli import (
     version,
     warm,
 )
+from poundlock.checkpoint.trouble import unreadable
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
@@ -123,10 +124,10 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        unexpected = _unexpected(error)
-        output.error(unexpected)
-        failed(unexpected)
-        return 1
+        said = (unreadable(error) if isinstance(error, OSError) else None) or _unexpected(error)
+        output.error(said)
+        failed(said)
+        return said.exit_code
 
 
 def _usage(error: TyperException) -> DefinitionError:

@@ -132,6 +132,11 @@ WHERE i.indrelid = %s AND i.indisprimary HAVING count(*) > 0
 def _columns(connection: Any, source: str, wanted: Selection) -> tuple[Column, ...]:
     found: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
     every = [column_of(each) for each in found]
+    if not every or (wanted.columns is not None and not wanted.columns):
+        raise DefinitionError(
+            f"{wanted.shown} has no columns to read, and rows without any cannot be written",
+            next="name a table with columns, or leave columns=… out",
+        )
     names = [column.name for column in every]
     if len(set(names)) != len(names) or "?column?" in names:
         raise DefinitionError(
