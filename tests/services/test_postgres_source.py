@@ -289,6 +289,64 @@ def test_options_of_the_dsn_hold_for_a_snapshot(pg: Any, tmp_path: Path) -> None
     assert numbers(Life(source, tmp_path).checkpoint()) == [2]
 
 
+def test_columns_that_changed_before_the_rest_of_a_snapshot_stop_the_job(pg: Any, tmp_path: Path) -> None:
+    pg.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t SELECT i, 'x' FROM generate_series(1, 2000) i"
+    )
+
+    def source(**more: Any) -> PostgresSource:
+        return PostgresSource(
+            pg.dsn, table="t", lost_snapshot="newer", ranges_per_checkpoint=1, split_size="16 KB", **more
+        )
+
+    life = Life(source(), tmp_path)
+    rows = life.checkpoint()
+    life.die()
+    pg.execute("ALTER TABLE t ADD w int")
+    again = Life(source(), tmp_path, life.at)
+    with pytest.raises(TerminalError, match="other columns now") as caught:
+        again.rows()
+    assert "columns=['id', 'v']" in caught.value.next
+    again.die()
+    mended = Life(source(columns=["id", "v"]), tmp_path, life.at)
+    while not mended.enumerator.finished(mended.at):
+        rows += mended.checkpoint()
+    assert numbers(rows) == list(range(1, 2001))
+    assert {tuple(row) for row in rows} == {("id", "v")}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("ADD w int DEFAULT 7", ""),
+        ("DROP v", "'v' of t is gone"),
+        ("ALTER v TYPE int USING 1", "'v' of t was string and is int32"),
+        ("RENAME v TO w", "'v' of t is gone"),
+    ],
+)
+def test_columns_that_change_while_the_driver_has_to_connect_again(
+    pg: Any, tmp_path: Path, change: str, said: str
+) -> None:
+    """What is read is what the job was planned with, or it stops: rows never get other columns in mid-life."""
+    pg.execute("CREATE TABLE t (id int, v text)", "INSERT INTO t VALUES (1, 'a')")
+    source = PostgresSource(pg.dsn, table="t", mode="incremental", column="id", settle="0 s", poll_every="0 s")
+    source.schema()
+    life = Life(source, tmp_path)
+    assert life.until(1) == [{"id": 1, "v": "a"}]
+    pg.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'poundlock'",
+        f"ALTER TABLE t {change}",
+        "INSERT INTO t (id) VALUES (2)",
+    )
+    with pytest.raises(TransientError):
+        life.rows()  # the connection is broken
+    if said:
+        with pytest.raises(TerminalError, match=said):
+            life.rows()
+    else:
+        assert life.until(1) == [{"id": 2, "v": None}]
+
+
 # --- incremental ------------------------------------------------------------------------------------------------------
 
 

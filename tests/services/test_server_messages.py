@@ -19,8 +19,6 @@ import pytest
 from terminal import Terminal
 
 from poundlock.storage.s3 import S3Storage
-from poundlock.testing.fixtures import start_or_skip
-from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.postgres import EmbeddedPostgres
 from poundlock.testing.s3 import EmbeddedS3
 from poundlock.testing.servers import free_port

@@ -21,6 +21,7 @@ from pathlib import Path
 import typer
 from typer.exceptions import TyperException
 
+from poundlock.checkpoint.trouble import unreadable
 from poundlock.cli import (
     audit,
     cancel,
@@ -47,7 +48,6 @@ from poundlock.cli import (
     version,
     warm,
 )
-from poundlock.checkpoint.trouble import unreadable
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError, PoundlockError
 
