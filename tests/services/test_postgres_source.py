@@ -182,6 +182,25 @@ def test_all_ranges_see_one_state(pg: Any, tmp_path: Path, key: str | None) -> N
         time.sleep(0.05)  # its backend ends in a moment; for ever if the snapshot were still held
 
 
+def test_a_key_whose_value_has_only_nulls_in_it_is_read_once(pg: Any, tmp_path: Path) -> None:
+    """Of a row type `IS NULL` holds for such a value, too, and yet it has a place in the order."""
+    pg.execute(
+        "CREATE TYPE pair AS (a int, b text)",
+        "CREATE TABLE t (id int, k pair)",
+        "INSERT INTO t SELECT i, ROW(i, 'x')::pair FROM generate_series(1, 3000) i",
+        "INSERT INTO t VALUES (0, NULL), (-1, ROW(NULL, NULL)::pair), (-2, ROW(5, NULL)::pair)",
+    )
+    rows = Life(PostgresSource(pg.dsn, table="t", key="k", split_size="16 KB"), tmp_path).rows()
+    assert numbers(rows) == list(range(-2, 3001))
+
+
+def test_a_table_without_columns_is_refused(pg: Any) -> None:
+    pg.execute("CREATE TABLE bare ()", "INSERT INTO bare DEFAULT VALUES", "CREATE TABLE t (id int)")
+    for source in (PostgresSource(pg.dsn, table="bare"), PostgresSource(pg.dsn, table="t", columns=[])):
+        with pytest.raises(DefinitionError, match="no columns to read"):
+            source.preflight()
+
+
 @pytest.mark.parametrize("mode", ["snapshot", "incremental"])
 def test_a_long_reading_is_not_cut_by_what_the_role_says(pg: Any, tmp_path: Path, impatient: None, mode: str) -> None:
     pg.execute("CREATE TABLE t (id int)", "INSERT INTO t SELECT generate_series(1, 50)")
@@ -268,6 +287,64 @@ def test_options_of_the_dsn_hold_for_a_snapshot(pg: Any, tmp_path: Path) -> None
     pg.execute("CREATE TABLE t (id int)", "INSERT INTO t VALUES (1)", "INSERT INTO other.t VALUES (2)")
     source = PostgresSource(f"{pg.dsn}?options=-csearch_path%3Dother", table="t")
     assert numbers(Life(source, tmp_path).checkpoint()) == [2]
+
+
+def test_columns_that_changed_before_the_rest_of_a_snapshot_stop_the_job(pg: Any, tmp_path: Path) -> None:
+    pg.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t SELECT i, 'x' FROM generate_series(1, 2000) i"
+    )
+
+    def source(**more: Any) -> PostgresSource:
+        return PostgresSource(
+            pg.dsn, table="t", lost_snapshot="newer", ranges_per_checkpoint=1, split_size="16 KB", **more
+        )
+
+    life = Life(source(), tmp_path)
+    rows = life.checkpoint()
+    life.die()
+    pg.execute("ALTER TABLE t ADD w int")
+    again = Life(source(), tmp_path, life.at)
+    with pytest.raises(TerminalError, match="other columns now") as caught:
+        again.rows()
+    assert "columns=['id', 'v']" in caught.value.next
+    again.die()
+    mended = Life(source(columns=["id", "v"]), tmp_path, life.at)
+    while not mended.enumerator.finished(mended.at):
+        rows += mended.checkpoint()
+    assert numbers(rows) == list(range(1, 2001))
+    assert {tuple(row) for row in rows} == {("id", "v")}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("ADD w int DEFAULT 7", ""),
+        ("DROP v", "'v' of t is gone"),
+        ("ALTER v TYPE int USING 1", "'v' of t was string and is int32"),
+        ("RENAME v TO w", "'v' of t is gone"),
+    ],
+)
+def test_columns_that_change_while_the_driver_has_to_connect_again(
+    pg: Any, tmp_path: Path, change: str, said: str
+) -> None:
+    """What is read is what the job was planned with, or it stops: rows never get other columns in mid-life."""
+    pg.execute("CREATE TABLE t (id int, v text)", "INSERT INTO t VALUES (1, 'a')")
+    source = PostgresSource(pg.dsn, table="t", mode="incremental", column="id", settle="0 s", poll_every="0 s")
+    source.schema()
+    life = Life(source, tmp_path)
+    assert life.until(1) == [{"id": 1, "v": "a"}]
+    pg.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'poundlock'",
+        f"ALTER TABLE t {change}",
+        "INSERT INTO t (id) VALUES (2)",
+    )
+    with pytest.raises(TransientError):
+        life.rows()  # the connection is broken
+    if said:
+        with pytest.raises(TerminalError, match=said):
+            life.rows()
+    else:
+        assert life.until(1) == [{"id": 2, "v": None}]
 
 
 # --- incremental ------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.trouble import explained
-from poundlock.errors import DefinitionError, FencedError
+from poundlock.errors import DefinitionError, FencedError, TerminalError
 from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
 from poundlock.values import Clock
@@ -291,15 +291,22 @@ def _dump(life: Life) -> bytes:
 
 
 def _load(storage: Storage, number: int) -> Life:
-    value = json.loads(storage.read(_path(number)))
-    return Life(
-        epoch=value["epoch"],
-        host=value["host"],
-        pid=value["pid"],
-        started_ms=value["started_ms"],
-        sinks=value.get("sinks", {}),
-        operators=value.get("operators", {}),
-    )
+    try:
+        value = json.loads(storage.read(_path(number)))
+        return Life(
+            epoch=value["epoch"],
+            host=value["host"],
+            pid=value["pid"],
+            started_ms=value["started_ms"],
+            sinks=dict(value.get("sinks", {})),
+            operators=dict(value.get("operators", {})),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+        raise TerminalError(
+            f"{storage.root}/{_path(number)} cannot be read: {reason}",
+            next="restore the file from a backup, or start the job once: it writes a new one",
+        ) from None
 
 
 def _refusal(storage: LocalStorage, owner: bytes) -> DefinitionError:

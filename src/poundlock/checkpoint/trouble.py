@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.storage import is_uri
 from poundlock.storage.base import Remote, Storage
 
-__all__ = ["explained", "is_full", "refuse_unreachable", "storage_trouble"]
+__all__ = ["explained", "is_full", "refuse_unreachable", "storage_trouble", "unreadable"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)
 
 
@@ -52,6 +54,24 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
         next=getattr(error, "next", "")
         or "look at the disk or mount; the job goes on from its last checkpoint when it answers",
     )
+
+
+def unreadable(error: OSError) -> PoundlockError | None:
+    """Return what a command says about a folder that the store or the system does not let it look at; None for other errors.
+
+    Args:
+        error: what they said.
+    """
+    path = error.filename
+    if error.errno is None or not isinstance(path, str) or not (is_uri(path) or error.errno in _NOT_ALLOWED):
+        return None
+    refused = getattr(error, "refused", False) or error.errno in (*_REFUSED, errno.EINVAL, errno.ENAMETOOLONG)
+    what = f"{path} cannot be reached: {error.strerror or type(error).__name__}"
+    if error.errno in _NOT_ALLOWED:
+        other = "let this user read and write there, or type the command as the user that runs the job"
+    else:
+        other = "look at the address, and that what it names is up; then type the command again"
+    return (DefinitionError if refused else TransientError)(what, next=getattr(error, "next", "") or other)
 
 
 def refuse_unreachable(storage: Storage, *, what: str) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 import typer
 from typer.exceptions import TyperException
 
+from poundlock.checkpoint.trouble import unreadable
 from poundlock.cli import (
     audit,
     cancel,
@@ -123,10 +124,10 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        unexpected = _unexpected(error)
-        output.error(unexpected)
-        failed(unexpected)
-        return 1
+        said = (unreadable(error) if isinstance(error, OSError) else None) or _unexpected(error)
+        output.error(said)
+        failed(said)
+        return said.exit_code
 
 
 def _usage(error: TyperException) -> DefinitionError:

@@ -35,6 +35,7 @@ _ANSWERS: dict[str, tuple[int, str | None]] = {
 }
 _CLASS = re.compile(r"\b(?:[a-z_0-9]+\.)+(\w+Exception)\b")
 _CODE = re.compile(r"\bos error (\d+)\b")
+_ADDRESS = re.compile(r"\bUrlParseError\((\w+)\)")
 _PLACES = re.compile(r"There are (\d+) datanode\(s\) running and (\w+) node\(s\) are excluded")
 
 
@@ -77,6 +78,10 @@ def _of_answer(said: str, path: str) -> OSError:
     number, text = _ANSWERS.get(found[1], (0, None)) if found else (0, None)
     if number:
         return OSError(number, text or os.strerror(number), path)
+    if address := _ADDRESS.search(said):
+        return OSError(errno.EINVAL, f"this is no address of HDFS ({address[1]}): write hdfs://HOST:PORT/FOLDER", path)
+    if "No fs.defaultFS setting found" in said:
+        return OSError(errno.EINVAL, "it names no host, and no fs.defaultFS is set in HADOOP_CONF_DIR", path)
     if places := _PLACES.search(said):
         if int(places[1]) > 0 and places[2] in ("no", "0"):
             return OSError(errno.ENOSPC, "no datanode has room for another block", path)

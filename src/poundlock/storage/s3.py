@@ -33,8 +33,8 @@ def open_s3(path: str) -> S3Storage:
     Raises:
         DefinitionError: the path names no bucket, the environment's address is none, or the package for it is not installed.
     """
-    scheme, _, rest = path.partition("://")
-    bucket, _, prefix = rest.partition("/")
+    scheme, _, rest = path.partition(":")
+    bucket, _, prefix = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
     if "@" in bucket or ":" in bucket:  # a secret may have a slash
         raise DefinitionError(
             f"a path of {scheme}:// carries credentials",

@@ -85,6 +85,14 @@ def test_epochs_rise_and_remember_the_sinks(storage: LocalStorage) -> None:
         second.check()
 
 
+@pytest.mark.parametrize("content", [b"", b'{"v": 1, "epo', b"\xff\x00x", b"[1]", b"{}", b"null"])
+def test_a_damaged_epoch_is_said_by_its_name(storage: LocalStorage, content: bytes) -> None:
+    Epoch.claim(storage, clock=ManualClock(), sinks={"out": {"v": 1}}).release()
+    Path(storage.root, "epochs/00000001.json").write_bytes(content)
+    with pytest.raises(TerminalError, match=r"epochs/00000001\.json cannot be read"):
+        described_sinks(storage)
+
+
 def test_what_a_sink_said_last_is_found_again(storage: LocalStorage) -> None:
     assert described_sinks(storage, ["out"]) == {}
     lives: list[dict[str, JSON]] = [{"out": {"n": 1}, "gone": {"n": 1}}, {"out": {"n": 2}, "unused": {}}, {"late": {}}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -111,6 +112,57 @@ def test_an_unexpected_error_leaves_its_trace_in_a_file(
     assert log.parent == tmp_path
     assert "Traceback" in log.read_text()
     assert "hunter22" not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    "command", [["fsck"], ["ledger"], ["audit"], ["files"], ["checkpoints"], ["savepoint", "inspect"]]
+)
+def test_a_store_that_does_not_answer_a_command_is_no_unexpected_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    from poundlock.storage.s3 import S3Storage
+    from poundlock.storage.s3_client import StoreError
+
+    def refuses(storage: S3Storage, path: str) -> None:
+        raise StoreError(
+            errno.ENODEV, "there is no bucket 'none'", f"{storage.root}/{path}", next="do this", refused=True
+        )
+
+    monkeypatch.setattr(S3Storage, "_head", refuses)
+    monkeypatch.setattr(S3Storage, "read", refuses)
+    code, what, next = _fails(capsys, *command, "s3://none/checkpoint")
+    assert what.startswith("s3://none/checkpoint/")
+    assert what.endswith("cannot be reached: there is no bucket 'none'")
+    assert (code, next) == (2, "do this")
+
+
+@pytest.mark.parametrize("path", ["hdfs://", "hdfs:///jobs/a", "hdfs://no host/a", "hdfs://host:99999/a"])
+def test_a_path_that_names_no_cluster_is_no_unexpected_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    pytest.importorskip("hdfs_native")
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("HADOOP_HOME", raising=False)
+    code, what, next = _fails(capsys, "fsck", path)
+    assert code == 2
+    assert "cannot be reached: " in what
+    assert "look at the address" in next
+
+
+def test_a_folder_that_may_not_be_read_is_no_unexpected_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from poundlock.storage import LocalStorage
+
+    def refuses(storage: LocalStorage, path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", f"{storage.root}/{path}")
+
+    monkeypatch.setattr(LocalStorage, "read", refuses)
+    monkeypatch.setattr(LocalStorage, "stat", refuses)
+    (tmp_path / "job.json").write_text("{}")
+    code, what, next = _fails(capsys, "ledger", str(tmp_path))
+    assert (code, what) == (2, f"{tmp_path}/job.json cannot be reached: Permission denied")
+    assert "let this user" in next
 
 
 def test_an_unexpected_error_that_cannot_say_itself(

@@ -343,3 +343,9 @@ def test_a_reader_asks_for_ranges(tmp_path: Path) -> None:
     assert asked == [(190, 200)]
     with open_reader(len(data), fetch, "a") as handle:
         assert handle.read() == data
+
+
+def test_a_scheme_with_one_slash_is_told_how_to_write_it() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        open_storage("s3:/bucket/folder")
+    assert caught.value.next == "write s3://bucket/folder"

@@ -25,6 +25,7 @@ __all__ = [
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 _LONGEST = 200
+_LONGEST_BUCKET = 700  # a key of S3 has at most 1024 bytes, and the sink's folder and the file's name are in it
 
 
 def owner_tag(job_id: str, sink: str) -> str:
@@ -99,4 +100,6 @@ def bucket_fault(bucket: str) -> str | None:
                 return f"bucket {bucket[:40]!r}… is longer than {_LONGEST} bytes"
         except UnicodeEncodeError:
             return f"bucket {bucket!r} is not Unicode text"
+    if len(bucket.encode()) > _LONGEST_BUCKET:
+        return f"bucket {bucket[:40]!r}… is longer than {_LONGEST_BUCKET} bytes"
     return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.connecting import identifier, literal
 from poundlock.connectors.postgres.ranges import conditions_between
-from poundlock.connectors.postgres.relation import Relation, look_up
+from poundlock.connectors.postgres.relation import Relation, as_planned, look_up
 from poundlock.connectors.postgres.snapshot import copy_payload
 from poundlock.errors import DefinitionError, TerminalError
 
@@ -116,7 +116,8 @@ class IncrementalEnumerator:
         if self._connection is not None and not self._connection.closed:
             return
         self._connection = self._source.login.open()
-        self._relation = look_up(self._connection, self._source.selection)
+        found = look_up(self._connection, self._source.selection)
+        self._relation = as_planned(found, self._source.schema(), self._source.selection.shown)
         self._kind = column_kind(self._connection, self._relation, str(self._source.column))
 
     def _reach(self, now_ms: int) -> Seen | None:

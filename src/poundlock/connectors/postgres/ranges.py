@@ -63,7 +63,8 @@ def by_key(connection: Any, relation: Relation, key: str, split_bytes: int) -> l
         return [""]
     values = [f"{literal(value)}::{found[1]}" for value in borders]
     middle = [f"{name} >= {a} AND {name} < {b}" for a, b in pairwise(values)]
-    return [f"{name} < {values[0]} OR {name} IS NULL", *middle, f"{name} >= {values[-1]}"]
+    # Of a row type, IS NULL is also true where every field is null; such a value has its place in the order, at the end.
+    return [f"{name} < {values[0]} OR {name} IS NOT DISTINCT FROM NULL", *middle, f"{name} >= {values[-1]}"]
 
 
 def conditions_between(column: str, kind: str, borders: Sequence[str | None]) -> list[str]:

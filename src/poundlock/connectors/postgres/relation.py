@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.postgres.connecting import identifier
 from poundlock.connectors.postgres.types import Column, column_of, select_list
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TerminalError
 
-__all__ = ["Relation", "Selection", "look_up"]
+__all__ = ["Relation", "Selection", "as_planned", "look_up"]
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Tables, partitioned tables and materialized views: their rows have a physical place that ranges can be made of.
 _WITH_PLACES = ("r", "p", "m")
@@ -111,6 +114,23 @@ def look_up(connection: Any, wanted: Selection) -> Relation:
     )
 
 
+def as_planned(relation: Relation, schema: pa.Schema, what: str) -> Relation:
+    """Return a relation with the columns that the job was planned with; what was added since waits for its next start.
+
+    Raises:
+        TerminalError: one of them is gone, or is of another type.
+    """
+    now = {column.name: column for column in relation.columns}
+    for field in schema:
+        if field.name not in now or now[field.name].arrow != field.type:
+            how = "is gone" if field.name not in now else f"was {field.type} and is {now[field.name].arrow}"
+            raise TerminalError(
+                f"column {field.name!r} of {what} {how}, since the job was started",
+                next="start the job again: it then reads the columns that there are",
+            )
+    return replace(relation, columns=tuple(now[name] for name in schema.names))
+
+
 _TABLE = """
 SELECT n.nspname, c.relname, c.relkind, c.relreplident, coalesce(s.size, 0), coalesce(s.most, 0) / b.size, b.size
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -132,6 +152,11 @@ WHERE i.indrelid = %s AND i.indisprimary HAVING count(*) > 0
 def _columns(connection: Any, source: str, wanted: Selection) -> tuple[Column, ...]:
     found: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
     every = [column_of(each) for each in found]
+    if not every or (wanted.columns is not None and not wanted.columns):
+        raise DefinitionError(
+            f"{wanted.shown} has no columns to read, and rows without any cannot be written",
+            next="name a table with columns, or leave columns=… out",
+        )
     names = [column.name for column in every]
     if len(set(names)) != len(names) or "?column?" in names:
         raise DefinitionError(

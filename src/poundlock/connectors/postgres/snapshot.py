@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
 from poundlock.connectors.postgres.ranges import cut
-from poundlock.connectors.postgres.relation import Relation, look_up
+from poundlock.connectors.postgres.relation import Relation, as_planned, look_up
 from poundlock.connectors.postgres.types import Column
-from poundlock.errors import DefinitionError, SourceGoneError
+from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
 from poundlock.storage import Storage
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ class SnapshotEnumerator:
                 next="start the job anew into an empty target; for jobs that may need such rows again, read with "
                 'mode="incremental" or "cdc"',
             )
-        return self._plans.splits(str(end["plan"]), self._snapshot, int(start["next"]), int(end["next"]))
+        found = self._plans.splits(str(end["plan"]), self._snapshot, int(start["next"]), int(end["next"]))
+        self._check_columns(found)
+        return found
 
     def finished(self, position: dict[str, Any]) -> bool:
         return position["plan"] is not None and int(position["next"]) >= int(position["of"])
@@ -143,8 +145,19 @@ class SnapshotEnumerator:
         self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         self._snapshot = str(self._connection.execute("SELECT pg_export_snapshot()").fetchone()[0])
 
+    def _check_columns(self, splits: Sequence[Split]) -> None:
+        """Raise TerminalError if the ranges of an earlier start have other columns than this one says it reads."""
+        columns = [Column(*fields) for split in splits[:1] for fields in split.payload["columns"]]
+        if splits and [(c.name, c.arrow) for c in columns] != [(f.name, f.type) for f in self._source.schema()]:
+            names = ", ".join(repr(column.name) for column in columns)
+            raise TerminalError(
+                f"{self._source.selection.shown} has other columns now than when its ranges were planned",
+                next=f"read those of then, columns=[{names}], or start the job anew into an empty target",
+            )
+
     def _make_plan(self) -> tuple[str, int]:
-        relation = look_up(self._connection, self._source.selection)
+        found = look_up(self._connection, self._source.selection)
+        relation = as_planned(found, self._source.schema(), self._source.selection.shown)
         key = key_of(self._source, relation)
         conditions = cut(self._connection, relation, key=key, split_bytes=self._source.split_bytes)
         name = f"{self._snapshot}-{self._source.clock.now_ms()}"

@@ -25,6 +25,7 @@ from poundlock.connectors.files.buckets import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
+from poundlock.connectors.files.names import bucket_fault
 from poundlock.connectors.files.patterns import DatePattern
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Records
@@ -286,3 +287,10 @@ def test_assigners_travel() -> None:
         BasePathBucketAssigner(),
     ):
         assert pickle.loads(pickle.dumps(assigner)) == assigner
+
+
+def test_a_bucket_that_no_key_of_a_store_has_room_for_is_refused() -> None:
+    deep = "/".join(["n" * 99] * 7)
+    assert bucket_fault(deep) is None
+    assert "longer than 700 bytes" in (bucket_fault(f"{deep}/n") or "")
+    assert "longer than 200 bytes" in (bucket_fault("n" * 201) or "")
