@@ -14,7 +14,7 @@ from saved import EVENTS, files_of, save
 from poundlock import DefinitionError
 from poundlock.checkpoint.identity import new_job_id, open_identity
 from poundlock.cli.main import main
-from poundlock.cli.run import _beginning, _typed_beginning
+from poundlock.cli.run import _beginning, typed_beginning
 from poundlock.savepoint.claim import CLAIM, claim, claimed, dispose, parse_mode, settle_claim
 from poundlock.savepoint.metadata import METADATA, Operator
 from poundlock.savepoint.restore import check, restore
@@ -154,7 +154,7 @@ def test_modes_are_flink_s(text: str) -> None:
 def test_a_mode_goes_along_to_the_background() -> None:
     beginning = _beginning("p", False, None, "claim")
     assert beginning is not None
-    words = _typed_beginning(beginning)
+    words = typed_beginning(beginning)
     assert words[words.index("--claim-mode") + 1] == "CLAIM"
     assert _beginning("p", False, None, None) == _beginning("p", False, None, "no_claim")
     with pytest.raises(DefinitionError, match="none is given"):
