@@ -194,6 +194,11 @@ def test_a_key_whose_value_has_only_nulls_in_it_is_read_once(pg: Any, tmp_path: 
     assert numbers(rows) == list(range(-2, 3001))
 
 
+def test_a_name_with_a_nul_is_no_server_that_is_away(pg: Any) -> None:
+    with pytest.raises(TerminalError, match="cannot contain NUL"):
+        PostgresSource(pg.dsn, table="a\0b").preflight()
+
+
 def test_a_table_without_columns_is_refused(pg: Any) -> None:
     pg.execute("CREATE TABLE bare ()", "INSERT INTO bare DEFAULT VALUES", "CREATE TABLE t (id int)")
     for source in (PostgresSource(pg.dsn, table="bare"), PostgresSource(pg.dsn, table="t", columns=[])):

@@ -191,7 +191,9 @@ def explain(error: Any, what: str, secrets: list[str]) -> PoundlockError:
         return DefinitionError(text, next="mend user, password or database in dsn=… and password=…")
     if state in ("42P01", "42703", "3F000", "3D000") or state.startswith("42"):
         return DefinitionError(text, next="mend table=…, columns=…, query=… or where=…")
-    if state.startswith("22"):
+    if state.startswith("22") or (
+        not state and isinstance(error, _psycopg().DataError)
+    ):  # a NUL never gets to the server
         return TerminalError(text, next="mend the value, or leave it out with query=… or where=…")
     if state.startswith(("08", "53", "57", "58", "55", "40")) or not state:
         return TransientError(text, next="see that the server is up and can be reached from here; a restart goes on")
