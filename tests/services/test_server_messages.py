@@ -129,7 +129,7 @@ OUT_OF_POSTGRES = {
     "no right": (
         '"{reader}", table="t", password="env:READER_PASSWORD"',
         "looking up t ({reader}): permission denied for table t",
-        "GRANT this user what it needs: SELECT, and for cdc REPLICATION",
+        "GRANT SELECT on it to this user; for cdc also: ALTER ROLE … REPLICATION",
     ),
     "a growing column of another type": (
         '"{dsn}", query="SELECT n::text AS n FROM t", mode="incremental", column="n"',
