@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poundlock.cli.jobs import RunningJobArgument, answering, find_running, folder_client
@@ -32,11 +34,15 @@ def command(
     output = Output(json)
     _, entry = find_running(job, define, config)
     folder = folder_client(entry)
-    client = answering(entry, "so it can be stopped and cancelled only") if folder is None else None
+    if folder is None:
+        client = answering(entry, "so it can be stopped and cancelled only")
+        ask: Callable[[], Any] = partial(_asked, client, entry)
+    else:
+        ask = partial(folder.ask, "checkpoint")
     if not json:
         output.line(f"Triggering checkpoint for job {entry.job_id}.")
         output.line("Waiting for response...")
-    number = _asked(client, entry) if client is not None else folder and folder.ask("checkpoint")
+    number = ask()
     output.show(
         Text(
             text=f"Checkpoint {number} for job {entry.job_id} completed.",

@@ -11,12 +11,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from poundlock.cli.output import Output, Text
 from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.runtime.stamps import stamped
 
 if TYPE_CHECKING:
     from poundlock.config import Settings
@@ -91,9 +91,7 @@ def failure_in(path: Path) -> PoundlockError | None:
 
 
 def _start(target: str, arguments: Sequence[str], settings: Settings) -> _Started:
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
-    stem = re.sub(r"[^A-Za-z0-9._-]", "_", Path(target.partition(":")[0]).stem)
-    path = settings.logs / f"{stem}-{stamp}.out"
+    path = settings.logs / stamped(Path(target.partition(":")[0]).stem, ".out")
     since = time.time_ns() // 1_000_000
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +67,7 @@ def submit(
     from poundlock.runtime.java import find_java
     from poundlock.runtime.progress import StopRequest
     from poundlock.runtime.shipping import add_to_path
+    from poundlock.runtime.stamps import stamped
     from poundlock.storage import open_storage
 
     add_to_path(settings)
@@ -80,8 +80,7 @@ def submit(
     if beginning is not None:
         refuse_unreachable(open_storage(beginning.path), what="the savepoint")
     file, name = split_target(target)
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
-    log = settings.logs / f"{job.name}-{stamp}.submit.log"
+    log = settings.logs / stamped(job.name, ".submit.log")
     environment = {**os.environ, **({"JAVA_HOME": str(settings.java_home)} if settings.java_home else {})}
     output.note(f"Submitting {job.name} to {settings.master}")
     application = submission.submit(
@@ -147,7 +146,10 @@ def _follow(following: _Following, watch: Watcher, output: Output) -> int:
             if word.ended:
                 break
             following.hand_on(watch.say)
-            following.stop.wait(_LOOK_S) if not following.stop.stopping else time.sleep(_LOOK_S)
+            if following.stop.stopping:
+                time.sleep(_LOOK_S)
+            else:
+                following.stop.wait(_LOOK_S)
         if word.state == "FAILED":
             return _failed(word, output)
         watch.done(progress)

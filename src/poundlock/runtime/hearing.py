@@ -88,9 +88,8 @@ def hear(entry: JobEntry) -> JobEntry:
     if word is not None and word.ended:
         return _with(entry, word)
     error = lost(known)
-    return replace(
-        entry if word is None else _with(entry, word), state="FAILED", exit_code=1, failure=(error.what, error.next)
-    )
+    found = entry if word is None else _with(entry, word)
+    return replace(found, state="FAILED", exit_code=error.exit_code, failure=(error.what, error.next))
 
 
 def _with(entry: JobEntry, word: Word) -> JobEntry:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import sys
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -21,6 +20,7 @@ import structlog
 from poundlock.checkpoint.trouble import is_full, storage_trouble
 from poundlock.errors import DefinitionError
 from poundlock.redaction import redact, redact_text
+from poundlock.runtime.stamps import stamped
 
 __all__ = ["JobLog", "open_log", "write_log4j2"]
 
@@ -100,8 +100,7 @@ def open_log(
         if isinstance(handler, _RunHandler):
             handler.hidden.update(secrets)
             return JobLog(_path_of(handler), _logger(job), [], handler.hidden)
-    stamp = (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y%m%dT%H%M%S.%f")[:-3] + "Z"
-    path = folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', job)}-{stamp}.log"
+    path = folder / stamped(job, ".log", now)
     hidden = set(secrets)
     try:
         folder.mkdir(parents=True, exist_ok=True)
