@@ -21,16 +21,12 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith("POUNDLOCK_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+def project(bare_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))  # loading a job adds its folder
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     assert main(["new", "trial"]) == 0
-    monkeypatch.chdir(tmp_path / "trial")
-    return tmp_path / "trial"
+    monkeypatch.chdir("trial")
+    return bare_folder / "trial"
 
 
 def _visible(project: Path) -> list[str]:

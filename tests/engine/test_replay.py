@@ -59,11 +59,7 @@ def job_file(without: int, *, windows: bool = False) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith("POUNDLOCK_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
+def folder(bare_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))  # loading a job adds its folder
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     Path("poundlock.toml").write_text('state_dir = "state"\nmaster = "local[2]"\ndriver_memory = "1g"\n')
@@ -71,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(3):
         rows = [b'{"n":%d,"ts":%d}' % (n, 1545184226 + n) for n in range(100 * number, 100 * number + 100)]
         Path(f"in/{number}.jsonl").write_bytes(b"\n".join([*rows, *([b"broken"] if number == 1 else []), b""]))
-    return tmp_path
+    return bare_folder
 
 
 def test_changed_code_shows_what_it_changed_and_nothing_else(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

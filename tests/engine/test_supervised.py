@@ -36,16 +36,11 @@ events.sink_to(FileSink("out", row="value", rolling=RollingPolicy(every="1 s")),
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    for name in list(os.environ):
-        if name.startswith("POUNDLOCK_") and name not in ("POUNDLOCK_CACHE_DIR", "POUNDLOCK_JARS_DIR"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(tmp_path / "state"))
+def project(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("POUNDLOCK_DRIVER_MEMORY", "1g")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "job.py").write_text(JOB)
-    yield tmp_path
-    for left in Registry(tmp_path / "state").running():
+    (own_folder / "job.py").write_text(JOB)
+    yield own_folder
+    for left in Registry(own_folder / "state").running():
         os.kill(left.pid, signal.SIGKILL)  # a supervised process ends with it
 
 

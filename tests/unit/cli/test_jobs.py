@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -29,13 +28,8 @@ OTHER = "c0ff00" + "0" * 26
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith("POUNDLOCK_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "state"
+def state(own_folder: Path) -> Path:
+    return own_folder / "state"
 
 
 def entry(job_id: str = ID, **changes: Any) -> JobEntry:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,14 +13,7 @@ import pytest
 
 from poundlock.cli.main import main
 
-
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("POUNDLOCK_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def _fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -70,14 +70,9 @@ class Driver:
 
 
 @pytest.fixture
-def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
-    for name in list(os.environ):
-        if name.startswith("POUNDLOCK_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "job.py").write_text(JOB)
-    made = Driver(tmp_path)
+def driver(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    (own_folder / "job.py").write_text(JOB)
+    made = Driver(own_folder)
     monkeypatch.setattr(submission, "check", lambda *arguments: None)
     monkeypatch.setattr(submission, "submit", made.submitted)
     monkeypatch.setattr(yarn, "ask", lambda id: made.over if id == APPLICATION else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import stat
@@ -57,15 +56,10 @@ KNOWN = {
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in list(os.environ):
-        if name.startswith("POUNDLOCK_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("POUNDLOCK_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "job.py").write_text(JOB)
-    (tmp_path / "two.py").write_text(TWO)
-    return tmp_path
+def project(own_folder: Path) -> Path:
+    (own_folder / "job.py").write_text(JOB)
+    (own_folder / "two.py").write_text(TWO)
+    return own_folder
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
