@@ -59,11 +59,11 @@ class Rig:
             attempt=uuid.uuid4().hex[:12], directive={}, reject=self.rejects.append, started_ms=0,
         )  # fmt: skip
 
-    def write(self, checkpoint: int, tasks: Sequence[Mapping[str, Any]]) -> list[Prepared]:
+    def write(self, checkpoint: int, tasks: Sequence[Mapping[str, Any]], epoch: int = 1) -> list[Prepared]:
         """Write each task's columns."""
         prepared = []
         for subtask, columns in enumerate(tasks):
-            writer = self.bound.open_writer(self.context(checkpoint, subtask))
+            writer = self.bound.open_writer(self.context(checkpoint, subtask, epoch))
             writer.write(batch(**columns))
             prepared += [Prepared("out", subtask, payload) for payload in writer.prepare()]
         return prepared

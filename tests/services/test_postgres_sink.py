@@ -208,6 +208,19 @@ def test_what_other_attempts_prepared_is_rolled_back_before_the_decision(rig: Ri
     assert ids(server, rig.sink.table) == list(range(100))
 
 
+def test_a_driver_that_slept_does_not_roll_back_what_a_newer_one_decided(rig: Rig, server: EmbeddedPostgres) -> None:
+    slept = rig.write(1, [numbers(0)], epoch=3)
+    left = rig.write(0, [numbers(0)], epoch=2)
+    (decided,) = rig.write(1, [numbers(0)], epoch=4)
+    rig.bound.verify(slept)
+    waiting = [item.payload["gid"] for item in (*slept, decided)]
+    assert open_transactions(server) == sorted(waiting), left
+    assert isinstance(rig.bound.commit(decided.payload), Committed)
+    rig.bound.sweep({}, remove=True)
+    assert open_transactions(server) == []
+    assert ids(server, rig.sink.table) == list(range(100))
+
+
 def test_a_prepared_transaction_that_is_gone_is_noticed_before_the_decision(rig: Rig, server: EmbeddedPostgres) -> None:
     def undo() -> None:
         for gid in open_transactions(server):

@@ -46,7 +46,7 @@ class JdbcWriter:
     def __init__(self, context: WriterContext, sink: JdbcSink) -> None:
         self._context, self._sink = context, sink
         self._storage = sink.folder()
-        self._name = gid(sink.prefix, context.checkpoint, context.subtask, context.attempt)
+        self._name = gid(sink.prefix, context.epoch, context.checkpoint, context.subtask, context.attempt)
         self._file = f"{self._name}.arrow"
         self._handle: Any = None
         self._stream: Any = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
-from poundlock.connectors.postgres.sink_names import Markers, prepared
+from poundlock.connectors.postgres.sink_names import Markers, epoch_of, prepared
 from poundlock.connectors.postgres.sink_server import Server
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
 
@@ -29,15 +29,17 @@ def verify(asked: Server, prefix: str, named: Sequence[Prepared]) -> None:
     """Check that every transaction is prepared, and roll back what other attempts of the tasks left.
 
     Called before the decision, when every task has ended and nothing is decided that is not carried out: what is prepared
-    and was not handed over is nobody's, and would hold locks.
+    and was not handed over is nobody's, and would hold locks. What is of a later epoch is left alone: a driver that slept
+    may call this while a newer one has a decision to carry out.
 
     Raises:
         TransientError: a transaction is gone.
     """
     wanted = {item.payload["gid"] for item in named}
     there = asked.ask(lambda connection: prepared(connection, prefix), "looking for prepared transactions")
+    epoch = max((epoch_of(prefix, gid) for gid in wanted), default=0)
     for gid in there:
-        if gid not in wanted:
+        if gid not in wanted and epoch_of(prefix, gid) <= epoch:
             _roll_back(asked, gid)
     if lost := sorted(wanted - there.keys()):
         raise TransientError(

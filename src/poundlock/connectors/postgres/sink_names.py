@@ -9,7 +9,7 @@ import hashlib
 import re
 from typing import Any
 
-__all__ = ["Markers", "gid", "prefix_of", "prepared"]
+__all__ = ["Markers", "epoch_of", "gid", "prefix_of", "prepared"]
 
 _PREPARED = """
 SELECT gid, (extract(epoch FROM prepared) * 1000)::bigint FROM pg_prepared_xacts
@@ -23,9 +23,15 @@ def prefix_of(job_id: str, sink: str) -> str:
     return f"poundlock-{job_id}-{plain}.{hashlib.sha256(sink.encode()).hexdigest()[:8]}-"
 
 
-def gid(prefix: str, checkpoint: int, subtask: int, attempt: str) -> str:
+def gid(prefix: str, epoch: int, checkpoint: int, subtask: int, attempt: str) -> str:
     """Return the global id of one attempt's transaction, at most 199 bytes, as many as the server takes."""
-    return f"{prefix}{checkpoint}-{subtask}-{attempt}"[:199]
+    return f"{prefix}e{epoch}-{checkpoint}-{subtask}-{attempt}"[:199]
+
+
+def epoch_of(prefix: str, name: str) -> int:
+    """Return which driver's life a transaction is of by its global id; 0 where that does not say, before any life."""
+    found = re.match(r"e(\d+)-", name.removeprefix(prefix))
+    return int(found[1]) if found else 0
 
 
 def prepared(connection: Any, prefix: str) -> dict[str, int]:

@@ -52,7 +52,7 @@ class PostgresWriter:
         self._upsert: Upsert | None = None
         self._columns: dict[tuple[str, ...], list[Column]] = {}
         self._schema: Any = None
-        self._name = gid(sink.prefix, context.checkpoint, context.subtask, context.attempt)
+        self._name = gid(sink.prefix, context.epoch, context.checkpoint, context.subtask, context.attempt)
         self._taken = 0
 
     def write(self, chunk: Chunk) -> int:

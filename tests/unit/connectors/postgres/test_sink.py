@@ -14,7 +14,7 @@ import pytest
 from poundlock import DefinitionError, PostgresSink, TerminalError, TransientError
 from poundlock.checkpoint.participant import Kind, Occasion, Prepared
 from poundlock.connectors.postgres.sink_committer import commit
-from poundlock.connectors.postgres.sink_names import Markers, gid, prefix_of
+from poundlock.connectors.postgres.sink_names import Markers, epoch_of, gid, prefix_of
 from poundlock.connectors.postgres.sink_rows import RowDigest, copy_text, prepared_columns, raw_row
 from poundlock.connectors.postgres.sink_server import Address, Server, explained
 from poundlock.connectors.postgres.sink_table import Column, Table, fits, matched
@@ -100,7 +100,13 @@ def test_ids_are_short_and_no_sink_has_the_beginning_of_another() -> None:
     prefixes = [prefix_of("f" * 32, name) for name in names]
     assert len(set(prefixes)) == len(names)
     assert not any(a != b and a.startswith(b) for a in prefixes for b in prefixes)
-    assert all(len(gid(prefix, 2**63, 99_999, "f" * 32).encode()) <= 199 for prefix in prefixes)
+    assert all(len(gid(prefix, 2**31, 2**63, 99_999, "f" * 32).encode()) <= 199 for prefix in prefixes)
+
+
+def test_an_id_says_which_life_of_the_driver_it_is_of() -> None:
+    prefix = prefix_of("f" * 32, "out")
+    assert epoch_of(prefix, gid(prefix, 12, 7, 0, "f" * 12)) == 12
+    assert epoch_of(prefix, f"{prefix}12-7-0-ffffffffffff") == 0, "as earlier versions named them"
 
 
 def test_a_table_is_matched_by_name() -> None:
