@@ -12,9 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.errors import DefinitionError
-from poundlock.formats import convert
-from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
+from poundlock.formats.chunk import Batch, Chunk, NoOrigin
+from poundlock.formats.declared import declared_rows
 from poundlock.operators.chain import Emit
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.plan.packing import PAYLOAD, unpack_rows
@@ -41,21 +40,7 @@ class RecordRows:
 
     def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
         """Return the rows of a chunk. Raises DefinitionError for what is no record of the schema."""
-        known = set(self.schema.names)
-        for value in chunk.values:
-            if type(value) is not dict:
-                raise DefinitionError(
-                    f"{self.operator} emitted {type(value).__name__}, not a dict",
-                    next="yield {column: value, …} with the declared schema",
-                )
-            if not value.keys() <= known:
-                extra = min(value.keys() - known)
-                raise DefinitionError(
-                    f"{self.operator} emitted the undeclared column {extra!r}",
-                    next=f"add it to schema=, or yield only {', '.join(self.schema.names)}",
-                )
-        rows = convert.to_batch(Records(chunk.values, NoOrigin(self.operator)), self.schema).batch
-        return with_time(rows, chunk.timestamps)
+        return with_time(declared_rows(self.operator, self.schema, chunk.values), chunk.timestamps)
 
 
 @dataclass(frozen=True)

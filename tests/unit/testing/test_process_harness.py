@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from poundlock import DefinitionError, FileSource, Job, KeyedProcessFunction, ProcessFunction
+from poundlock import DefinitionError, FileSource, Job, KeyedProcessFunction, ProcessFunction, Side
+from poundlock.errors import PoundlockError
 from poundlock.testing import ProcessHarness
 
 
 class Keys(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
-        yield ctx.get_current_key()
+        yield {"k": json.dumps(ctx.get_current_key())}
 
 
 class Copies(ProcessFunction):
@@ -33,14 +36,40 @@ def source() -> Any:
     ("keys", "options", "key"),
     [
         (["user"], {}, "a"),
-        (["user", "n"], {}, ("a", 1)),
+        (["user", "n"], {}, ["a", 1]),
         (["lower(user)"], {"key": lambda value: value["user"].upper()}, "A"),
         (["user"], {"key": "n"}, 1),
     ],
 )
 def test_a_stream_knows_its_keys_where_they_are_columns(keys: list[str], options: Any, key: Any) -> None:
     h = ProcessHarness(source().key_by(*keys).process(Keys(), schema="k string"), **options)
-    assert h.process_element({"user": "a", "n": 1})[0].value == key
+    assert h.process_element({"user": "a", "n": 1})[0].value == {"k": json.dumps(key)}
+
+
+class Gives(ProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield from value
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("a", "process-0 emitted str, not a dict"),
+        ({"n": 1, "m": 2}, "process-0 emitted the undeclared column 'm'"),
+        ({"n": "many"}, "process-0 emitted a record that does not fit: column 'n': Could not convert 'many'"),
+        (Side("big", {"n": 1}), "process-0 emitted the undeclared column 'n'"),
+        (Side("big", {"words": 1}), "process-0 emitted a record that does not fit: column 'words': "),
+        (Side("huge", {}), "'huge'"),
+    ],
+)
+def test_what_a_stream_emits_is_held_against_what_it_declares(given: Any, says: str) -> None:
+    h = ProcessHarness(source().process(Gives(), schema="n int", side_outputs={"big": "words array<string>"}))
+    assert [row.value for row in h.process_element([{"n": 1}, {}, {"n": None}, Side("big", {"words": ["a"]})])] == [
+        {"n": 1}, {}, {"n": None},
+    ]  # fmt: skip
+    with pytest.raises(PoundlockError, match=re.escape(says)):
+        h.process_element([given])
+    assert len(h.output) == 3
 
 
 def test_other_keys_must_be_given() -> None:

@@ -30,6 +30,7 @@ from poundlock.testing import Element, ProcessHarness
 quick = settings(max_examples=60, deadline=None)
 BY_TS = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp_millis(t)")
 SCHEMA = "l int, r int"
+GROUPED = "l array<int>, r array<int>"
 
 
 def windows(assigner: WindowAssigner, kind: str = "join") -> Any:
@@ -120,7 +121,7 @@ def test_functions_that_are_classes() -> None:
     h.end_of_input()
     assert [e.value for e in h.output] == [e.value for e in h.side_output("twice")] == [{"l": 1, "r": 2}]
     h.close()
-    h = ProcessHarness(windows(TumblingEventTimeWindows("10 ms"), "co_group").apply(Grouped(), schema=SCHEMA))
+    h = ProcessHarness(windows(TumblingEventTimeWindows("10 ms"), "co_group").apply(Grouped(), schema=GROUPED))
     h.process_elements([left(1, 1), right(0, 12)])
     assert [e.value for e in h.end_of_input()] == [{"l": [], "r": [0]}]
 
@@ -167,7 +168,7 @@ def test_joins_are_all_pairs_of_a_window(given: list[Any], sizes: tuple[int, int
 @quick
 @given(st.lists(elements, max_size=20), st.integers(1, 9))
 def test_sessions_of_both_sides_together(given: list[Any], gap: int) -> None:
-    h = ProcessHarness(windows(EventTimeSessionWindows(f"{gap} ms"), "co_group").apply(grouped, schema=SCHEMA))
+    h = ProcessHarness(windows(EventTimeSessionWindows(f"{gap} ms"), "co_group").apply(grouped, schema=GROUPED))
     h.process_elements([(right if side else left)(n, time, key) for n, (key, side, time) in enumerate(given)])
     h.end_of_input()
     expected = Counter[Any]()
