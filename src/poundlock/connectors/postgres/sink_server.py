@@ -153,7 +153,7 @@ def _told(error: Any, where: str, doing: str) -> PoundlockError:
         return TransientError(
             f"{what}: another transaction holds what this one needs",
             next="where a table has a unique key, two tasks with one key wait for each other: write by key= instead; "
-            "else end the other session, or make lock_timeout longer",
+            "else end the other session or what SELECT * FROM pg_prepared_xacts shows of a job that is gone, or make lock_timeout longer",
         )
     if code == _READ_ONLY:
         return TransientError(
