@@ -11,11 +11,12 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ClassVar, cast
+from typing import Any
 
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, OutcomeUnknown
-from poundlock.storage.object_files import PART, ObjectWriter, open_reader
+from poundlock.storage.object_files import PART
+from poundlock.storage.object_folder import ObjectFolder
 from poundlock.storage.s3_client import AccessDenied, StoreError
 
 __all__ = ["ObjectStorage", "open_objects"]
@@ -50,7 +51,7 @@ def open_objects(path: str) -> ObjectStorage:
 
 
 @dataclass(frozen=True)
-class ObjectStorage:
+class ObjectStorage(ObjectFolder):
     """Objects of one bucket or container, below one prefix. Credentials come from the environment of whoever asks.
 
     Args:
@@ -60,8 +61,6 @@ class ObjectStorage:
 
     bucket: str
     prefix: str = ""
-
-    moves_by_copy: ClassVar[bool] = True
 
     @property
     def root(self) -> str:
@@ -91,25 +90,9 @@ class ObjectStorage:
         """Give an object another content. Raises FileNotFoundError."""
         import obstore
 
-        if self.stat(path) is None:
-            raise FileNotFoundError(self._place(path))
+        self._found(path)
         with self._asking(path):
             obstore.put(self._store, self._key(path), data)
-
-    def write(self, path: str) -> BinaryIO:
-        """Open a new object, which appears when the handle is synced or closed. Raises FileExistsError if the name is taken."""
-        if self.stat(path) is not None:
-            raise FileExistsError(self._place(path))
-        return cast(BinaryIO, ObjectWriter(_Sending(self, path), self._place(path)))
-
-    def sync(self, handle: BinaryIO) -> None:
-        """Let a handle's object appear; nothing can be written to it afterwards."""
-        cast(ObjectWriter, handle).publish()
-
-    def settle(self, path: str) -> None:
-        """See that an object is there: what a store answers with is durable. Raises FileNotFoundError."""
-        if self.stat(path) is None:
-            raise FileNotFoundError(self._place(path))
 
     def read(self, path: str) -> bytes:
         """Return the whole content. Raises FileNotFoundError."""
@@ -117,13 +100,6 @@ class ObjectStorage:
 
         with self._asking(path):
             return bytes(obstore.get(self._store, self._key(path)).bytes())
-
-    def open(self, path: str) -> BinaryIO:
-        """Open for reading. Raises FileNotFoundError."""
-        found = self.stat(path)
-        if found is None:
-            raise FileNotFoundError(self._place(path))
-        return open_reader(found.bytes, lambda first, after: self._range(path, first, after), self._place(path))
 
     def stat(self, path: str) -> Entry | None:
         """Return the object's entry, or None if there is none."""
@@ -205,8 +181,8 @@ class ObjectStorage:
     def _folder(self, path: str) -> str:
         return self._key(path.strip("/")) if path.strip("/") not in ("", ".") else self.prefix
 
-    def _place(self, path: str) -> str:
-        return f"{self.root}/{path}"
+    def _sending(self, path: str) -> _Sending:
+        return _Sending(self, path)
 
     def _range(self, path: str, first: int, after: int) -> bytes:
         import obstore

@@ -12,11 +12,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, ClassVar, cast
+from typing import Any, cast
 
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, OutcomeUnknown
-from poundlock.storage.object_files import ObjectWriter, open_reader
+from poundlock.storage.object_folder import ObjectFolder
 from poundlock.storage.s3_client import S3Address, StoreError, asking, client
 from poundlock.storage.uploads import LEAST_PART, Upload, UploadGone, shown_mark
 
@@ -48,7 +48,7 @@ def open_s3(path: str) -> S3Storage:
 
 
 @dataclass(frozen=True)
-class S3Storage:
+class S3Storage(ObjectFolder):
     """Objects of one bucket, below one prefix.
 
     Args:
@@ -60,8 +60,6 @@ class S3Storage:
     bucket: str
     prefix: str = ""
     address: S3Address = field(default_factory=S3Address)
-
-    moves_by_copy: ClassVar[bool] = True
 
     @property
     def root(self) -> str:
@@ -82,36 +80,13 @@ class S3Storage:
 
     def replace(self, path: str, data: bytes) -> None:
         """Give an object another content. Raises FileNotFoundError."""
-        if self.stat(path) is None:
-            raise FileNotFoundError(self._place(path))
+        self._found(path)
         self._call("put_object", path, Body=data)
-
-    def write(self, path: str) -> BinaryIO:
-        """Open a new object, which appears when the handle is synced or closed. Raises FileExistsError if the name is taken."""
-        if self.stat(path) is not None:
-            raise FileExistsError(self._place(path))
-        return cast(BinaryIO, ObjectWriter(_Sending(self, path), self._place(path)))
-
-    def sync(self, handle: BinaryIO) -> None:
-        """Let a handle's object appear; nothing can be written to it afterwards."""
-        cast(ObjectWriter, handle).publish()
-
-    def settle(self, path: str) -> None:
-        """See that an object is there: what a store answers with is durable. Raises FileNotFoundError."""
-        if self.stat(path) is None:
-            raise FileNotFoundError(self._place(path))
 
     def read(self, path: str) -> bytes:
         """Return the whole content. Raises FileNotFoundError."""
         with asking(self.bucket, self._place(path)):
             return cast(bytes, self._client.get_object(Bucket=self.bucket, Key=self._key(path))["Body"].read())
-
-    def open(self, path: str) -> BinaryIO:
-        """Open for reading. Raises FileNotFoundError."""
-        found = self.stat(path)
-        if found is None:
-            raise FileNotFoundError(self._place(path))
-        return open_reader(found.bytes, lambda first, after: self._range(path, first, after), self._place(path))
 
     def stat(self, path: str) -> Entry | None:
         """Return the object's entry, or None if there is none."""
@@ -246,9 +221,6 @@ class S3Storage:
         start = self.prefix if path.strip("/") in ("", ".") else self._key(path.strip("/"))
         return f"{start}/" if start else ""
 
-    def _place(self, path: str) -> str:
-        return f"{self.root}/{path}"
-
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
         with asking(self.bucket, self._place(path)):
             return getattr(self._client, method)(Bucket=self.bucket, Key=self._key(path), **arguments)
@@ -267,6 +239,9 @@ class S3Storage:
             return self._call("head_object", path)
         except FileNotFoundError:
             return None
+
+    def _sending(self, path: str) -> _Sending:
+        return _Sending(self, path)
 
     def _range(self, path: str, first: int, after: int) -> bytes:
         with asking(self.bucket, self._place(path)):
