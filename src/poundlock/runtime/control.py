@@ -150,6 +150,7 @@ class Reachable:
     log: Callable[[str], None] = lambda line: None
     taken_over: Callable[[], None] = lambda: None
     _triggers: dict[str, Trigger] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
     _over: threading.Event = field(default_factory=threading.Event)
     _news: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -223,12 +224,13 @@ class Reachable:
 
     def _take(self, name: str) -> None:
         path = f"{_ASKED}/{name}"
-        try:
-            asked = json.loads(self.storage.read(path))
-            self._triggers[name] = self._carry_out(asked["kind"], asked)
-        except (ValueError, KeyError, TypeError, FileNotFoundError):
-            pass  # nothing that we wrote
+        if name not in self._taken:  # else it was taken, and only could not be deleted
+            with suppress(ValueError, KeyError, TypeError, FileNotFoundError):  # nothing that we wrote
+                asked = json.loads(self.storage.read(path))
+                self._triggers[name] = self._carry_out(asked["kind"], asked)
+            self._taken.add(name)
         self.storage.delete(path)
+        self._taken.discard(name)
 
     def _carry_out(self, kind: str, asked: Mapping[str, Any]) -> Trigger:
         if kind == "cancel":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,47 @@ def test_what_is_no_request_is_dropped(driver: Reachable, storage: LocalStorage)
     while storage.names("control/requests") and time.monotonic() < deadline:
         time.sleep(0.01)
     assert list(storage.names("control/requests")) == []
+
+
+@dataclass(frozen=True)
+class Troubled(LocalStorage):
+    """A folder on a store that does not answer `times` calls of a kind whose path contains a text."""
+
+    call: str
+    text: str
+    times: list[int]
+
+    def _trouble(self, call: str, path: str) -> None:
+        if self.times[0] and call == self.call and self.text in path:
+            self.times[0] -= 1
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), f"{self.root}/{path}")
+
+    def read(self, path: str) -> bytes:
+        self._trouble("read", path)
+        return super().read(path)
+
+    def delete(self, path: str) -> bool:
+        self._trouble("delete", path)
+        return super().delete(path)
+
+
+def test_a_request_that_cannot_be_deleted_is_carried_out_once(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_LOOK_S", 0.01)
+    troubled = Troubled(storage.root, "delete", "requests/", [3])
+    made = Reachable(troubled, FIRST, StopRequest(), Requests())
+    made.start()
+    thread, found = asked(lambda: FolderClient(storage, "job").ask("savepoint", directory="/there"))
+    taken(made).complete("/there/savepoint-1")
+    deadline = time.monotonic() + 60
+    while storage.names("control/requests") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    thread.join(30)
+    assert found == ["/there/savepoint-1"]
+    assert troubled.times == [0]
+    assert made.requests.take() is None
+    made.end("FINISHED", 0, failure=None, progress={})
 
 
 def test_a_driver_that_is_silent_is_not_waited_for(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
