@@ -309,12 +309,11 @@ class FolderClient:
         """
         name = f"{secrets.token_hex(16)}.json"
         body = {"kind": kind, "directory": directory, "then": then, "drain": drain}
+        # Before it is asked: a driver that begins in between forgets what the one before it was asked.
+        heard = first = newest_word(self.storage)
         self.storage.create_exclusive(f"{_ASKED}/{name}", json.dumps(body).encode())
         silent = time.monotonic()
-        heard = first = newest_word(self.storage)
         while True:
-            with suppress(FileNotFoundError):
-                return self._understood(json.loads(self.storage.read(f"{_ANSWERED}/{name}")))
             word = newest_word(self.storage)
             if word is not None and word != heard:
                 heard, silent = word, time.monotonic()
@@ -325,19 +324,43 @@ class FolderClient:
                 why = "was started again before this was done"
             elif time.monotonic() - silent > _SILENT_S and (lost := self.lost()) is not None:
                 why = f"is gone: {lost}"
-            if why is not None and self.storage.stat(f"{_ANSWERED}/{name}") is None:
-                self.storage.delete(f"{_ASKED}/{name}")
+            trouble = None
+            try:  # behind the word: an answer is there before a last word is
+                said = self._said(name)
+            except _TROUBLE as error:
+                said, trouble = None, error
+            if said is not None:
+                return self._understood(said)
+            if why is not None and trouble is None:
+                self._take_back(name)
                 raise PoundlockError(
                     f"job {self.name} {why}", next=f"see how it goes, then ask again: poundlock info {self.name}"
                 )
             if time.monotonic() - silent > _PATIENCE_S:
-                self.storage.delete(f"{_ASKED}/{name}")
-                where = "" if word is None else f" {word.application}"
-                raise TransientError(
-                    f"the driver of job {self.name} has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s",
-                    next=f"see whether it runs: yarn application -status{where}",
-                )
+                self._take_back(name)
+                raise self._unheard(word, trouble)
             time.sleep(_POLL_S)
+
+    def _said(self, name: str) -> Mapping[str, Any] | None:
+        """Return the answer to a request, None where there is none yet. Raises what a storage does that is away."""
+        try:
+            said: Mapping[str, Any] = json.loads(self.storage.read(f"{_ANSWERED}/{name}"))
+        except FileNotFoundError:
+            return None
+        return said
+
+    def _take_back(self, name: str) -> None:
+        with suppress(*_TROUBLE):
+            self.storage.delete(f"{_ASKED}/{name}")
+
+    def _unheard(self, word: Word | None, trouble: Exception | None) -> TransientError:
+        where = "" if word is None else f" {word.application}"
+        what = (
+            f"the driver of job {self.name} has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s"
+            if trouble is None
+            else f"the answer of job {self.name} in {self.storage.root} cannot be read: {trouble}"
+        )
+        return TransientError(what, next=f"see whether it runs: yarn application -status{where}")
 
     def _understood(self, said: Mapping[str, Any]) -> str | int | None:
         if said["failure"] is not None:

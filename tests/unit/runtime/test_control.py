@@ -46,7 +46,7 @@ def asked(ask: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     def run() -> None:
         try:
             found.append(ask())
-        except PoundlockError as error:
+        except (PoundlockError, OSError) as error:
             found.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -218,6 +218,34 @@ def test_what_an_older_driver_was_asked_is_not_waited_for(storage: LocalStorage)
     storage.replace("control/driver.json", replace(FIRST, attempt=2).to_bytes())
     thread.join(60)
     assert "was started again before this was done" in found[0].what
+
+
+def test_a_driver_that_begins_while_it_is_asked_has_forgotten_it(storage: LocalStorage) -> None:
+    class Begun(LocalStorage):
+        def create_exclusive(self, path: str, data: bytes) -> bool:
+            made = super().create_exclusive(path, data)
+            Reachable(storage, replace(FIRST, attempt=2), StopRequest(), Requests()).start()
+            return made
+
+    storage.create_exclusive("control/driver.json", FIRST.to_bytes())
+    thread, found = asked(lambda: FolderClient(Begun(storage.root), "job").ask("stop"))
+    thread.join(10)
+    assert "was started again before this was done" in found[0].what
+
+
+def test_an_answer_that_cannot_be_read_for_a_moment_is_waited_for(driver: Reachable, storage: LocalStorage) -> None:
+    away = Troubled(storage.root, "read", "answers/", [2])
+    thread, found = asked(lambda: FolderClient(away, "job").ask("checkpoint"))
+    taken(driver).complete(7)
+    thread.join(30)
+    assert (found, away.times) == ([7], [0])
+
+
+def test_an_answer_that_cannot_be_read_at_all(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_PATIENCE_S", 0.2)
+    away = Troubled(storage.root, "read", "answers/", [1000])
+    with pytest.raises(TransientError, match=r"the answer of job job in .* cannot be read: .*timed out"):
+        FolderClient(away, "job").ask("stop")
 
 
 def test_a_driver_that_is_gone_is_asked_no_longer(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
