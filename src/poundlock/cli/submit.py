@@ -265,7 +265,11 @@ class _Following:
                 client.ask(kind)
             except (TransientError, OSError) as error:
                 say(f"the driver could not be asked to {kind}: {error}")
+                time.sleep(_ASK_S)
             except PoundlockError:
-                pass  # it ended before that, or failed, which is shown
+                pass  # it ended before that, or failed, which is shown; or the next attempt began, which is asked then
+            else:
+                return
+            self._asked.discard(kind)
 
         threading.Thread(target=ask, name=f"poundlock-{kind}", daemon=True).start()

@@ -187,6 +187,23 @@ def test_ctrl_c_stops_the_driver(driver: Driver, capsys: pytest.CaptureFixture[s
     assert out.splitlines()[-1].startswith("FINISHED")
 
 
+def test_ctrl_c_stops_the_next_attempt_too(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    def act(driver: Driver) -> None:
+        first = driver.begin()
+        first._over.set()
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+        while not driver.storage.names("control/requests"):
+            time.sleep(0.01)
+        driver.begin()
+        code = 0 if driver.stop.wait(20) else 1
+        driver.end("FINISHED" if code == 0 else "FAILED", code)
+
+    driver.act = act
+    out, _ = said(capsys, 0, *RUN)
+    assert out.splitlines()[-1].startswith("FINISHED")
+
+
 def test_restart_does_not_go_with_it(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
     _, err = said(capsys, 2, *RUN, "--restart")
     assert "--restart starts a driver of this machine again" in err[0]
