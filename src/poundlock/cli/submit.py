@@ -30,6 +30,7 @@ __all__ = ["submit"]
 
 _LOOK_S = 1.0
 _ASK_S = 5.0
+_PATIENCE_S = 60.0  # so long the checkpoint folder of a job that is over may be away
 _UNDER_WAY = ("RUNNING", "RESTARTING", "FINISHED")
 
 
@@ -196,13 +197,18 @@ class _Following:
     entry: JobEntry | None = None
     _asked: set[str] = field(default_factory=set)
     _looked: float = field(default_factory=time.monotonic)
+    _over: float | None = None
     _since: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def look(self) -> Word:
-        """Return the driver's newest word; one of ours where it has none, also where it has ended without."""
+        """Return the driver's newest word; one of ours where it has none, also where it has ended without.
+
+        Raises:
+            TransientError: it has ended, and how could not be read for a while.
+        """
         from poundlock.runtime import yarn
         from poundlock.runtime.control import Word
-        from poundlock.runtime.hearing import heard_from, lost
+        from poundlock.runtime.hearing import heard_from, heard_last, lost
 
         word = heard_from(self.application, self.checkpoint)
         if word is not None and word.ended:
@@ -213,7 +219,13 @@ class _Following:
             self._looked = now
             known = yarn.ask(self.application)
         if known is not None and known.over:
-            word = heard_from(self.application, self.checkpoint) or word
+            self._over = self._over or now
+            try:
+                word = heard_last(self.application, self.checkpoint) or word
+            except TransientError:
+                if now - self._over > _PATIENCE_S:
+                    raise
+                known = None  # it may have ended well
         if word is None:
             word = Word(
                 job_id="", name=self.job.name, application=self.application, state="INITIALIZING",

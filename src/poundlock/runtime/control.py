@@ -1,7 +1,8 @@
 """A job that runs on a machine nobody can reach is asked, and tells how it goes, through files in its checkpoint folder.
 
 `control/driver.json` is written by the driver alone; a request and its answer are a file each. Who may write there may ask.
-Beside it each application has a file of its own, with the first word of its newest driver, or why that one did not begin.
+Beside it each application has a file of its own, with the first and the last word of its newest driver, or why that one did
+not begin.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.requests import Requests, Then, Trigger
 from poundlock.storage import Storage
 
-__all__ = ["FolderClient", "Reachable", "Word", "newest_word", "say_aside", "word_of"]
+__all__ = ["FolderClient", "Reachable", "Word", "last_word", "newest_word", "say_aside", "word_of"]
 
 FOLDER = "control"
 _WORD, _ASKED, _ANSWERED = f"{FOLDER}/driver.json", f"{FOLDER}/requests", f"{FOLDER}/answers"
@@ -123,8 +124,30 @@ def word_of(storage: Storage, application: str) -> Word | None:
     return None
 
 
+def last_word(storage: Storage, application: str) -> Word | None:
+    """Return the last word of an application that is over, else its newest; None where it has said none.
+
+    Args:
+        storage: the job's checkpoint folder.
+        application: the cluster's id of it.
+
+    Raises:
+        OSError, RuntimeError, PoundlockError: the folder cannot be read, and there may be one.
+    """
+    found = []
+    for path in (_WORD, f"{FOLDER}/{application}.json"):
+        with suppress(FileNotFoundError):
+            data = storage.read(path)
+            with suppress(ValueError, KeyError, TypeError):
+                found.append(Word.of(data))
+    # An attempt that failed before it was a driver has said so aside, where an earlier one's is the newest.
+    its = [word for word in found if word.application == application]
+    return max(its, key=lambda word: (word.attempt, word.ended), default=None)
+
+
 def say_aside(storage: Storage, word: Word) -> None:
-    """Leave a word of a driver beside the newest, which may be another's: its first, or why it did not begin. Raises OSError."""
+    """Leave a word of a driver beside the newest, which may be another's: its first and its last, or why it did not
+    begin. Raises OSError."""
     _put(storage, f"{FOLDER}/{word.application}.json", word.to_bytes())
 
 
@@ -272,6 +295,8 @@ class Reachable:
             if self._said is not None and not self._newest():
                 return
             _put(self.storage, _WORD, word.to_bytes())
+            if word.ended:  # the checkpoint may be another application's before anybody listens
+                say_aside(self.storage, word)
             self._said = time.monotonic()
         except _TROUBLE as error:
             self.log(f"{self.storage.root}/{_WORD} cannot be written: {error}")

@@ -7,16 +7,16 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from poundlock.errors import FencedError, PoundlockError
+from poundlock.errors import FencedError, PoundlockError, TransientError
 from poundlock.runtime import yarn
-from poundlock.runtime.control import Word, word_of
+from poundlock.runtime.control import Word, last_word, word_of
 from poundlock.runtime.submitted import ANOTHER_ATTEMPT, NOT_INSTALLED, OTHER_PYTHON
 from poundlock.storage import open_storage
 
 if TYPE_CHECKING:
     from poundlock.runtime.registry import JobEntry
 
-__all__ = ["hear", "heard_from", "lost"]
+__all__ = ["hear", "heard_from", "heard_last", "lost"]
 
 _FRESH_MS = 30_000
 _LONGEST = 300
@@ -34,6 +34,26 @@ def heard_from(application: str, checkpoint: str) -> Word | None:
         return word_of(open_storage(checkpoint), application)
     except PoundlockError:
         return None
+
+
+def heard_last(application: str, checkpoint: str) -> Word | None:
+    """Return the last word of an application that is over; see `control.last_word`.
+
+    Args:
+        application: the cluster's id of it.
+        checkpoint: the job's checkpoint folder.
+
+    Raises:
+        TransientError: the folder cannot be read, so that it may have said one.
+    """
+    try:
+        return last_word(open_storage(checkpoint), application)
+    except (OSError, RuntimeError, ValueError, PoundlockError) as error:
+        why = error.what if isinstance(error, PoundlockError) else str(error)
+        raise TransientError(
+            f"{application} is over, and how it ended cannot be read in {checkpoint}: {why}",
+            next=f"see that {checkpoint} can be reached, then type: poundlock list -a",
+        ) from error
 
 
 def lost(application: yarn.Application) -> PoundlockError:
@@ -84,7 +104,11 @@ def hear(entry: JobEntry) -> JobEntry:
     if known is None or not known.over:
         return entry if word is None else _with(entry, word)
     # It may have said its last word between the reading and the asking.
-    word = heard_from(entry.application, entry.checkpoint_dir)
+    try:
+        last = heard_last(entry.application, entry.checkpoint_dir)
+    except TransientError:
+        return entry if word is None else _with(entry, word)
+    word = last or word
     if word is not None and word.ended:
         return _with(entry, word)
     error = lost(known)

@@ -20,7 +20,7 @@ from poundlock.cli import submit as submitting
 from poundlock.cli import submitted as driving
 from poundlock.cli.main import main
 from poundlock.runtime import submission, submitted, yarn
-from poundlock.runtime.control import Reachable, Word, newest_word, word_of
+from poundlock.runtime.control import Reachable, Word, newest_word, say_aside, word_of
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.registry import Registry
 from poundlock.runtime.requests import Requests
@@ -127,6 +127,88 @@ def test_a_driver_that_died_is_not_waited_for(
     assert stale is not None
     driver.storage.replace("control/driver.json", replace(stale, said_ms=1).to_bytes())
     assert "(FAILED, gone)" in said(capsys, 0, "list", "-a")[0]
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the checkpoint folder cannot be read; it can, to begin with."""
+    now = [False]
+    read = LocalStorage.read
+
+    def troubled(self: LocalStorage, path: str) -> bytes:
+        if now[0] and path.startswith("control/"):
+            raise TimeoutError(110, "Connection timed out", f"{self.root}/{path}")
+        return read(self, path)
+
+    monkeypatch.setattr(LocalStorage, "read", troubled)
+    return now
+
+
+def test_a_store_that_is_away_when_a_job_ends_makes_no_failure(
+    driver: Driver, away: list[bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def act(driver: Driver) -> None:
+        driver.begin()
+        time.sleep(0.5)
+        away[0] = True
+        driver.over = Application(id=APPLICATION, state="FINISHED")
+        time.sleep(0.5)
+        driver.end("FINISHED", 0)
+        away[0] = False
+
+    driver.act = act
+    out, _ = said(capsys, 0, *RUN)
+    assert out.splitlines()[-1].startswith("FINISHED")
+
+
+def test_a_store_that_stays_away_is_not_waited_for(
+    driver: Driver, away: list[bool], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(submitting, "_PATIENCE_S", 0.2)
+    away[0] = True
+    driver.over = Application(id=APPLICATION, state="FINISHED")
+    _, err = said(capsys, 3, *RUN)
+    assert "is over, and how it ended cannot be read in checkpoint: " in err[-2]
+    assert err[-1].startswith("Next: see that checkpoint can be reached")
+
+
+def test_what_cannot_be_read_is_not_listed_as_a_failure(
+    driver: Driver, away: list[bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver.act = lambda driver: driver.begin() and None
+    said(capsys, 0, *RUN, "-d")
+    driver.end("FINISHED", 0)
+    driver.over = Application(id=APPLICATION, state="FINISHED")
+    away[0] = True
+    assert "FAILED" not in said(capsys, 0, "list", "-a")[0]
+    away[0] = False
+    assert f"(FINISHED) {APPLICATION}" in said(capsys, 0, "list", "-a")[0]
+
+
+def test_a_job_that_nobody_listened_to_has_ended_as_it_said(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    driver.act = lambda driver: driver.begin() and None
+    said(capsys, 0, *RUN, "-d")
+    driver.end("FINISHED", 0)
+    driver.over = Application(id=APPLICATION, state="FINISHED")
+    word = newest_word(driver.storage)
+    assert word is not None
+    later = replace(word, application="application_1545534487726_0002", state="RUNNING", ended_ms=None)
+    driver.storage.replace("control/driver.json", later.to_bytes())
+    assert f"(FINISHED) {APPLICATION}" in said(capsys, 0, "list", "-a")[0]
+
+
+def test_why_a_later_attempt_did_not_begin_is_told(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
+    def die(driver: Driver) -> None:
+        made = driver.begin()
+        made._over.set()
+        time.sleep(0.5)
+        why = ("the topic is gone", "make it again")
+        say_aside(driver.storage, replace(made.word, attempt=2, state="FAILED", ended_ms=1, exit_code=4, failure=why))
+        driver.over = Application(id=APPLICATION, state="FAILED")
+
+    driver.act = die
+    _, err = said(capsys, 4, *RUN)
+    assert err[-2:] == ["error: the topic is gone", "Next: make it again"]
 
 
 def test_a_driver_that_never_began(driver: Driver, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
