@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.epoch import newest_life
-from poundlock.errors import PoundlockError, TransientError
+from poundlock.errors import FencedError, PoundlockError, TransientError
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.requests import Requests, Then, Trigger
 from poundlock.storage import Storage
@@ -32,6 +32,8 @@ _LOOK_S = 1.0
 _BEAT_S = 5.0
 _SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
 _PATIENCE_S = 60.0
+_FIRST_S = 10.0  # so long after it has taken over, and a driver has said its first word
+_LAST_S = 30.0  # so long a last word is tried
 _POLL_S = 0.3
 
 # A file system that does not answer for a moment must not end a job, nor the look at one.
@@ -205,18 +207,26 @@ class Reachable:
             self._news.set()
 
     def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
-        """Answer what is answered by the end, and say the last word."""
+        """Answer what is answered by the end, and say the last word; where that cannot be written, again for a while.
+
+        A driver that was taken over leaves the word to the newer one, which may be another attempt of the same application.
+        """
         self._over.set()
         self._news.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_S)
+        if exit_code == FencedError.exit_code and self._another_speaks():
+            self._answer()
+            return
         with self._lock:
             now = _now_ms()
             self.word = dataclasses.replace(
                 self.word, state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now
             )
-        self._answer()
-        self._say()
+        deadline = time.monotonic() + _LAST_S
+        for write in (self._answer, self._say):  # in this order: behind a last word nobody waits for an answer
+            while not write() and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
 
     def _serve(self) -> None:
         while not self._over.is_set():
@@ -243,6 +253,16 @@ class Reachable:
             return True
         if not self._over.is_set():
             self.taken_over()
+        return False
+
+    def _another_speaks(self) -> bool:
+        """Wait a moment for the first word of whoever has taken over; return whether it came. A driver elsewhere says none."""
+        deadline = time.monotonic() + _FIRST_S
+        while time.monotonic() < deadline:
+            with suppress(*_TROUBLE):
+                if not self._newest():
+                    return True
+            time.sleep(_POLL_S)
         return False
 
     def _take(self, name: str) -> None:
@@ -272,7 +292,9 @@ class Reachable:
             "savepoint", directory=asked.get("directory"), then=then, drain=bool(asked.get("drain"))
         )
 
-    def _answer(self) -> None:
+    def _answer(self) -> bool:
+        """Answer what is done; return whether all of that was written."""
+        written = True
         for name, trigger in list(self._triggers.items()):
             if trigger.status == "IN_PROGRESS":
                 continue
@@ -286,20 +308,25 @@ class Reachable:
                 del self._triggers[name]
             except _TROUBLE as error:
                 self.log(f"an answer in {self.storage.root}/{FOLDER} cannot be written: {error}")
+                written = False
+        return written
 
-    def _say(self) -> None:
+    def _say(self) -> bool:
+        """Say the word as it is now, if this is the driver that is heard; return False where it could not be written."""
         with self._lock:
             self.word = dataclasses.replace(self.word, said_ms=_now_ms())
             word = self.word
         try:
             if self._said is not None and not self._newest():
-                return
+                return True
             _put(self.storage, _WORD, word.to_bytes())
             if word.ended:  # the checkpoint may be another application's before anybody listens
                 say_aside(self.storage, word)
             self._said = time.monotonic()
         except _TROUBLE as error:
             self.log(f"{self.storage.root}/{_WORD} cannot be written: {error}")
+            return False
+        return True
 
 
 # --- the other half --------------------------------------------------------------------------------------------------

@@ -132,6 +132,14 @@ class Troubled(LocalStorage):
         self._trouble("read", path)
         return super().read(path)
 
+    def create_exclusive(self, path: str, data: bytes) -> bool:
+        self._trouble("create_exclusive", path)
+        return super().create_exclusive(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._trouble("replace", path)
+        super().replace(path, data)
+
     def delete(self, path: str) -> bool:
         self._trouble("delete", path)
         return super().delete(path)
@@ -154,6 +162,77 @@ def test_a_request_that_cannot_be_deleted_is_carried_out_once(
     assert troubled.times == [0]
     assert made.requests.take() is None
     made.end("FINISHED", 0, failure=None, progress={})
+
+
+def test_a_last_word_is_said_again_where_it_could_not_be_written(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_LOOK_S", 0.01)
+    monkeypatch.setattr(control, "_BEAT_S", 600)
+    made = Reachable(Troubled(storage.root, "replace", "driver.json", [2]), FIRST, StopRequest(), Requests())
+    made.start()
+    made.end("FINISHED", 0, failure=None, progress={})
+    word = newest_word(storage)
+    assert word is not None
+    assert (word.state, word.ended) == ("FINISHED", True)
+
+
+def test_a_last_word_that_can_never_be_written_does_not_hold_the_driver(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_LOOK_S", 0.01)
+    monkeypatch.setattr(control, "_LAST_S", 0.1)
+    told: list[str] = []
+    away = Troubled(storage.root, "replace", "driver.json", [1_000_000])
+    made = Reachable(away, FIRST, StopRequest(), Requests(), told.append)
+    made.start()
+    made.end("FINISHED", 0, failure=None, progress={})
+    assert "control/driver.json cannot be written" in told[-1]
+
+
+def test_an_answer_that_can_never_be_written_holds_back_no_last_word(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_LOOK_S", 0.01)
+    monkeypatch.setattr(control, "_LAST_S", 0.1)
+    made = Reachable(
+        Troubled(storage.root, "create_exclusive", "answers/", [1_000_000]), FIRST, StopRequest(), Requests()
+    )
+    made.start()
+    thread, found = asked(lambda: FolderClient(storage, "job").ask("cancel"))
+    made.stop.wait(60)
+    made.end("CANCELED", 0, failure=None, progress={})
+    thread.join(30)
+    assert "ended before this was done (CANCELED)" in found[0].what
+
+
+def test_a_driver_that_was_taken_over_leaves_the_word_to_the_next(storage: LocalStorage) -> None:
+    """Whoever follows the application would take a last word for its end, while its next attempt goes on."""
+    made = Reachable(storage, replace(FIRST, host="here", pid=1), StopRequest(), Requests())
+    made.start()
+    life = {"v": 1, "epoch": 2, "host": "here", "pid": 2, "started_ms": 1}
+    storage.create_exclusive("epochs/00000002.json", json.dumps(life).encode())  # and has not said anything yet
+    thread, _ = asked(lambda: made.end("FAILED", 5, failure=("taken over", ""), progress={}))
+    time.sleep(0.5)
+    word = newest_word(storage)
+    assert word is not None
+    assert not word.ended
+    later = replace(word, attempt=2, pid=2)
+    storage.replace("control/driver.json", later.to_bytes())
+    thread.join(30)
+    assert newest_word(storage) == later
+
+
+def test_a_driver_that_was_taken_over_by_one_that_says_nothing(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_FIRST_S", 0.1)
+    made = Reachable(storage, FIRST, StopRequest(), Requests())
+    made.start()
+    made.end("FAILED", 5, failure=("taken over", ""), progress={})
+    word = newest_word(storage)
+    assert word is not None
+    assert (word.exit_code, word.failure) == (5, ("taken over", ""))
 
 
 def test_a_driver_that_is_silent_is_not_waited_for(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
