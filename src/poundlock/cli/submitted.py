@@ -29,6 +29,7 @@ def main(arguments: Sequence[str]) -> None:
     place = submitted.Container.of(os.environ["CONTAINER_ID"], checkpoint=checkpoint, job_id=job_id)
     _settle_in(place)
     submitted.end_with_parent()
+    _check_installed(place)
     code = _earlier(place) if place.attempt > 1 else None
     if code is None:
         from poundlock.cli.main import main as command_line
@@ -55,6 +56,18 @@ def _settle_in(place: submitted.Container) -> None:
     }
 
 
+def _check_installed(place: submitted.Container) -> None:
+    """End the process where Python here has no package for the checkpoint's file system: no word can be left there."""
+    from poundlock.storage import open_storage
+
+    try:
+        open_storage(place.checkpoint)
+    except PoundlockError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.flush()
+        os._exit(submitted.NOT_INSTALLED)
+
+
 def _earlier(place: submitted.Container) -> int | None:
     """Return the exit code where there is nothing left to do for this attempt; None where it has to go on."""
     from poundlock.checkpoint.epoch import newest_life
@@ -66,11 +79,18 @@ def _earlier(place: submitted.Container) -> int | None:
     if word is not None and word.ended:
         return word.exit_code or 0
     if newest is not None and newest.application != place.application:
-        return None if newest.ended and word is None else _taken_over(place, newest.application)
+        # An application that was killed never says that it ended; this one was submitted after it, to go on from there.
+        before = newest.ended or _number(newest.application) < _number(place.application)
+        return None if before and word is None else _taken_over(place, newest.application)
     life = newest_life(storage)
     if word is not None and life is not None and (life.host, life.pid) != (word.host, word.pid):
         return _taken_over(place, f"process {life.pid} on {life.host}")
     return None
+
+
+def _number(application: str) -> tuple[int, ...]:
+    """Return what the ids of a cluster's applications are ordered by."""
+    return tuple(int(part) for part in application.split("_") if part.isdigit())
 
 
 def _taken_over(place: submitted.Container, who: str) -> int:

@@ -19,6 +19,7 @@ import pytest
 from poundlock.cli import submit as submitting
 from poundlock.cli import submitted as driving
 from poundlock.cli.main import main
+from poundlock.errors import DefinitionError
 from poundlock.runtime import submission, submitted, yarn
 from poundlock.runtime.control import Reachable, Word, newest_word, say_aside, word_of
 from poundlock.runtime.progress import Progress, StopRequest
@@ -383,3 +384,28 @@ def test_an_attempt_does_not_take_back_what_another_has_taken_over(
     assert attempt(tmp_path, 2, monkeypatch) == 5
     driver.storage.delete(f"control/{APPLICATION}.json")  # it has never been a driver here
     assert attempt(tmp_path, 2, monkeypatch) == 0
+
+
+@pytest.mark.parametrize(
+    ("other", "code"), [("application_1545534487725_0009", 0), ("application_1545534487726_0002", 5)]
+)
+def test_an_attempt_after_one_that_never_began_goes_on_from_an_application_that_was_killed(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, code: int
+) -> None:
+    driver.begin()
+    word = newest_word(driver.storage)
+    assert word is not None
+    driver.storage.replace("control/driver.json", replace(word, application=other).to_bytes())
+    driver.storage.delete(f"control/{APPLICATION}.json")
+    assert attempt(tmp_path, 2, monkeypatch) == code
+
+
+def test_a_container_without_the_package_of_the_file_system_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(path: str) -> LocalStorage:
+        raise DefinitionError(f"{path} needs the package hdfs-native", next="install it")
+
+    monkeypatch.setattr("poundlock.storage.open_storage", missing)
+    assert attempt(tmp_path, 1, monkeypatch, ("run", "missing.py")) == submitted.NOT_INSTALLED
+    assert capsys.readouterr().err.splitlines()[-1] == "Next: install it"
