@@ -84,20 +84,22 @@ def submit(
     log = settings.logs / stamped(job.name, ".submit.log")
     environment = {**os.environ, **({"JAVA_HOME": str(settings.java_home)} if settings.java_home else {})}
     output.note(f"Submitting {job.name} to {settings.master}")
-    application = submission.submit(
-        submission.Submission(
-            job=job,
-            settings=settings,
-            file=file,
-            name=name,
-            checkpoint=checkpoint,
-            job_id=new_job_id(),
-            arguments=typed_beginning(beginning),
-            jars=submission.jars_of(plan, checkpoint, settings, say=output.note),
-        ),
-        find_java(environment).home,
-        log,
+    what = submission.Submission(
+        job=job,
+        settings=settings,
+        file=file,
+        name=name,
+        checkpoint=checkpoint,
+        job_id=new_job_id(),
+        arguments=typed_beginning(beginning),
+        jars=submission.jars_of(plan, checkpoint, settings, say=output.note),
     )
+    try:
+        application = submission.submit(what, find_java(environment).home, log)
+    except KeyboardInterrupt:
+        if (asked_for := submission.named_in(log)) is not None:
+            output.note(f"The cluster may run it all the same; end it with: yarn application -kill {asked_for}")
+        raise
     output.note(f"Submitted application {application}")
     stop = StopRequest()
     following = _Following(

@@ -33,7 +33,7 @@ from poundlock.runtime.stores import executor_settings, needs_of
 from poundlock.runtime.submitted import NOT_INSTALLED, OTHER_PYTHON
 from poundlock.storage import LocalStorage, open_storage
 
-__all__ = ["SETTINGS", "Submission", "check", "jars_of", "refusal", "submit", "travelling"]
+__all__ = ["SETTINGS", "Submission", "check", "jars_of", "named_in", "refusal", "submit", "travelling"]
 
 SETTINGS = "poundlock-submitted.toml"
 _PROGRAM = "poundlock_submitted.py"
@@ -229,11 +229,23 @@ def submit(submission: Submission, java_home: str, log: Path) -> str:
             process.kill()
             process.wait()
             raise
-    said = log.read_text(errors="replace")
-    found: list[str] = _APPLICATION.findall(said)
-    if process.returncode or not found:
-        raise refusal(said, submission.settings.master, log)
-    return found[-1]
+    found = named_in(log)
+    if process.returncode or found is None:
+        raise refusal(log.read_text(errors="replace"), submission.settings.master, log)
+    return found
+
+
+def named_in(log: Path) -> str | None:
+    """Return the application that spark-submit spoke of last; None where it has spoken of none.
+
+    Args:
+        log: file of what it said.
+    """
+    try:
+        found: list[str] = _APPLICATION.findall(log.read_text(errors="replace"))
+    except FileNotFoundError:
+        return None
+    return found[-1] if found else None
 
 
 def refusal(said: str, master: str, log: Path) -> PoundlockError:

@@ -287,6 +287,19 @@ def test_ctrl_c_stops_the_next_attempt_too(driver: Driver, capsys: pytest.Captur
     assert out.splitlines()[-1].startswith("FINISHED")
 
 
+def test_ctrl_c_while_it_is_submitted_names_what_the_cluster_may_have_taken(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(given: Any, java_home: str, log: Path) -> str:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"INFO Client: Submitting application {APPLICATION} to ResourceManager\n")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(submission, "submit", interrupted)
+    _, err = said(capsys, 130, *RUN)
+    assert err[-1].endswith(f"end it with: yarn application -kill {APPLICATION}")
+
+
 def test_restart_does_not_go_with_it(driver: Driver, capsys: pytest.CaptureFixture[str]) -> None:
     _, err = said(capsys, 2, *RUN, "--restart")
     assert "--restart starts a driver of this machine again" in err[0]
