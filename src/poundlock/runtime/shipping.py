@@ -41,13 +41,15 @@ def shipped_files(settings: Settings) -> Sequence[str]:
                 f"--py-files {name} is nothing that Python imports", next=f"give one of {', '.join(_SUFFIXES)}"
             )
         _check_there(name, "--py-files")
-    return [str(package_zip(settings.cache_dir)), *(os.path.abspath(name) for name in settings.py_files)]
+    return [str(package_zip(settings.cache_dir)), *(_whole(name) for name in settings.py_files)]
 
 
 def add_to_path(settings: Settings) -> None:
     """Let the job's file import what --py-files brings, as the tasks will. Raises DefinitionError as `shipped_files` does."""
     for name in settings.py_files:
         _check_there(name, "--py-files")
+        if _elsewhere(name):
+            continue  # the tasks fetch it from there, and nothing here does
         path = os.path.abspath(name)
         place = os.path.dirname(path) if name.endswith(".py") else path
         if place not in sys.path:
@@ -121,7 +123,7 @@ def archive_conf(settings: Settings) -> Mapping[str, str]:
         if "/" in name:
             raise DefinitionError(f"--archives {archive}: {name!r} is no folder's name", next=f"write {path}#env")
         _check_there(path, "--archives")
-    made = [a if ":/" in a else os.path.abspath(a) for a in settings.archives]
+    made = [_whole(archive) for archive in settings.archives]
     return {"spark.archives": ",".join(made)} if made else {}
 
 
@@ -145,8 +147,17 @@ def python_of_tasks(
     return None
 
 
+def _elsewhere(name: str) -> bool:
+    """Whether a file is on a store that the cluster reads, such as hdfs://."""
+    return ":/" in name
+
+
+def _whole(name: str) -> str:
+    return name if _elsewhere(name) else os.path.abspath(name)
+
+
 def _check_there(name: str, option: str) -> None:
-    if ":/" not in name and not os.path.isfile(name):
+    if not _elsewhere(name) and not os.path.isfile(name):
         raise DefinitionError(
             f"{option}: there is no file {name}", next="mend the path; several are separated by commas"
         )

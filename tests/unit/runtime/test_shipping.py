@@ -66,6 +66,15 @@ def test_files_of_the_user_go_along(tmp_path: Path, cache: Path, monkeypatch: py
             shipped_files(settings(cache, py_files=wrong))
 
 
+def test_files_on_a_store_stay_where_they_are(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before, given = list(sys.path), settings(cache, py_files="hdfs://host/one.py")
+    assert list(shipped_files(given))[1:] == ["hdfs://host/one.py"]
+    add_to_path(given)
+    assert sys.path == before
+
+
 def test_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "packed.tar.gz").touch()
