@@ -5,6 +5,7 @@ Where that page does not answer, or wants to know who asks, nothing is known: th
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -64,7 +65,7 @@ def ask(id: str, environment: Mapping[str, str] | None = None) -> Application | 
             with error:
                 if error.code == 404:
                     return Application(id=id, state="FAILED", why="the resource manager knows no such application")
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
             continue
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from poundlock.runtime import yarn
 from poundlock.runtime.hearing import lost
 from poundlock.runtime.yarn import Application, ask
 
@@ -70,6 +72,18 @@ def test_the_second_of_two_is_asked_where_the_first_is_away(tmp_path: Path, page
     )
     assert found is not None
     assert found.state == "RUNNING"
+
+
+@pytest.mark.parametrize("error", [http.client.IncompleteRead(b"{"), http.client.BadStatusLine("")])
+def test_where_an_answer_is_cut_off_nothing_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def cut_off(*given: object, **more: object) -> None:
+        raise error
+
+    monkeypatch.setattr(yarn._OPENER, "open", cut_off)
+    said = {"yarn.resourcemanager.webapp.address": "127.0.0.1:9"}
+    assert ask("application_1_0001", environment(tmp_path, **said)) is None
 
 
 def test_where_nobody_answers_nothing_is_known(tmp_path: Path) -> None:
