@@ -115,6 +115,9 @@ class Master:
         Args:
             cores: how many; None = as many as the cluster or Spark's own settings give.
             given: the user's own settings of Spark's, which win.
+
+        Raises:
+            DefinitionError: one of them is no number.
         """
         if cores is None or self.local:
             return {}
@@ -122,7 +125,11 @@ class Master:
             return {"spark.cores.max": str(cores)}
         if "spark.executor.instances" in given or given.get("spark.dynamicAllocation.enabled") == "true":
             return {}
-        each = int(given.get("spark.executor.cores", "1"))
+        text = str(given.get("spark.executor.cores", "1"))
+        if not text.isdecimal() or not (each := int(text)):
+            raise DefinitionError(
+                f"spark.executor.cores={text} is no number of cores", next="write --conf spark.executor.cores=2"
+            )
         return {"spark.executor.instances": str(-(-cores // each)), "spark.executor.cores": str(each)}
 
     def with_cores(self, cores: int | None) -> Master:

@@ -117,6 +117,12 @@ def test_cores_are_asked_for(
     assert Master.of(master).asked_for(cores, given) == asked
 
 
+@pytest.mark.parametrize("cores", ["two", "0", ""])
+def test_cores_of_an_executor_that_are_no_number(cores: str) -> None:
+    with pytest.raises(DefinitionError, match=f"spark.executor.cores={cores} is no number of cores"):
+        Master.of("k8s://https://host").asked_for(4, {"spark.executor.cores": cores})
+
+
 def test_only_yarn_runs_a_driver_for_us(tmp_path: Path) -> None:
     Master.of("yarn", yarn(tmp_path)).refuse_cluster_mode()
     for text, next in (("spark://h:1", "yarn"), ("k8s://h", "poundlock deploy kubernetes"), ("local", "leave it out")):
