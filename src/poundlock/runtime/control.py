@@ -186,8 +186,12 @@ class Reachable:
         """Say the first word, forget what an earlier driver was asked, and begin to look."""
         for folder in (_ASKED, _ANSWERED):
             with suppress(*_TROUBLE):
-                for name in self.storage.names(folder):
+                names = self.storage.names(folder)
+                if folder == _ASKED:
+                    self._taken.update(names)  # which cannot be deleted now is not carried out later either
+                for name in names:
                     self.storage.delete(f"{folder}/{name}")
+                    self._taken.discard(name)
         self._say()
         with suppress(*_TROUBLE):  # its next attempt sees by this that it has been a driver here, whoever is it by then
             say_aside(self.storage, self.word)

@@ -106,6 +106,22 @@ def test_what_an_earlier_driver_was_asked_is_forgotten(storage: LocalStorage) ->
     assert [*storage.names("control/requests"), *storage.names("control/answers")] == []
 
 
+def test_what_an_earlier_driver_was_asked_is_forgotten_although_it_cannot_be_deleted(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_LOOK_S", 0.01)
+    storage.create_exclusive("control/requests/1.json", b'{"kind": "cancel"}')
+    storage.create_exclusive("control/requests/2.json", b'{"kind": "cancel"}')
+    made = Reachable(Troubled(storage.root, "delete", "requests/", [1]), FIRST, StopRequest(), Requests())
+    made.start()
+    deadline = time.monotonic() + 60
+    while storage.names("control/requests") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert list(storage.names("control/requests")) == []
+    assert not made.stop.canceling
+    made.end("FINISHED", 0, failure=None, progress={})
+
+
 def test_what_is_no_request_is_dropped(driver: Reachable, storage: LocalStorage) -> None:
     storage.create_exclusive("control/requests/1.json", b"[]")
     storage.create_exclusive("control/requests/2.json", b"{")
