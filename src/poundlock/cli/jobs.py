@@ -18,7 +18,7 @@ from poundlock.errors import DefinitionError, PoundlockError, TerminalError, Tra
 
 if TYPE_CHECKING:
     from poundlock.rest.client import Client
-    from poundlock.runtime.control import FolderClient
+    from poundlock.runtime.folder_client import FolderClient
     from poundlock.runtime.registry import JobEntry, Registry
 
 __all__ = [
@@ -81,7 +81,7 @@ def folder_client(entry: JobEntry) -> FolderClient | None:
     if entry.application is None:
         return None
     from poundlock.runtime import yarn
-    from poundlock.runtime.control import FolderClient
+    from poundlock.runtime.folder_client import FolderClient
     from poundlock.runtime.hearing import lost
     from poundlock.storage import open_storage
 

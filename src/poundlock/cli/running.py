@@ -179,7 +179,8 @@ class Presence:
             self._listening.close()
 
     def _reached(self, place: Container, identity: Identity, folder: str) -> Reachable:
-        from poundlock.runtime.control import Reachable, Word
+        from poundlock.runtime.control import Reachable
+        from poundlock.runtime.control_files import Word
         from poundlock.storage import open_storage
 
         now = time.time_ns() // 1_000_000

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from poundlock.cli.status import Watcher
     from poundlock.config import Settings
     from poundlock.job import Job
-    from poundlock.runtime.control import Word
+    from poundlock.runtime.control_files import Word
     from poundlock.runtime.progress import Progress, StopRequest
     from poundlock.runtime.registry import JobEntry
     from poundlock.runtime.restoring import Beginning
@@ -209,7 +209,7 @@ class _Following:
             TransientError: it has ended, and how could not be read for a while.
         """
         from poundlock.runtime import yarn
-        from poundlock.runtime.control import Word
+        from poundlock.runtime.control_files import Word
         from poundlock.runtime.hearing import heard_from, heard_last, lost
 
         word = heard_from(self.application, self.checkpoint)

@@ -71,7 +71,7 @@ def _check_installed(place: submitted.Container) -> None:
 def _earlier(place: submitted.Container) -> int | None:
     """Return the exit code where there is nothing left to do for this attempt; None where it has to go on."""
     from poundlock.checkpoint.epoch import newest_life
-    from poundlock.runtime.control import newest_word, word_of
+    from poundlock.runtime.control_files import newest_word, word_of
     from poundlock.storage import open_storage
 
     storage = open_storage(place.checkpoint)
@@ -100,7 +100,7 @@ def _taken_over(place: submitted.Container, who: str) -> int:
 
 def _say(place: submitted.Container, error: PoundlockError) -> None:
     """Leave the error where the one who submitted looks for it, unless the job has said it itself."""
-    from poundlock.runtime.control import Word, say_aside, word_of
+    from poundlock.runtime.control_files import Word, say_aside, word_of
     from poundlock.storage import open_storage
 
     now = time.time_ns() // 1_000_000

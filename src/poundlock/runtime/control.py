@@ -1,15 +1,9 @@
-"""A job that runs on a machine nobody can reach is asked, and tells how it goes, through files in its checkpoint folder.
-
-`control/driver.json` is written by the driver alone; a request and its answer are a file each. Who may write there may ask.
-Beside it each application has a file of its own, with the first and the last word of its newest driver, or why that one did
-not begin.
-"""
+"""The driver's half of a job's control files: it tells how it goes, and carries out what it is asked."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,142 +12,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.epoch import newest_life
-from poundlock.errors import FencedError, PoundlockError, TransientError
+from poundlock.errors import FencedError
+from poundlock.runtime.control_files import (
+    ANSWERED,
+    ASKED,
+    DRIVER,
+    FOLDER,
+    TROUBLE,
+    Word,
+    newest_word,
+    put,
+    say,
+    say_aside,
+)
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.requests import Requests, Then, Trigger
 from poundlock.storage import Storage
 
-__all__ = ["FolderClient", "Reachable", "Word", "last_word", "newest_word", "say_aside", "word_of"]
+__all__ = ["Reachable"]
 
-FOLDER = "control"
-_WORD, _ASKED, _ANSWERED = f"{FOLDER}/driver.json", f"{FOLDER}/requests", f"{FOLDER}/answers"
-_FORMAT = 1
 _LOOK_S = 1.0
 _BEAT_S = 5.0
-_SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
 _PATIENCE_S = 60.0
 _FIRST_S = 10.0  # so long after it has taken over, and a driver has said its first word
 _LAST_S = 30.0  # so long a last word is tried
 _POLL_S = 0.3
-
-# A file system that does not answer for a moment must not end a job, nor the look at one.
-_TROUBLE = (OSError, ValueError, RuntimeError, PoundlockError)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Word:
-    """The driver's newest word.
-
-    Args:
-        job_id, name: which job.
-        application: the cluster's id of it.
-        attempt: which of the cluster's attempts, from 1.
-        host, pid: the driver's process, as its epoch names it.
-        state: of the job.
-        started_ms: when this driver started, ms since the epoch.
-        said_ms: when it said this.
-        ended_ms: when it ended; None while it runs.
-        exit_code: how it ended.
-        failure: the two lines it failed with.
-        progress: as fields of Progress.
-    """
-
-    job_id: str
-    name: str
-    application: str
-    state: str
-    started_ms: int
-    said_ms: int
-    ended_ms: int | None = None
-    exit_code: int | None = None
-    failure: tuple[str, str] | None = None
-    progress: Mapping[str, Any] = field(default_factory=dict)
-    attempt: int = 1
-    host: str = ""
-    pid: int = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is a driver's last word."""
-        return self.ended_ms is not None
-
-    @property
-    def driver(self) -> tuple[str, int, int]:
-        """Whose word it is: another driver's is different."""
-        return self.application, self.attempt, self.started_ms
-
-    def to_bytes(self) -> bytes:
-        """Return it as it is kept."""
-        return json.dumps({"v": _FORMAT, **dataclasses.asdict(self)}, ensure_ascii=False).encode() + b"\n"
-
-    @classmethod
-    def of(cls, data: bytes) -> Word:
-        """Return what was kept. Raises ValueError, KeyError or TypeError if it is something else."""
-        value = json.loads(data)
-        if value.pop("v") != _FORMAT:
-            raise ValueError("of another version")
-        value["failure"] = tuple(value["failure"]) if value.get("failure") else None
-        return cls(**{each.name: value[each.name] for each in dataclasses.fields(cls) if each.name in value})
-
-
-def newest_word(storage: Storage) -> Word | None:
-    """Return the newest word of a job's driver; None if there is none that can be read.
-
-    Args:
-        storage: the job's checkpoint folder.
-    """
-    try:
-        return Word.of(storage.read(_WORD))
-    except (*_TROUBLE, KeyError, TypeError):
-        return None
-
-
-def _put(storage: Storage, path: str, data: bytes) -> None:
-    """Give a file its content, whether it is there or not."""
-    if not storage.create_exclusive(path, data):
-        storage.replace(path, data)
-
-
-def word_of(storage: Storage, application: str) -> Word | None:
-    """Return the newest word of one application's drivers; None where it has said none, or another one has spoken since."""
-    for path in (_WORD, f"{FOLDER}/{application}.json"):
-        try:
-            word = Word.of(storage.read(path))
-        except (*_TROUBLE, KeyError, TypeError):
-            continue
-        if word.application == application:
-            return word
-    return None
-
-
-def last_word(storage: Storage, application: str) -> Word | None:
-    """Return the last word of an application that is over, else its newest; None where it has said none.
-
-    Args:
-        storage: the job's checkpoint folder.
-        application: the cluster's id of it.
-
-    Raises:
-        OSError, RuntimeError, PoundlockError: the folder cannot be read, and there may be one.
-    """
-    found = []
-    for path in (_WORD, f"{FOLDER}/{application}.json"):
-        with suppress(FileNotFoundError):
-            data = storage.read(path)
-            with suppress(ValueError, KeyError, TypeError):
-                found.append(Word.of(data))
-    # An attempt that failed before it was a driver has said so aside, where an earlier one's is the newest.
-    its = [word for word in found if word.application == application]
-    return max(its, key=lambda word: (word.attempt, word.ended), default=None)
-
-
-def say_aside(storage: Storage, word: Word) -> None:
-    """Leave a word of a driver beside the newest, which may be another's: its first and its last, or why it did not
-    begin. Raises OSError."""
-    _put(storage, f"{FOLDER}/{word.application}.json", word.to_bytes())
-
-
-# --- the driver's half -----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -184,16 +67,16 @@ class Reachable:
 
     def start(self) -> None:
         """Say the first word, forget what an earlier driver was asked, and begin to look."""
-        for folder in (_ASKED, _ANSWERED):
-            with suppress(*_TROUBLE):
+        for folder in (ASKED, ANSWERED):
+            with suppress(*TROUBLE):
                 names = self.storage.names(folder)
-                if folder == _ASKED:
+                if folder == ASKED:
                     self._taken.update(names)  # which cannot be deleted now is not carried out later either
                 for name in names:
                     self.storage.delete(f"{folder}/{name}")
                     self._taken.discard(name)
         self._say()
-        with suppress(*_TROUBLE):  # its next attempt sees by this that it has been a driver here, whoever is it by then
+        with suppress(*TROUBLE):  # its next attempt sees by this that it has been a driver here, whoever is it by then
             say_aside(self.storage, self.word)
         self._thread = threading.Thread(target=self._serve, name="poundlock-control", daemon=True)
         self._thread.start()
@@ -235,11 +118,11 @@ class Reachable:
     def _serve(self) -> None:
         while not self._over.is_set():
             try:
-                asked = [name for name in self.storage.names(_ASKED) if name.endswith(".json") and name[0] != "."]
+                asked = [name for name in self.storage.names(ASKED) if name.endswith(".json") and name[0] != "."]
                 if asked and self._newest():
                     for name in asked:
                         self._take(name)
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 self.log(f"requests in {self.storage.root}/{FOLDER} cannot be read: {error}")
             self._answer()
             if self._news.is_set() or time.monotonic() - (self._said or 0) > _BEAT_S:
@@ -263,14 +146,14 @@ class Reachable:
         """Wait a moment for the first word of whoever has taken over; return whether it came. A driver elsewhere says none."""
         deadline = time.monotonic() + _FIRST_S
         while time.monotonic() < deadline:
-            with suppress(*_TROUBLE):
+            with suppress(*TROUBLE):
                 if not self._newest():
                     return True
             time.sleep(_POLL_S)
         return False
 
     def _take(self, name: str) -> None:
-        path = f"{_ASKED}/{name}"
+        path = f"{ASKED}/{name}"
         if name not in self._taken:  # else it was taken, and only could not be deleted
             with suppress(ValueError, KeyError, TypeError, FileNotFoundError):  # nothing that we wrote
                 asked = json.loads(self.storage.read(path))
@@ -308,9 +191,9 @@ class Reachable:
                 "failure": None if failure is None else [type(failure).__name__, failure.what, failure.next],
             }
             try:
-                _put(self.storage, f"{_ANSWERED}/{name}", json.dumps(said).encode())
+                put(self.storage, f"{ANSWERED}/{name}", json.dumps(said).encode())
                 del self._triggers[name]
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 self.log(f"an answer in {self.storage.root}/{FOLDER} cannot be written: {error}")
                 written = False
         return written
@@ -323,110 +206,14 @@ class Reachable:
         try:
             if self._said is not None and not self._newest():
                 return True
-            _put(self.storage, _WORD, word.to_bytes())
+            say(self.storage, word)
             if word.ended:  # the checkpoint may be another application's before anybody listens
                 say_aside(self.storage, word)
             self._said = time.monotonic()
-        except _TROUBLE as error:
-            self.log(f"{self.storage.root}/{_WORD} cannot be written: {error}")
+        except TROUBLE as error:
+            self.log(f"{self.storage.root}/{DRIVER} cannot be written: {error}")
             return False
         return True
-
-
-# --- the other half --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FolderClient:
-    """A way to a job through its checkpoint folder.
-
-    Args:
-        storage: the checkpoint folder.
-        name: the job's name, for errors.
-        lost: says why the driver is gone for good, None as long as it may be there; asked when it is silent.
-    """
-
-    storage: Storage
-    name: str
-    lost: Callable[[], str | None] = lambda: None
-
-    def ask(
-        self, kind: str, *, directory: str | None = None, then: str = "go on", drain: bool = False
-    ) -> str | int | None:
-        """Ask for something and wait until it is done; return the path of a savepoint or the number of a checkpoint.
-
-        Args:
-            kind: "stop", "cancel", "checkpoint" or "savepoint".
-            directory, then, drain: of a savepoint; see `Trigger`.
-
-        Raises:
-            PoundlockError: it failed.
-            TransientError: the driver does not answer.
-        """
-        name = f"{secrets.token_hex(16)}.json"
-        body = {"kind": kind, "directory": directory, "then": then, "drain": drain}
-        # Before it is asked: a driver that begins in between forgets what the one before it was asked.
-        heard = first = newest_word(self.storage)
-        self.storage.create_exclusive(f"{_ASKED}/{name}", json.dumps(body).encode())
-        silent = time.monotonic()
-        while True:
-            word = newest_word(self.storage)
-            if word is not None and word != heard:
-                heard, silent = word, time.monotonic()
-            why = None
-            if word is not None and word.ended:
-                why = f"ended before this was done ({word.state})"
-            elif word is not None and first is not None and word.driver != first.driver:
-                why = "was started again before this was done"
-            elif time.monotonic() - silent > _SILENT_S and (lost := self.lost()) is not None:
-                why = f"is gone: {lost}"
-            trouble = None
-            try:  # behind the word: an answer is there before a last word is
-                said = self._said(name)
-            except _TROUBLE as error:
-                said, trouble = None, error
-            if said is not None:
-                return self._understood(said)
-            if why is not None and trouble is None:
-                self._take_back(name)
-                raise PoundlockError(
-                    f"job {self.name} {why}", next=f"see how it goes, then ask again: poundlock info {self.name}"
-                )
-            if time.monotonic() - silent > _PATIENCE_S:
-                self._take_back(name)
-                raise self._unheard(word, trouble)
-            time.sleep(_POLL_S)
-
-    def _said(self, name: str) -> Mapping[str, Any] | None:
-        """Return the answer to a request, None where there is none yet. Raises what a storage does that is away."""
-        try:
-            said: Mapping[str, Any] = json.loads(self.storage.read(f"{_ANSWERED}/{name}"))
-        except FileNotFoundError:
-            return None
-        return said
-
-    def _take_back(self, name: str) -> None:
-        with suppress(*_TROUBLE):
-            self.storage.delete(f"{_ASKED}/{name}")
-
-    def _unheard(self, word: Word | None, trouble: Exception | None) -> TransientError:
-        where = "" if word is None else f" {word.application}"
-        what = (
-            f"the driver of job {self.name} has written nothing into {self.storage.root} for {_PATIENCE_S:.0f} s"
-            if trouble is None
-            else f"the answer of job {self.name} in {self.storage.root} cannot be read: {trouble}"
-        )
-        return TransientError(what, next=f"see whether it runs: yarn application -status{where}")
-
-    def _understood(self, said: Mapping[str, Any]) -> str | int | None:
-        if said["failure"] is not None:
-            from poundlock import errors
-
-            kind, what, next = said["failure"]
-            found = getattr(errors, kind, PoundlockError)
-            raise found(what, next=next)
-        location: str | int | None = said["location"]
-        return location
 
 
 def _now_ms() -> int:

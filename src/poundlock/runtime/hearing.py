@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from poundlock.errors import FencedError, PoundlockError, TransientError
 from poundlock.runtime import yarn
-from poundlock.runtime.control import Word, last_word, word_of
+from poundlock.runtime.control_files import Word, last_word, word_of
 from poundlock.runtime.submitted import ANOTHER_ATTEMPT, NOT_INSTALLED, OTHER_PYTHON
 from poundlock.storage import open_storage
 
@@ -24,7 +24,7 @@ _MINORS = range(50)
 
 
 def heard_from(application: str, checkpoint: str) -> Word | None:
-    """Return the newest word of an application's driver; see `control.word_of`.
+    """Return the newest word of an application's driver; see `control_files.word_of`.
 
     Args:
         application: the cluster's id of it.
@@ -37,7 +37,7 @@ def heard_from(application: str, checkpoint: str) -> Word | None:
 
 
 def heard_last(application: str, checkpoint: str) -> Word | None:
-    """Return the last word of an application that is over; see `control.last_word`.
+    """Return the last word of an application that is over; see `control_files.last_word`.
 
     Args:
         application: the cluster's id of it.

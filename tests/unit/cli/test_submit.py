@@ -21,7 +21,8 @@ from poundlock.cli import submitted as driving
 from poundlock.cli.main import main
 from poundlock.errors import DefinitionError
 from poundlock.runtime import submission, submitted, yarn
-from poundlock.runtime.control import Reachable, Word, newest_word, say_aside, word_of
+from poundlock.runtime.control import Reachable
+from poundlock.runtime.control_files import Word, newest_word, say_aside, word_of
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.registry import Registry
 from poundlock.runtime.requests import Requests

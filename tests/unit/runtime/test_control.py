@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
-from poundlock.runtime import control
-from poundlock.runtime.control import FolderClient, Reachable, Word, newest_word
+from poundlock.runtime import control, folder_client
+from poundlock.runtime.control import Reachable
+from poundlock.runtime.control_files import Word, newest_word
+from poundlock.runtime.folder_client import FolderClient
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.registry import Registry, registered
 from poundlock.runtime.requests import Requests
@@ -252,7 +254,7 @@ def test_a_driver_that_was_taken_over_by_one_that_says_nothing(
 
 
 def test_a_driver_that_is_silent_is_not_waited_for(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(folder_client, "_PATIENCE_S", 0.2)
     with pytest.raises(TransientError, match="has written nothing into"):
         FolderClient(storage, "job").ask("stop")
     assert list(storage.names("control/requests")) == []  # it must not be found by a driver that comes later
@@ -337,14 +339,14 @@ def test_an_answer_that_cannot_be_read_for_a_moment_is_waited_for(driver: Reacha
 
 
 def test_an_answer_that_cannot_be_read_at_all(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(folder_client, "_PATIENCE_S", 0.2)
     away = Troubled(storage.root, "read", "answers/", [1000])
     with pytest.raises(TransientError, match=r"the answer of job job in .* cannot be read: .*timed out"):
         FolderClient(away, "job").ask("stop")
 
 
 def test_a_driver_that_is_gone_is_asked_no_longer(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_SILENT_S", 0.0)
+    monkeypatch.setattr(folder_client, "_SILENT_S", 0.0)
     with pytest.raises(PoundlockError, match="job job is gone: it was killed"):
         FolderClient(storage, "job", lambda: "it was killed").ask("stop")
     assert list(storage.names("control/requests")) == []
