@@ -37,7 +37,7 @@ class Running:
         except BaseException as error:
             self.failure = error
 
-    def until(self, reached: Callable[[], bool], patience_s: float = 120) -> None:
+    def until(self, reached: Callable[[], bool], patience_s: float = 400) -> None:
         deadline = time.monotonic() + patience_s
         while not reached():
             assert self.failure is None, self.failure
@@ -45,6 +45,6 @@ class Running:
             time.sleep(0.05)
 
     def end(self) -> None:
-        self._thread.join(120)
+        self._thread.join(400)
         assert not self._thread.is_alive()
         assert self.failure is None, self.failure

@@ -111,7 +111,7 @@ def test_a_detached_job_is_found_asked_and_stopped(project: Path, capsys: pytest
     follower = threading.Thread(target=lambda: followed.append("ended") if main(["logs", "made", "-f"]) == 0 else None)
     follower.start()
     assert main(["stop", "made"]) == 0
-    follower.join(60)
+    follower.join(300)
     assert followed == ["ended"]
     out = capsys.readouterr().out
     assert "recovered" in out

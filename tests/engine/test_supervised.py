@@ -53,7 +53,7 @@ def poundlock(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
 
 def until(condition: Callable[[JobEntry], bool]) -> JobEntry:
     """Wait for the newest entry to be as wanted."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     entries: list[JobEntry] = []
     while time.monotonic() < deadline:
         entries = Registry(Path("state")).entries()
@@ -204,7 +204,7 @@ def test_a_unit_of_systemd_runs_answers_its_probe_and_stops_cleanly(
         assert not (project / "other").exists()
     finally:
         process.send_signal(signal.SIGTERM)
-    assert process.wait(90) == 0
+    assert process.wait(300) == 0
     ended = until(lambda entry: entry.ended)
     assert (ended.state, ended.exit_code) == ("FINISHED", 0)
     assert token.exists(), "the user's file is the user's"

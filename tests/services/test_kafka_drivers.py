@@ -59,7 +59,7 @@ def test_a_driver_that_slept_before_its_decision_is_fenced_and_leaves_the_newer_
     def slow() -> list[Prepared]:
         prepared = rig.write(1, [values(1, 0)])
         asleep.set()
-        assert awake.wait(60)
+        assert awake.wait(300)
         return prepared
 
     def old_life() -> None:
@@ -70,7 +70,7 @@ def test_a_driver_that_slept_before_its_decision_is_fenced_and_leaves_the_newer_
 
     sleeper = threading.Thread(target=old_life)
     sleeper.start()
-    assert asleep.wait(60)
+    assert asleep.wait(300)
     newer = rig.driver()
 
     written: list[str] = []

@@ -53,7 +53,7 @@ def starting(reading: KafkaReading, restored: dict[str, Any] | None = None) -> A
 
 def lag(reading: KafkaReading, position: dict[str, Any]) -> int | None:
     """Ask until there is an answer: a busy machine may not connect within the 2 s that one question is given."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while (told := reading.lag(position)) is None and time.monotonic() < end:
         time.sleep(0.1)
     return told

@@ -87,7 +87,7 @@ class Life:
         except BaseException as error:
             self._failure = error
 
-    def until(self, reached: Callable[[], bool], patience_s: float = 180) -> None:
+    def until(self, reached: Callable[[], bool], patience_s: float = 400) -> None:
         deadline = time.monotonic() + patience_s
         while not reached():
             assert self._failure is None, self._failure
@@ -108,7 +108,7 @@ class Life:
     def end(self, *, stop: bool = True) -> None:
         if stop:
             self._stop.stop()
-        self._thread.join(120)
+        self._thread.join(400)
         assert not self._thread.is_alive(), self.progress
         assert self._failure is None, self._failure
 

@@ -82,7 +82,7 @@ class Scene:
         return re.findall(r"JobID (\w+)", said)[-1]
 
     def await_rows(self, job: str, rows: int) -> None:
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 400
         while json.loads(self.cli("info", job, "--json"))["progress"]["rows_written"] < rows:
             assert time.monotonic() < deadline, self.cli("info", job)
             time.sleep(0.2)

@@ -97,7 +97,7 @@ class Scene:
                 failure.append(error)
 
         def wait(done: Callable[[], bool]) -> None:
-            deadline = time.monotonic() + 240
+            deadline = time.monotonic() + 400
             while not failure and not done():
                 assert time.monotonic() < deadline, seen[-1:]
                 time.sleep(0.05)

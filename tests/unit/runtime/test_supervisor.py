@@ -115,7 +115,7 @@ class Watched:
         """Read to the end and return the exit code."""
         assert self.process.stdout is not None
         self.said += [line.rstrip("\n").split("|") for line in self.process.stdout]
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def lives(self) -> list[list[str]]:
         return [words for words in self.said if words[0] == "life"]
