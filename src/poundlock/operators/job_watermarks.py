@@ -147,7 +147,8 @@ class JobWatermarks:
         for name, source in self._sources.items():
             if not source.idle:
                 self._valve.input_status(name, "active")
-        for name, source in self._sources.items():
+        # The least first: of sources that wake up together none is left behind by another that comes before it by its name.
+        for name, source in sorted(self._sources.items(), key=lambda each: each[1].watermark):
             self._valve.input_watermark(name, source.watermark)
         for name, source in self._sources.items():
             if source.idle:

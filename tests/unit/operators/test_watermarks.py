@@ -153,6 +153,17 @@ def test_the_least_of_several_sources_and_the_end_of_one() -> None:
     assert harness.job.held_by is None
 
 
+@pytest.mark.parametrize("names", [["a", "b"], ["b", "a"]])
+def test_of_sources_that_wake_up_together_the_least_counts_whatever_their_order(names: list[str]) -> None:
+    strategy = STRATEGY.with_idleness("20 ms")
+    harness = WatermarkHarness(dict.fromkeys(names, strategy), {"a": ["p"], "b": ["p"]})
+    harness.checkpoint({("a", "p"): [100], ("b", "p"): [50]})
+    harness.advance(0)
+    assert harness.advance(21) == 94
+    assert harness.checkpoint({("a", "p"): [300], ("b", "p"): [200]}) == 194
+    assert harness.job.held_by == HeldBack("b", "p")
+
+
 def test_behind_the_end_a_restart_goes_on_with_the_watermark_before_it() -> None:
     harness = WatermarkHarness(STRATEGY)
     harness.checkpoint({"one": [100]})
