@@ -1,6 +1,6 @@
 """Several inputs' watermarks as one: the least of the active ones, as Flink's StatusWatermarkValve combines them.
 
-It never moves back; an input that was idle counts again only once it has caught up.
+It never moves back; an input that was idle counts again only once it has caught up, and one that has ended holds nobody back.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from poundlock.operators.generators import MIN
+from poundlock.operators.generators import MAX, MIN
 
 __all__ = ["Status", "StatusWatermarkValve"]
 
@@ -63,17 +63,22 @@ class StatusWatermarkValve:
         if any(each.active for each in self._channels.values()):
             return self._least() if was_least else []
         self.active = False
-        # Nobody goes on: whatever the channels had is flushed.
-        flushed = self._output(max(each.watermark for each in self._channels.values())) if was_least else []
-        return [*flushed, "idle"]
+        return [*(self._least() if was_least else []), "idle"]
 
     def raise_to(self, watermark: int) -> None:
         """Let nothing lower than this go downstream any more."""
         self.watermark = max(self.watermark, watermark)
 
     def _least(self) -> Emitted:
-        aligned = [each.watermark for each in self._channels.values() if each.aligned]
-        return self._output(min(aligned)) if aligned else []
+        # The last watermark of a channel is that of all only once all have it: behind it those that are silent could not go on.
+        going = [each for each in self._channels.values() if each.watermark != MAX]
+        if not going:
+            return self._output(MAX)
+        if aligned := [each.watermark for each in going if each.aligned]:
+            return self._output(min(aligned))
+        if any(each.active for each in going):
+            return []
+        return self._output(max(each.watermark for each in going))  # nobody goes on: whatever they had is flushed
 
     def _output(self, watermark: int) -> Emitted:
         if watermark <= self.watermark:

@@ -164,6 +164,22 @@ def test_of_sources_that_wake_up_together_the_least_counts_whatever_their_order(
     assert harness.job.held_by == HeldBack("b", "p")
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_where_one_source_has_ended_and_the_others_are_silent_it_is_not_the_last_one(restart: bool) -> None:
+    live = STRATEGY.with_idleness("20 ms")
+    harness = WatermarkHarness({"a": STRATEGY, "b": live, "c": live}, {"b": ["p"], "c": ["p"]})
+    harness.checkpoint({("a", "f"): [1000], ("b", "p"): [100], ("c", "p"): [50]}, ended=["a"])
+    assert harness.watermark == 44
+    harness.advance(0)
+    assert harness.advance(21) == 94, "it ends at the greatest of those that may go on"
+    if restart:
+        through_json(harness)
+    assert not harness.job.ended
+    assert harness.checkpoint({("b", "p"): [300], ("c", "p"): [200]}, ended=["a"]) == 194
+    assert harness.checkpoint({}, ended=["a", "b"]) == 194
+    assert harness.checkpoint({}, ended=["a", "b", "c"]) == MAX
+
+
 def test_behind_the_end_a_restart_goes_on_with_the_watermark_before_it() -> None:
     harness = WatermarkHarness(STRATEGY)
     harness.checkpoint({"one": [100]})
