@@ -58,8 +58,9 @@ class StatusWatermarkValve:
             woken: Emitted = [] if self.active else ["active"]
             self.active = True
             return woken
+        # What went downstream may have been raised above an aligned channel, as by a restart.
+        was_least = found.aligned and found.watermark <= self.watermark
         found.active = found.aligned = False
-        was_least = found.watermark == self.watermark
         if any(each.active for each in self._channels.values()):
             return self._least() if was_least else []
         self.active = False

@@ -191,6 +191,19 @@ def test_behind_the_end_a_restart_goes_on_with_the_watermark_before_it() -> None
     assert harness.checkpoint({"two": [200]}) == 194
 
 
+@pytest.mark.parametrize("silent", ["a", "b"])
+def test_behind_the_end_a_source_that_stays_silent_holds_nothing_back_for_ever(silent: str) -> None:
+    live = STRATEGY.with_idleness("20 ms")
+    harness = WatermarkHarness({"a": live, "b": live}, {"a": ["p"], "b": ["p"]})
+    harness.checkpoint({("a", "p"): [100], ("b", "p"): [100]})
+    harness.job.end()
+    through_json(harness)
+    other = "b" if silent == "a" else "a"
+    assert harness.checkpoint({(other, "p"): [300]}) == 94, "nothing is known of the silent one"
+    harness.advance(0)
+    assert harness.advance(21) == 294
+
+
 def test_a_users_generator_sees_a_partition_and_a_checkpoint_at_a_time() -> None:
     class Punctuated:
         """Emits with every second checkpoint of its partition; goes idle after three empty calls in a row."""
