@@ -80,7 +80,10 @@ class PartitionWatermarks:
             self.add(name)
 
     def _new_timer(self) -> IdlenessTimer | None:
-        return None if self.strategy.idleness is None else IdlenessTimer(span_ms(self.strategy.idleness))
+        # A clock is never silent, and rows that are given its time are not looked at.
+        if self.strategy.idleness is None or self.strategy.clocked:
+            return None
+        return IdlenessTimer(span_ms(self.strategy.idleness))
 
     @property
     def partitions(self) -> Mapping[str, int]:

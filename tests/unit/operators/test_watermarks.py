@@ -249,6 +249,16 @@ def test_the_clock_gives_time_to_rows_and_to_the_watermark() -> None:
     assert at_work.job.end() == 1499, "open windows of processing time are not fired at the end"
 
 
+def test_the_clock_never_falls_silent() -> None:
+    clock = ManualClock(1000)
+    harness = WatermarkHarness(WatermarkStrategy.ingestion_time().with_idleness("20 ms"), [], clock=clock)
+    harness.checkpoint({})
+    harness.advance(21)
+    assert harness.advance(21) == 1041
+    assert harness.checkpoint({}) == 1041
+    assert not harness.job.sources["source"].idle
+
+
 def test_alignment_names_who_waits_and_by_how_much() -> None:
     aligned = STRATEGY.with_watermark_alignment("g", "100 ms")
     harness = WatermarkHarness(
