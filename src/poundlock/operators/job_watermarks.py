@@ -64,6 +64,8 @@ class JobWatermarks:
             self._sources[name] = PartitionWatermarks(strategy, [CLOCK] if strategy.clocked else [])
             if name in known and not known[name].get("ended"):
                 self._sources[name].restore(known[name])
+                if strategy.clocked:
+                    self._sources[name].add(CLOCK)  # the state may be that of another strategy, which had none
         if state is not None:
             last = resumed(state)
             inputs = {n: s for n, s in state.get("inputs", {}).items() if s.get("watermark") != MAX}

@@ -259,6 +259,16 @@ def test_the_clock_never_falls_silent() -> None:
     assert not harness.job.sources["source"].idle
 
 
+def test_the_clock_goes_on_from_the_state_of_another_strategy() -> None:
+    clock = ManualClock(1000)
+    before = WatermarkHarness(STRATEGY, clock=clock)
+    before.checkpoint({"file": [100]})
+    harness = WatermarkHarness(WatermarkStrategy.ingestion_time(), [], clock=clock)
+    harness.restore(json.loads(json.dumps(before.snapshot())))
+    assert harness.watermark == 94
+    assert harness.checkpoint({}) == 999
+
+
 def test_alignment_names_who_waits_and_by_how_much() -> None:
     aligned = STRATEGY.with_watermark_alignment("g", "100 ms")
     harness = WatermarkHarness(
