@@ -110,6 +110,7 @@ class JobWatermarks:
             seen: per source; one that is missing had no rows.
             now_ms: the time by the clock.
         """
+        self._note_paused()
         for name, source in self._sources.items():
             found = seen.get(name, SourceSeen(partitions=list(source.partitions)))
             if source.strategy.clocked:
@@ -126,6 +127,7 @@ class JobWatermarks:
 
     def tick(self, now_ms: int) -> int:
         """Let time pass without rows; return the watermark then."""
+        self._note_paused()
         for source in self._sources.values():
             if source.watermark != MAX:
                 source.tick(now_ms)
@@ -142,6 +144,11 @@ class JobWatermarks:
     def raise_to(self, watermark: int) -> None:
         """Never be lower than this."""
         self._valve.raise_to(watermark)
+
+    def _note_paused(self) -> None:
+        for each in self.paused:
+            if each.partition is None:
+                self._sources[each.source].note_paused()
 
     def _combine(self) -> int:
         if self._valve.watermark != MAX:

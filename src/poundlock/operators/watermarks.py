@@ -168,6 +168,11 @@ class PartitionWatermarks:
                 self.mark_idle(name)
         return self.watermark
 
+    def note_paused(self) -> None:
+        """Be told that its alignment group lets it wait: a source that is not read is not silent."""
+        if self._timer is not None:
+            self._timer.activity()
+
     def end(self) -> int:
         """Take the end of the input; return the watermark behind it, MAX. Time by the clock does not end."""
         if self.strategy.kind != "processing":

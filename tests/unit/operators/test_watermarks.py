@@ -284,6 +284,21 @@ def test_alignment_names_who_waits_and_by_how_much() -> None:
     assert [(p.source, p.partition) for p in harness.job.paused] == [("a", "a0"), ("b", None), ("b", "b0")]
 
 
+def test_a_source_that_waits_for_its_group_is_not_silent() -> None:
+    aligned = STRATEGY.with_watermark_alignment("g", "100 ms").with_idleness("20 ms")
+    harness = WatermarkHarness({"files": aligned, "live": aligned}, {"live": ["p"]})
+    harness.checkpoint({("files", "one"): [1000], ("live", "p"): [200]})
+    assert [each.source for each in harness.job.paused if each.partition is None] == ["files"]
+    for _ in range(3):
+        harness.clock.set(harness.clock.now_ms() + 15)
+        assert harness.checkpoint({("live", "p"): [300]}) == 294
+    assert harness.checkpoint({("live", "p"): [5000]}) == 994, "not past what the files have that are not read yet"
+    assert harness.job.held_by == HeldBack("files", "one")
+    assert harness.checkpoint({("files", "two"): [1500]}) == 1494
+    harness.advance(0)
+    assert harness.advance(21) == 4994, "it is read, and silent"
+
+
 def test_no_watermarks_hold_everything_until_the_end() -> None:
     harness = WatermarkHarness({"a": STRATEGY, "b": WatermarkStrategy.no_watermarks()}, {"a": ["p"], "b": ["p"]})
     assert harness.checkpoint({("a", "p"): [100], ("b", "p"): [100]}) == MIN
