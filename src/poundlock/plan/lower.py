@@ -18,6 +18,7 @@ from poundlock.connectors.base import SparkRead, SparkSource, SplitSource
 from poundlock.operators.chain import MAIN, Decode, Edge, Pass, Step
 from poundlock.plan.arrow import map_in_arrow
 from poundlock.plan.emitted import Unpack
+from poundlock.plan.event_time import TimeChannel
 from poundlock.plan.lowered import Lowered
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, is_ours
 from poundlock.plan.reading import Reading, carried_columns, single_topic
@@ -31,7 +32,7 @@ from poundlock.plan.tasks import RECORD, fused_task, shared_task, sink_task
 from poundlock.plan.uses import source_of
 from poundlock.stream.nodes import SideOutputNode, SinkNode, SourceNode, SqlNode, WatermarkNode, walk
 
-__all__ = ["Lowering"]
+__all__ = ["Lowering", "untimed"]
 
 ROW = "__row"
 
@@ -99,10 +100,8 @@ class Lowering:
             frames.append(self._reading.pulse())
         row_wise = {b.head.id: b.row_wise for b in self.plan.branches}
         uses, times = self._reading.uses, self._side.times
-        measured = {use for channel in times for use in channel.uses}
-        untimed = [use for use in uses if source_of(use) not in timed and use not in measured]
         query = reduce(DataFrame.union, frames)
-        return Lowered(query, self._side.observed, row_wise, uses, times, ticks, untimed)
+        return Lowered(query, self._side.observed, row_wise, uses, times, ticks, untimed(uses, times))
 
     # --- the stage ---------------------------------------------------------------------------------------------------
 
@@ -201,6 +200,15 @@ class Lowering:
             stage = self._stage(branch, None, visible(frame))
         task = sink_task(stage, as_lines=False, topic=None)
         return [map_in_arrow(each, task, RECORD) for each in (frame, *self._side.take_bad())]
+
+
+def untimed(uses: Sequence[str], times: Sequence[TimeChannel]) -> list[str]:
+    """Return the uses of sources whose end no channel of event time goes by.
+
+    That a step gives their rows a time is not enough: in a union with Kafka or files, those of other sources are in no partition.
+    """
+    measured = {source_of(use) for channel in times for use in channel.uses}
+    return [use for use in uses if source_of(use) not in measured]
 
 
 def _check_columns(sink: Any, name: str, columns: Sequence[str], schema: pa.Schema | None) -> None:

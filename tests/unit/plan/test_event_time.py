@@ -10,6 +10,7 @@ import pytest
 
 from poundlock import DefinitionError, FileSink, FileSource, Job, KafkaSource, WatermarkStrategy
 from poundlock.plan.event_time import SPLIT_SLOTS, TimeChannel, _slot_of
+from poundlock.plan.lower import untimed
 from poundlock.plan.rows import PARTITION, SPLIT, TOPIC
 from poundlock.plan.timestamps import AssignTime
 
@@ -34,6 +35,12 @@ def test_the_slot_of_a_row() -> None:
         f"CASE WHEN __split >= {SPLIT_SLOTS} AND __split < {2 * SPLIT_SLOTS} THEN __split + {-SPLIT_SLOTS}"
         " WHEN __partition >= 0 THEN -2 ELSE -1 END"
     )
+
+
+def test_the_end_of_files_is_not_that_of_what_they_are_united_with() -> None:
+    files = TimeChannel("time", STRATEGY, ["files"], None, ["files"])
+    assert untimed(["files", "rate", "files#2"], [files]) == ["rate"], "its rows are in no split of the channel"
+    assert untimed(["files", "rate"], [TimeChannel("time", STRATEGY, ["files", "rate"], None, None)]) == []
 
 
 def test_a_functions_timestamps_are_milliseconds_or_datetimes() -> None:
