@@ -40,7 +40,8 @@ class Dialect:
         style: "conflict", "duplicate", "merge", "dual" or "replace": how rows are written by key.
         backslash: how text with one is written: "plain" where it has no meaning, as a "parameter" where it may have, in
             "escapes" where text can be written with a meaning that is certain.
-        typed: whether the driver knows JDBC's way to write dates and times.
+        times: how dates and times are written: in "jdbc"'s own way, as plain "text", or as a "cast" of one.
+        wide: what stands before text that is not ASCII.
         booleans: whether there are TRUE and FALSE.
         binary: makes a literal of hex digits.
     """
@@ -49,7 +50,8 @@ class Dialect:
     quote: str
     style: str
     backslash: Literal["plain", "parameter", "escapes"] = "parameter"
-    typed: bool = True
+    times: Literal["jdbc", "text", "cast"] = "jdbc"
+    wide: str = ""
     booleans: bool = True
     binary: Callable[[str], str] = "X'{}'".format
 
@@ -80,9 +82,9 @@ class Dialect:
             return self.binary(value.hex())
         if isinstance(value, datetime.datetime):
             plain = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
-            return self._time("ts", plain.isoformat(" ", "microseconds"))
+            return self._time("ts", "datetime2(6)", plain.isoformat(" ", "microseconds"))
         if isinstance(value, datetime.date):
-            return self._time("d", value.isoformat())
+            return self._time("d", "date", value.isoformat())
         if isinstance(value, str):
             if "\0" in value:
                 raise NoLiteral("text with a zero byte")
@@ -91,15 +93,17 @@ class Dialect:
             except UnicodeEncodeError as error:
                 raise NoLiteral("text with half a character") from error
             if "\\" not in value or self.backslash == "plain":
-                return "'" + value.replace("'", "''") + "'"
+                return ("" if value.isascii() else self.wide) + "'" + value.replace("'", "''") + "'"
             if self.backslash == "parameter":
                 return f"{_PARAMETER}{value}{_PARAMETER}"
             return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
         raise NoLiteral(f"a value of type {type(value).__name__}")
 
-    def _time(self, kind: str, text: str) -> str:
+    def _time(self, kind: str, type: str, text: str) -> str:
+        if self.times == "cast":
+            return f"CAST('{text}' AS {type})"
         # JDBC's own way to write times, which its drivers turn into their database's.
-        return f"{{{kind} '{text}'}}" if self.typed else f"'{text}'"
+        return f"{{{kind} '{text}'}}" if self.times == "jdbc" else f"'{text}'"
 
     def statements(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Values) -> list[str]:
         """Return what writes rows, no two of which have one key; see `prepared` for how one is run.
@@ -184,11 +188,13 @@ def dialect_of(product: str, quote: str) -> Dialect:
     if "postgres" in said:
         return Dialect("postgresql", quote, "conflict", "escapes", binary="decode('{}', 'hex')".format)
     if "sqlite" in said:
-        return Dialect("sqlite", quote, "conflict", "plain", typed=False)
+        return Dialect("sqlite", quote, "conflict", "plain", times="text")
     if "mysql" in said or "mariadb" in said:
         return Dialect("mysql", quote, "duplicate")
     if "microsoft" in said:
-        return Dialect("sqlserver", "[", "merge", booleans=False, binary="0x{}".format)
+        # {ts '…'} is of an old type there, which takes three digits of a second; text without N is put into the code page
+        # of the database, and a question mark stands for what that does not have.
+        return Dialect("sqlserver", "[", "merge", times="cast", wide="N", booleans=False, binary="0x{}".format)
     if "oracle" in said:
         return Dialect("oracle", quote, "dual", "plain", booleans=False, binary="HEXTORAW('{}')".format)
     if said == "h2" or "hsql" in said or said.startswith("db2"):

@@ -47,6 +47,11 @@ WHEN = datetime.datetime(2024, 2, 29, 12, 0, 0, 5)
             "{ts '2024-02-29 10:00:00.000005'}",
         ),
         ("PostgreSQL", WHEN.date(), "{d '2024-02-29'}"),
+        ("Microsoft SQL Server", WHEN, "CAST('2024-02-29 12:00:00.000005' AS datetime2(6))"),
+        ("Microsoft SQL Server", WHEN.date(), "CAST('2024-02-29' AS date)"),
+        ("Microsoft SQL Server", "it's", "'it''s'"),
+        ("Microsoft SQL Server", "it's 水", "N'it''s 水'"),
+        ("PostgreSQL", "水", "'水'"),
     ],
 )
 def test_values_as_sql(product: str, value: Any, text: str) -> None:
