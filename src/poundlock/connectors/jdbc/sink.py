@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["JdbcSink"]
 
-_SECRET = re.compile(r"(?<=[?&;])(password|pwd)=[^&;]*", re.IGNORECASE)
+# As a property behind the URL or in it, before a host (MySQL), or behind the user (Oracle).
+_SECRET = re.compile(r"[?&;:,(](?:password|pwd)=|//[^/@:;?]*:[^/@;?]+@|^jdbc:oracle:\w+:[^/@]+/[^/@]+@", re.IGNORECASE)
 _TABLE = re.compile(r"\"?[A-Za-z_][\w$ ]*\"?(\.\"?[A-Za-z_][\w$ ]*\"?){0,2}")
 
 

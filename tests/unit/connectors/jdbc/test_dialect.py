@@ -126,6 +126,11 @@ def test_names_are_quoted_as_the_database_does() -> None:
         ({"url": "postgresql://x"}, "is not a JDBC URL"),
         ({"url": "jdbc:x://h/d?user=a&password=geh31m"}, "the password stands in the JDBC URL"),
         ({"url": "jdbc:sqlserver://h;password=geh31m"}, "the password stands in the JDBC URL"),
+        ({"url": "jdbc:mysql://etl:geh31m@h:3306/d"}, "the password stands in the JDBC URL"),
+        ({"url": "jdbc:mysql://h:3306,etl:geh31m@i:3306/d"}, "the password stands in the JDBC URL"),
+        ({"url": "jdbc:mysql://(host=h,password=geh31m)/d"}, "the password stands in the JDBC URL"),
+        ({"url": "jdbc:oracle:thin:etl/geh31m@//h:1521/d"}, "the password stands in the JDBC URL"),
+        ({"url": "jdbc:db2://h:50000/d:password=geh31m;"}, "the password stands in the JDBC URL"),
         ({"table": "t; DROP"}, "is not the name of a table"),
         ({"marker_table": ""}, "is not the name of a table"),
         ({"key": []}, "names no column"),
@@ -138,6 +143,21 @@ def test_settings_that_mean_nothing_are_refused(settings: dict[str, Any], said: 
         JdbcSink(**{"url": "jdbc:derby:memory:a", "table": "t", "staging": "/tmp/x", **settings})
     assert len(str(caught.value).splitlines()) == 2
     assert "geh31m" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:mysql://h:3306/d?connectionAttributes=team:a@b.example",
+        "jdbc:postgresql://[::1]:5432/d?user=etl@example",
+        "jdbc:oracle:thin:@//h:1521/d",
+        "jdbc:oracle:thin:/@wallet",
+        "jdbc:sqlserver://h:1433;databaseName=d;user=etl@server",
+        "jdbc:db2://h:50000/d:user=etl;",
+    ],
+)
+def test_a_url_without_a_password_is_taken(url: str) -> None:
+    assert JdbcSink(url, "t", staging="/tmp/x").url == url
 
 
 def test_a_sink_without_a_way_to_a_jvm_says_so() -> None:
