@@ -104,7 +104,10 @@ class PrintSink:
     def print(self, text: str) -> None:
         """Write lines to the target."""
         stream = sys.stdout if self.target == "stdout" else sys.stderr
-        stream.write(text)
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:  # the terminal has no such letters, and never will
+            stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
         stream.flush()
 
     def abort(self, prepared: Prepared) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pyarrow as pa
@@ -51,6 +52,20 @@ def test_an_output_that_is_gone_is_asked_again(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "stdout", Gone())
     with pytest.raises(CommitUnknown, match="cannot print to stdout: gone"):
         show(PrintSink(), lines(b"x"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [("ascii", "\\xfc \\u6c34"), ("latin-1", "ü \\u6c34"), ("cp1251", "\\xfc \\u6c34"), ("utf-8", "ü 水")],
+)
+def test_letters_that_an_output_does_not_have_are_escaped(
+    encoding: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are decided: a terminal that cannot show them must not stop the job for ever."""
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding))
+    show(PrintSink(), lines("ü 水".encode(), b"x"))
+    assert out.getvalue() == f"shown:1> {shown}\nshown:1> x\n".encode(encoding)
 
 
 def test_settings_are_checked() -> None:
