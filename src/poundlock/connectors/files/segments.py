@@ -232,13 +232,14 @@ class Segments:
         return segment
 
     def _close(self, bucket: str) -> None:
-        segment = self._open.pop(bucket)
-        self._held -= segment.held
+        segment = self._open[bucket]
         if segment.bulk is not None:
             segment.bulk.finish()
         segment.output.finish()
         self.storage.sync(segment.handle)
         segment.handle.close()
+        del self._open[bucket]  # now, so that one that could not be finished is still abandoned
+        self._held -= segment.held
         upload = {"upload": segment.handle.upload} if isinstance(segment.handle, UploadWriter) else {}
         known = segment.low <= segment.high
         self._done.append(

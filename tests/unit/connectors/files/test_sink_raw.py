@@ -14,6 +14,7 @@ from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.sink import FileSink
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.formats.chunk import Batch, KafkaOrigin, Lines, Records
+from poundlock.storage import LocalStorage
 from poundlock.testing.sinks import FileSinkHarness, batch, lines
 
 EVENTS = [
@@ -280,6 +281,26 @@ def test_abandon_removes_finished_and_open_segments(tmp_path: Path) -> None:
     h = plain(tmp_path, rolling=RollingPolicy(size=1), bucket=lambda row: row[:1].decode())
     h.write(lines(b"aa", b"bb", b"aa", b"aa"))
     assert len(h.paths()) == 4
+    h.writer().abandon()
+    assert h.paths() == []
+
+
+@pytest.mark.parametrize("options", [{"row": "value"}, {"row": "value", "compression": "gzip"}, {"format": "parquet"}])
+def test_abandon_removes_a_segment_that_could_not_be_finished(
+    tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full is to have its space back before the task is tried again."""
+    h = FileSinkHarness(FileSink(str(tmp_path), **options))
+    h.write(lines(b"x"))
+
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as m:
+        m.setattr(LocalStorage, "sync", full)
+        with pytest.raises(TransientError, match="finishing a segment"):
+            h.writer().prepare()
+    assert len(h.paths()) == 1
     h.writer().abandon()
     assert h.paths() == []
 
