@@ -128,6 +128,7 @@ class SocketEnumerator:
         self._ended: bool = False
         self._failure: OSError | None = None
         self._next = 0  # number of the next file
+        self._asked = 0  # bytes that were sent to it, and nobody said that they are there
         self._read_to: int | None = None
 
     def initial(self) -> dict[str, Any]:
@@ -238,10 +239,8 @@ class SocketEnumerator:
         with self._lock:
             whole = self._held.rfind(b"\n") + 1
             lines, ended = bytes(self._held[:whole]), self._ended and self._failure is None
-        for at, end in _cut(lines):
-            while not self._storage.create_exclusive(_name(self._next), lines[at:end]):
-                self._next += 1
-            self._next += 1
+        for at, end in _cut(lines, self._asked):
+            self._write_file(lines[at:end])
             with self._lock:
                 del self._held[
                     : end - at
@@ -250,14 +249,23 @@ class SocketEnumerator:
         if ended and self._storage.stat(_CLOSED) is None:
             self._storage.create_exclusive(_CLOSED, b"")
 
+    def _write_file(self, lines: bytes) -> None:
+        """Write the next file. A storage that gave no answer may have taken the same lines the time before."""
+        asked, self._asked = self._asked, len(lines)
+        while not self._storage.create_exclusive(_name(self._next), lines):
+            if asked and self._storage.read(_name(self._next)) == lines:
+                break
+            asked, self._next = 0, self._next + 1
+        self._asked, self._next = 0, self._next + 1
+
 
 def _name(number: int) -> str:
     return f"{number:020d}.lines"
 
 
-def _cut(lines: bytes) -> list[tuple[int, int]]:
-    """Return the parts of some lines, none much larger than a checkpoint reads."""
-    parts, at = [], 0
+def _cut(lines: bytes, first: int = 0) -> list[tuple[int, int]]:
+    """Return the parts of some lines, none much larger than a checkpoint reads; the first of so many bytes, if that is said."""
+    parts, at = [(0, first)] if first else [], first
     while at < len(lines):
         end = len(lines) if len(lines) - at <= _LIMIT else lines.find(b"\n", at + _LIMIT - 1) + 1
         parts.append((at, end))

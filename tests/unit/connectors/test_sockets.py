@@ -16,6 +16,7 @@ from poundlock import DefinitionError, SocketSource, TerminalError, TransientErr
 from poundlock.connectors.base import ReaderContext
 from poundlock.formats.convert import to_records
 from poundlock.storage import LocalStorage
+from poundlock.storage.base import OutcomeUnknown
 
 
 class Peer:
@@ -157,6 +158,37 @@ def test_a_connection_that_breaks_is_told_and_made_again(tmp_path: Path, peer: P
     half.latest(start)
     peer.say(b"two\n")
     until(lambda: half.latest(start)["bytes"] == 8)
+    half.close()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_lines_that_a_storage_took_without_an_answer_are_not_written_twice(
+    tmp_path: Path, peer: Peer, arrives: bool
+) -> None:
+    class Silent(LocalStorage):
+        silent = True
+
+        def create_exclusive(self, path: str, data: bytes) -> bool:
+            if not Silent.silent:
+                return super().create_exclusive(path, data)
+            if arrives:
+                assert super().create_exclusive(path, data)
+            raise OutcomeUnknown(OSError(110, "no answer"))
+
+    source = SocketSource("127.0.0.1", peer.port)
+    half = source.enumerator(Silent(str(tmp_path)))
+    start = half.initial()
+    assert half.latest(start) == start
+    peer.say(b"one\n")
+    until(lambda: half._held)
+    with pytest.raises(OutcomeUnknown):
+        half.latest(start)
+    peer.say(b"two\n")
+    until(lambda: len(half._held) == 8)
+    Silent.silent = False
+    end = half.latest(start)
+    assert rows(source, half, start, end) == [{"value": b"one"}, {"value": b"two"}]
+    assert half.latest(end) == end
     half.close()
 
 
