@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
-__all__ = ["Entry", "HasFolders", "OutcomeUnknown", "Remote", "Storage", "moves_by_copy"]
+__all__ = ["Entry", "HasFolders", "OutcomeUnknown", "Remote", "Storage", "moves_by_copy", "refused_in_names"]
 
 
 class OutcomeUnknown(OSError):
@@ -149,3 +149,8 @@ def moves_by_copy(storage: Storage) -> bool:
     A file then appears under any name only when it is complete.
     """
     return bool(getattr(storage, "moves_by_copy", False))
+
+
+def refused_in_names(storage: Storage) -> str:
+    """Return the characters that no name may have there, besides those that nobody takes."""
+    return str(getattr(storage, "refused_in_names", ""))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, OutcomeUnknown
@@ -69,6 +69,8 @@ class HdfsStorage:
     """
 
     root: str
+
+    refused_in_names: ClassVar[str] = ":"
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
         """Write a whole new file durably; return False, and change nothing, if the name is taken."""

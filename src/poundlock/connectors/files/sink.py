@@ -188,8 +188,17 @@ class FileSink:
     def preflight(self) -> None:
         """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
         from poundlock.connectors.files.committer import preflight
+        from poundlock.storage.base import refused_in_names
 
-        preflight(self._storage())
+        storage = self._storage()
+        by = self.bucket
+        pattern = by.pattern if isinstance(by, EventTimeBucketAssigner | ProcessingTimeBucketAssigner) else ""
+        if refused := set(refused_in_names(storage)) & set(pattern):
+            raise DefinitionError(
+                f"date pattern {pattern!r}: no name in {storage.root} may have a {min(refused)!r}",
+                next="leave it out, such as HHmm or HH-mm",
+            )
+        preflight(storage)
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what the sink reads of them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
@@ -18,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.checkpoint.participant import JSON, Reject, WriterContext
-from poundlock.connectors.files.assign import Assignment, OpenAssigner, Rows
+from poundlock.connectors.files.assign import REJECTED, Assignment, OpenAssigner, Rows
 from poundlock.connectors.files.buckets import BUCKET_COLUMN
 from poundlock.connectors.files.names import join, name_pattern, owner_tag, segment_name, upload_name
 from poundlock.connectors.files.rawrows import raw_rows
@@ -33,7 +34,7 @@ from poundlock.formats.convert import to_batch
 from poundlock.formats.encode import RowEncoder, select
 from poundlock.formats.origin import origin_of
 from poundlock.formats.texts import row_values
-from poundlock.storage.base import Storage
+from poundlock.storage.base import Storage, refused_in_names
 
 __all__ = ["FileWriter"]
 
@@ -71,6 +72,7 @@ class FileWriter:
     ) -> None:
         self._context = context
         self._storage = storage
+        self._refused = refused_in_names(storage)
         self._assigner = assigner
         self._row = row
         self._encoder = encoder
@@ -124,7 +126,7 @@ class FileWriter:
         lines = rows.lines
         if not len(lines):
             return 0
-        assignment = self._assigner.assign(Rows(lines, rows.columns))
+        assignment = self._assign(Rows(lines, rows.columns))
         for i in sorted(assignment.reasons):
             place = i if rows.index is None else int(rows.index[i])
             value = rows.originals[i] if i in rows.originals else lines.row(i)
@@ -132,12 +134,22 @@ class FileWriter:
         self._route(lines.data, lines.ends, assignment)
         return len(lines) - len(assignment.reasons)
 
+    def _assign(self, rows: Rows) -> Assignment:
+        found = self._assigner.assign(rows)
+        refused = {
+            number: f"bucket {name!r} has a {letter!r}, which this file system takes in no name"
+            for letter in self._refused
+            for number, name in enumerate(found.names)
+            if letter in name
+        }
+        return _refusing(found, len(rows), refused) if refused else found
+
     def _write_columns(self, chunk: Chunk) -> int:
         if isinstance(chunk, Lines) or (isinstance(chunk, Records) and not self._takes_records):
             rows: Batch | Records = to_batch(chunk)
         else:
             rows = chunk
-        assignment = self._assigner.assign(Rows(None, rows))
+        assignment = self._assign(Rows(None, rows))
         self._reject_rows(rows, assignment.reasons)
         if self._encoder is None:
             assert isinstance(rows, Batch)
@@ -237,6 +249,15 @@ def _without(assignment: Assignment, rows: int, bad: Mapping[int, str]) -> Assig
     times = None if assignment.times is None else assignment.times[keep]
     reasons = {i: why for i, why in assignment.reasons.items() if keep[i]}
     return Assignment(assignment.names, codes[keep], times, assignment.ms, reasons)
+
+
+def _refusing(assignment: Assignment, rows: int, refused: Mapping[int, str]) -> Assignment:
+    """Return the assignment with the rows of some buckets rejected, number to reason."""
+    codes = np.full(rows, assignment.codes, np.int32) if isinstance(assignment.codes, int) else assignment.codes.copy()
+    out = np.flatnonzero(np.isin(codes, list(refused)))
+    reasons = {**assignment.reasons, **{row: refused[int(codes[row])] for row in out.tolist()}}
+    codes[out] = REJECTED
+    return replace(assignment, codes=codes, reasons=reasons)
 
 
 def _as_json(row: Mapping[str, object]) -> bytes:

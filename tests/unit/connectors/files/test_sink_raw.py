@@ -15,6 +15,7 @@ from poundlock.connectors.files.sink import FileSink
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.formats.chunk import Batch, KafkaOrigin, Lines, Records
 from poundlock.storage import LocalStorage
+from poundlock.storage.hdfs import HdfsStorage
 from poundlock.testing.sinks import FileSinkHarness, batch, lines
 
 EVENTS = [
@@ -254,6 +255,35 @@ def test_buckets_that_readers_could_not_see(tmp_path: Path, bucket: str) -> None
     assert h.finished() == {"good/_c=1/part-0-0": b"a\nb\n"}
     assert [r.value for r in h.rejects] == [b"bad"]
     assert "bucket" in h.rejects[0].reason
+
+
+@pytest.mark.parametrize("options", [{"row": "value"}, {"format": "json"}, {"format": "parquet"}])
+def test_buckets_that_a_file_system_has_no_names_for(
+    tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HDFS takes no colon: the task would fail at this record each time it is tried again."""
+    monkeypatch.setattr(LocalStorage, "refused_in_names", ":", raising=False)
+    row = (lambda r: r.decode()) if "row" in options else (lambda r: r["value"].decode())
+    h = FileSinkHarness(FileSink(str(tmp_path), bucket=row, **options))
+    assert h.write(lines(b"at=10:00", b"at=1000", b"at=10:00", b"at=11:00")) == 1
+    assert h.write(lines(b"at=10:00")) == 0
+    assert h.write(lines(b"at=1000")) == 1
+    h.end_checkpoint(Occasion.END)
+    assert [path.split("/")[0] for path in h.finished()] == ["at=1000"]
+    assert [reject.reason.split(",")[0] for reject in h.rejects] == [
+        f"bucket '{bucket}' has a ':'" for bucket in ("at=10:00", "at=10:00", "at=11:00", "at=10:00")
+    ]
+
+
+def test_a_pattern_that_a_file_system_has_no_names_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalStorage, "refused_in_names", ":", raising=False)
+    by = EventTimeBucketAssigner("ts", "yyyy-MM-dd/HH:mm", zone="UTC")
+    with pytest.raises(DefinitionError, match=r"no name in .* may have a ':'"):
+        FileSink(str(tmp_path), row="value", bucket=by).preflight()
+    FileSink(str(tmp_path), row="value", bucket=EventTimeBucketAssigner("ts", "HHmm", zone="UTC")).preflight()
+    assert HdfsStorage("hdfs://host:1/a").refused_in_names == ":"
 
 
 def test_a_bucket_function_that_fails_rejects_its_record_only(tmp_path: Path) -> None:
