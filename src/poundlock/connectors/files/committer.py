@@ -25,7 +25,7 @@ from poundlock.connectors.files.uploading import (
     verify_upload,
 )
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
-from poundlock.storage.base import Storage, moves_by_copy
+from poundlock.storage.base import OutcomeUnknown, Storage, moves_by_copy
 from poundlock.storage.uploads import Uploads
 
 __all__ = ["Merger", "abort", "commit", "holds", "merged_by_record", "preflight", "sweep", "verify"]
@@ -215,7 +215,7 @@ def sweep(
 
 
 def preflight(storage: Storage) -> None:
-    """Raise DefinitionError unless files can be made below the folder, TransientError where its disk is full."""
+    """Raise DefinitionError unless files can be made below the folder, TransientError where its disk is full or it does not say."""
     refuse_unreachable(storage, what="the folder")
     probe = f".poundlock-preflight-{uuid.uuid4().hex}"
     try:
@@ -225,7 +225,7 @@ def preflight(storage: Storage) -> None:
             storage.abort_upload(probe, storage.begin_upload(probe, ""))
             next(iter(storage.uploads()), None)
     except OSError as error:
-        if is_full(error) or not getattr(error, "refused", True):
+        if is_full(error) or isinstance(error, OutcomeUnknown) or not getattr(error, "refused", True):
             raise storage_trouble(error, doing=f"making a file in {storage.root}", starting=True) from error
         raise DefinitionError(
             f"cannot write to {storage.root}: {error.strerror or error}",

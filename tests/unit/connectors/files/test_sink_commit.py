@@ -22,6 +22,8 @@ from poundlock.connectors.files.sink import FileSink
 from poundlock.connectors.files.staging import MAX_SEGMENTS
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 from poundlock.storage import LocalStorage
+from poundlock.storage.base import OutcomeUnknown
+from poundlock.storage.s3_client import StoreError
 from poundlock.testing.sinks import JOB, FileSinkHarness, batch, lines
 
 EACH = RollingPolicy(on_checkpoint=True)
@@ -218,6 +220,17 @@ def test_preflight(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DefinitionError, match=r"cannot write to .*file/x(.|\n)*Next: give the sink a folder"):
         FileSink(str(tmp_path / "file" / "x")).preflight()
+
+
+def test_preflight_on_a_store_that_is_busy_is_worth_another_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*args: Any) -> bool:
+        raise OutcomeUnknown(StoreError(11, "the store answered SlowDown", "s3://bucket/x"))
+
+    monkeypatch.setattr(LocalStorage, "create_exclusive", busy)
+    with pytest.raises(TransientError, match="the store answered SlowDown while making a file in"):
+        FileSink(str(tmp_path)).preflight()
 
 
 def test_another_path_is_refused_while_data_waits_in_the_old_one(tmp_path: Path) -> None:
