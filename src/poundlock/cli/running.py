@@ -1,5 +1,5 @@
 """A running job's presence outside its process: its entry in the registry and its REST server. In a container of a cluster,
-where nobody finds either, it is the files of `runtime/control.py`.
+where nobody finds either, it is the files of `runtime/control_files.py`.
 
 They begin when the process is the only one on its checkpoint, so that no job ever stands there twice, and end with it.
 """

@@ -58,7 +58,7 @@ class JobEntry:
         exit_code: how it ended.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
         progress: the newest that is known, as fields of Progress; while it runs, ask it by REST.
-        application: the cluster's id of it where its driver runs there, and is asked by `control.py`; None = it is a process
+        application: the cluster's id of it where its driver runs there, and is asked by `folder_client.py`; None = it is a process
             of a machine.
         spark_application: the cluster's id of the application that its tasks belong to, where its driver is a process of a
             machine; None = they run there too.
