@@ -5,10 +5,17 @@ VENV ?= .venv
 # Test files run at a time; half of a test's time is waiting for a JVM or a broker.
 JOBS ?= 2
 BIN := $(VENV)/bin
+# Every run is in an order of its own; SEED=… repeats one. The torture takes its kills from it too.
+ifndef SEED
+SEED := $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
+endif
+# Which share of the torture runs here: PART=3/8 is the third of eight, and the eight together are all of it.
+PART ?= 1/1
+PYTEST = $(BIN)/python -m pytest -q --randomly-seed=$(SEED)
 STAMP := $(VENV)/.poundlock-stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types format bench bench-flink torture docs lock clean
+.PHONY: help venv demo unit engine services crash test torture compat lint types format bench bench-flink docs lock clean seed
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,9 +31,24 @@ venv: $(STAMP) ## make .venv from the lock file
 demo: $(STAMP) ## run the reference job: real Kafka, two kills, an audit (under 5 minutes)
 	@$(BIN)/poundlock demo
 
-test: $(STAMP) ## run every test, real Kafka broker and crashes included (torture excluded)
+seed:
+	@echo "random order: SEED=$(SEED)"
+
+unit: $(STAMP) seed ## run the tests that need no JVM and no server (about a minute)
+	$(PYTEST) -n $(JOBS) --dist loadfile -m "not (torture or engine or services or crash or slow)" tests/unit tests/conformance tests/protocol
+
+engine: $(STAMP) seed ## run jobs on a real Spark
+	$(PYTEST) -n $(JOBS) --dist loadfile -m "engine and not (torture or services or crash)"
+
+services: $(STAMP) seed ## run the tests on real brokers, databases and stores
+	$(PYTEST) -n $(JOBS) --dist loadfile -m "services and not (torture or crash)"
+
+crash: $(STAMP) seed ## kill processes at every failpoint, audit what they left
+	$(PYTEST) -n $(JOBS) --dist loadfile -m "crash and not torture"
+
+test: $(STAMP) seed ## run every test, real Kafka broker and crashes included (torture excluded)
 	@$(BIN)/poundlock warm || echo "starting without class archives: the tests take longer"
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile
+	$(PYTEST) -n $(JOBS) --dist loadfile
 
 lint: $(STAMP) ## check format, lint and types
 	$(BIN)/ruff format --check .
@@ -46,8 +68,12 @@ bench: $(STAMP) ## measure against Spark's file sink, write build/bench/report.j
 bench-flink: $(STAMP) ## install Flink for make bench to measure against
 	$(BIN)/python -m benchmarks.flink
 
-torture: $(STAMP) ## kill the job at 50 or more random moments, audit the files; S3 on MinIO
-	$(BIN)/python -m pytest -q -o timeout=14400 -o faulthandler_timeout=14300 -m torture tests/crash tests/services tests/conformance
+torture: $(STAMP) seed ## kill the job at 50 or more random moments, audit the files; S3 on MinIO (PART=3/8, SEED=7)
+	POUNDLOCK_TORTURE_SEED=$${POUNDLOCK_TORTURE_SEED:-$(SEED)} $(PYTEST) -o timeout=14400 -o faulthandler_timeout=14300 \
+		-m torture --part=$(PART) tests/crash tests/services tests/conformance tests/unit/operators
+
+compat: $(STAMP) ## run a small test list on every Spark that is supported, each in an environment under build/compat
+	$(BIN)/python tools/compat.py
 
 docs: $(STAMP) ## run the code of README and docs, check their links
 	$(BIN)/python -m pytest -q tests/docs

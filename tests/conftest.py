@@ -1,4 +1,4 @@
-"""Fixtures for every test, and how long one may take."""
+"""Fixtures for every test, how long one may take, and which share of the tests runs here."""
 
 from __future__ import annotations
 
@@ -6,15 +6,40 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+from support.shares import Share
+
+# A test never asserts how long an example took: the machine may have other work.
+settings.register_profile("poundlock", deadline=None)
+settings.load_profile("poundlock")
 
 pytest_plugins = ["poundlock.testing.fixtures"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let torture take as long as it takes."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for a share of the tests."""
+    parser.addoption("--part", default="1/1", metavar="N/M", help="run the N-th of M shares of the selected tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a share that is none before anything is collected."""
+    try:
+        Share.parse(config.getoption("--part"))
+    except ValueError as error:
+        raise pytest.UsageError(f"--part: {error}") from None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let torture take as long as it takes, and leave out what belongs to another share."""
     for item in items:
         if item.get_closest_marker("torture"):
             item.add_marker(pytest.mark.timeout(0))
+    share = Share.parse(config.getoption("--part"))
+    others = [item for item in items if item.nodeid not in share]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item.nodeid in share]
 
 
 @pytest.fixture

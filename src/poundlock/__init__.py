@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
     from poundlock.connectors.kafka.sink import KafkaSink as KafkaSink
     from poundlock.connectors.kafka.sink import TopicExpression as TopicExpression
-    from poundlock.connectors.kafka.source import KafkaSource as KafkaSource
-    from poundlock.connectors.kafka.start import StartingOffsets as StartingOffsets
+    from poundlock.connectors.kafka.source.source import KafkaSource as KafkaSource
+    from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets as StartingOffsets
     from poundlock.connectors.postgres.sink import PostgresSink as PostgresSink
     from poundlock.connectors.postgres.source import PostgresSource as PostgresSource
     from poundlock.connectors.printing import PrintSink as PrintSink
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from poundlock.runtime.restart import FailureRateRestart as FailureRateRestart
     from poundlock.runtime.restart import FixedDelayRestart as FixedDelayRestart
     from poundlock.runtime.restart import NoRestart as NoRestart
+    from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
     from poundlock.stream.assigners import MergingWindowAssigner as MergingWindowAssigner
     from poundlock.stream.assigners import WindowAssigner as WindowAssigner
     from poundlock.stream.broadcast import BroadcastProcessFunction as BroadcastProcessFunction
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from poundlock.stream.process import TimeDomain as TimeDomain
     from poundlock.stream.processing_windows import SlidingProcessingTimeWindows as SlidingProcessingTimeWindows
     from poundlock.stream.processing_windows import TumblingProcessingTimeWindows as TumblingProcessingTimeWindows
+    from poundlock.stream.rich_function import RichFunction as RichFunction
     from poundlock.stream.session_windows import DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows
     from poundlock.stream.session_windows import (
         DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     from poundlock.stream.stream import Side as Side
     from poundlock.stream.triggers import Trigger as Trigger
     from poundlock.stream.triggers import TriggerResult as TriggerResult
+    from poundlock.stream.watermarks import RecordWatermarkGenerator as RecordWatermarkGenerator
     from poundlock.stream.watermarks import WatermarkGenerator as WatermarkGenerator
     from poundlock.stream.watermarks import WatermarkOutput as WatermarkOutput
     from poundlock.stream.watermarks import WatermarkStrategy as WatermarkStrategy
@@ -146,7 +149,7 @@ _NAMES = {
     "JoinFunction": "stream.join_functions",
     "KafkaSecurity": "connectors.kafka.security",
     "KafkaSink": "connectors.kafka.sink",
-    "KafkaSource": "connectors.kafka.source",
+    "KafkaSource": "connectors.kafka.source.source",
     "KeyedBroadcastProcessFunction": "stream.broadcast",
     "KeyedCoProcessFunction": "stream.process",
     "KeyedProcessFunction": "stream.process",
@@ -168,14 +171,16 @@ _NAMES = {
     "ProcessingTimeoutTrigger": "stream.builtin_triggers",
     "PurgingTrigger": "stream.builtin_triggers",
     "PythonBucketAssigner": "connectors.files.buckets",
+    "RecordWatermarkGenerator": "stream.watermarks",
     "ReducingStateDescriptor": "stream.state",
+    "RichFunction": "stream.rich_function",
     "RollingPolicy": "connectors.files.rolling",
     "Side": "stream.stream",
     "SlidingEventTimeWindows": "stream.windows",
     "SlidingProcessingTimeWindows": "stream.processing_windows",
     "SocketSource": "connectors.sockets",
     "SparkSource": "connectors.spark_source:SparkFormatSource",
-    "StartingOffsets": "connectors.kafka.start",
+    "StartingOffsets": "connectors.kafka.source.starting_offsets",
     "StateTtlConfig": "stream.state",
     "TerminalError": "errors",
     "TimeDomain": "stream.process",
@@ -193,6 +198,7 @@ _NAMES = {
     "WatermarkOutput": "stream.watermarks",
     "WatermarkStrategy": "stream.watermarks",
     "WindowAssigner": "stream.assigners",
+    "foreach_batch": "spark.foreach_batch",
 }
 
 __all__ = ["__version__", *sorted(_NAMES)]

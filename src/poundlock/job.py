@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import SinkNode, SourceNode, WindowNode, walk
@@ -18,6 +18,9 @@ from poundlock.stream.process_nodes import KeyedNode
 from poundlock.stream.stream import DataStream
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import checkpoint_retention, duration, state_backend
+
+if TYPE_CHECKING:
+    from poundlock.driver.handle import JobHandle
 
 __all__ = ["LOADING", "Job"]
 
@@ -179,12 +182,34 @@ class Job:
 
     def run(self, **options: Any) -> Any:
         """Run the job in this process until it ends, is stopped, or fails; see `poundlock.runtime.driver.run`."""
-        if LOADING.get():
-            raise DefinitionError(
-                "the file runs its job while it is being loaded",
-                next='put it under: if __name__ == "__main__":',
-                job=self.name,
-            )
+        self._refuse_while_loading("runs its job")
         from poundlock.runtime.driver import run
 
         return run(self, **options)
+
+    def start(self, spark: Any = None, **options: Any) -> JobHandle:
+        """Start the job in the background, in a Spark session that exists, and return its handle at once.
+
+        Args:
+            spark: the session; it goes on when the job ends, and nothing is set in it. Default: the active one, or where
+                there is none, one that is started for the job.
+            options: see `poundlock.driver.handle.start`.
+        """
+        self._refuse_while_loading("starts its job")
+        from poundlock.driver.handle import start
+
+        return start(self, spark, **options)
+
+    def preview(self, stream: DataStream, n: int = 20, **options: Any) -> list[dict[str, Any]]:
+        """Return the first rows of one of the job's streams, without a sink; see `DataStream.preview`."""
+        from poundlock.driver.preview import preview
+
+        return preview(stream, n, **options)
+
+    def _refuse_while_loading(self, what: str) -> None:
+        if LOADING.get():
+            raise DefinitionError(
+                f"the file {what} while it is being loaded",
+                next='put it under: if __name__ == "__main__":',
+                job=self.name,
+            )

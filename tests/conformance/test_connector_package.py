@@ -13,6 +13,8 @@ import pytest
 
 import poundlock
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(__file__).parents[2] / "examples" / "connector_package"
 
 

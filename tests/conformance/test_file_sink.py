@@ -17,7 +17,7 @@ from poundlock.connectors.files.buckets import ProcessingTimeBucketAssigner
 from poundlock.connectors.files.compaction import Compactor, FileCompaction, Request
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.sink import FileSink
-from poundlock.testing.sinks import FileSinkHarness, batch
+from support.sinks import FileSinkHarness, batch
 
 CASES = json.loads((Path(__file__).parent / "data" / "file_sink.json").read_text())["cases"]
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from box import BAD, MUTANTS, ROWS, SOURCE_MUTANTS, BoxSink, BoxSource, read_box
 
 from poundlock import DatagenSource, DefinitionError, FileSink, FileSource, PrintSink, SocketSource
 from poundlock.connectors.files.compaction import FileCompaction
@@ -26,6 +25,9 @@ from poundlock.testing.conformance.sink import check_sink
 from poundlock.testing.conformance.sink_rig import Subject
 from poundlock.testing.conformance.source import check_source
 from poundlock.testing.conformance.source_rig import SourceSubject
+from support.box import BAD, MUTANTS, ROWS, SOURCE_MUTANTS, BoxSink, BoxSource, Undeclared, read_box
+
+pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_phase_file.py"
 RAW = [{"value": b"line %d" % n} for n in range(24)]
@@ -75,20 +77,26 @@ def test_what_is_reported_says_what_was_seen(children: Children, tmp_path: Path)
     assert caught.value.report.skipped == {"commits": "later"}
 
 
-def source_at(folder: Path, kind: type[BoxSource] = BoxSource, **how: Any) -> BoxSource:
+def source_at(folder: Path, kind: type[Undeclared] = BoxSource, **how: Any) -> Undeclared:
     path = folder / "lines"
     path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in ROWS[:12]) + b"{bad\n")
     return kind(str(path), **how)
 
 
-def add(source: BoxSource) -> Sequence[dict[str, Any]]:
+def add(source: Undeclared) -> Sequence[dict[str, Any]]:
     with Path(source.path).open("ab") as file:
         file.write(b"".join(json.dumps(row).encode() + b"\n" for row in ROWS[12:18]))
     return ROWS[12:18]
 
 
+def overwrite(source: Undeclared) -> None:
+    """Write another number into the first line, which keeps its length."""
+    path = Path(source.path)
+    path.write_bytes(path.read_bytes().replace(b'"n": 0', b'"n": 7', 1))
+
+
 def test_a_source_that_is_right_passes_every_check(children: Children, tmp_path: Path) -> None:
-    bounded = SourceSubject.of(source_at, ROWS[:12], None, 1, 0)
+    bounded = SourceSubject.of(source_at, ROWS[:12], None, 1, 0, overwrite)
     assert set(check_source(bounded, tmp_path, children).passed) == set(SOURCE_CHECKS)
     growing = SourceSubject.of(lambda folder: source_at(folder, bounded=False), ROWS[:12], add, 1, 0)
     assert set(check_source(growing, tmp_path, children).passed) == set(SOURCE_CHECKS)
@@ -98,7 +106,7 @@ def test_a_source_that_is_right_passes_every_check(children: Children, tmp_path:
     ("check", "kind"), SOURCE_MUTANTS, ids=[f"{check}-{kind.__name__}" for check, kind in SOURCE_MUTANTS]
 )
 def test_a_broken_source_is_found(check: str, kind: type[BoxSource], children: Children, tmp_path: Path) -> None:
-    subject = SourceSubject.of(lambda folder: source_at(folder, kind), ROWS[:12], None, 1, 0)
+    subject = SourceSubject.of(lambda folder: source_at(folder, kind), ROWS[:12], None, 1, 0, overwrite)
     with pytest.raises(ConformanceError) as caught:
         check_source(subject, tmp_path, children, only=[check])
     assert caught.value.report.failed == [check]
@@ -168,7 +176,7 @@ def test_two_phase_commit_sink(children: Children, tmp_path: Path) -> None:
         return [{"value": line} for path in files for line in path.read_bytes().splitlines()]
 
     report = check_sink(Subject.of(lambda f: sink(str(f)), read, RAW, [], None, True), tmp_path, children)
-    assert set(report.skipped) == {"rejects"}
+    assert set(report.skipped) == {"rejects", "commit-many"}
 
 
 @dataclass(frozen=True)
@@ -208,7 +216,20 @@ def files_source(folder: Path) -> FileSource:
 
 
 def test_file_source(children: Children, tmp_path: Path) -> None:
-    assert not check_source(SourceSubject.of(files_source, ROWS, None, 1, 0), tmp_path, children).skipped
+    assert not check_source(SourceSubject.of(files_source, ROWS, None, 1, 0, grow), tmp_path, children).skipped
+
+
+def grow(source: FileSource) -> None:
+    """Append to a file that was taken, and delete the other."""
+    with (Path(source.path) / "a.jsonl").open("ab") as file:
+        file.write(b'{"n": 99, "text": "behind its end"}\n')
+    (Path(source.path) / "b.jsonl").unlink()
+
+
+def test_a_source_that_declares_nothing_is_not_asked_to_keep_it(children: Children, tmp_path: Path) -> None:
+    subject = SourceSubject.of(lambda folder: source_at(folder, Undeclared), ROWS[:12], None, 1, 0)
+    report = check_source(subject, tmp_path, children, only=["replay-promise"])
+    assert "does not declare" in report.skipped["replay-promise"]
 
 
 def test_datagen_source(children: Children, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from poundlock.connectors.files.buckets import EventTimeBucketAssigner
 from poundlock.connectors.files.sink import FileSink
 from poundlock.stream.processing_windows import TumblingProcessingTimeWindows
 from poundlock.testing import WindowHarness
-from poundlock.testing.sinks import FileSinkHarness, batch, lines
+from support.sinks import FileSinkHarness, batch, lines
 
 CASES = json.loads((Path(__file__).parent / "data" / "seed_events.json").read_text())["cases"]
 

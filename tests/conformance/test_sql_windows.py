@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from window_cases import assigner_of
 
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.testing import Element, WindowHarness
+from support.window_cases import assigner_of
 
 CASES = json.loads((Path(__file__).parent / "data" / "sql_windows.json").read_text())["cases"]
 

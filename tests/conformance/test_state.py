@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from process_cases import (
+
+from poundlock import FileSource, Job
+from poundlock.testing import Element, ProcessHarness
+from support.process_cases import (
     LETTERS,
     BroadcastLetters,
     CountToSide,
@@ -21,9 +24,6 @@ from process_cases import (
     TwoSides,
     concatenated,
 )
-
-from poundlock import FileSource, Job
-from poundlock.testing import Element, ProcessHarness
 
 CASES = json.loads((Path(__file__).parent / "data" / "state.json").read_text())["cases"]
 SIDES = {"left": 0, "right": 1, "broadcast": 1}

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from two_phase_sink import TempFileSink, TempFileWriter
 
 from poundlock.checkpoint.commits import TimeoutWarning
 from poundlock.checkpoint.coordinator import Coordinator
@@ -25,6 +24,7 @@ from poundlock.checkpoint.participant import JSON, Aborted, Committed, Counts, P
 from poundlock.formats.chunk import Lines
 from poundlock.storage import LocalStorage
 from poundlock.values import ManualClock
+from support.two_phase_sink import TempFileSink, TempFileWriter
 
 FILE = json.loads((Path(__file__).parent / "data" / "two_phase.json").read_text())
 CASES = {case["id"]: case for case in FILE["cases"]}

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from window_cases import WAYS, PointSessions, assigner_of, evictor_of, function_of, ms, trigger_of
 
 from poundlock import DefinitionError
 from poundlock.stream.assigners import AlignedWindows, AssignerContext
 from poundlock.stream.window import TimeWindow, Window, window_start
 from poundlock.testing import Element, Emitted, WindowHarness
+from support.window_cases import WAYS, PointSessions, assigner_of, evictor_of, function_of, ms, trigger_of
 
 DATA = Path(__file__).parent / "data"
 CASES = json.loads((DATA / "windows.json").read_text())["cases"]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from stores import Store, make_store
 
+from poundlock.checkpoint.ledger import Ledger
 from poundlock.testing.audit import AuditResult, audit
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from poundlock.testing.lives import Lives
+from support.lives import Lives
+from support.stores import Store, make_store
 
 JOBS = Path(__file__).parent / "jobs"
 REFERENCE_JOB = Path(__file__).parents[2] / "examples/event_log.py"
@@ -47,11 +47,9 @@ class Scene:
         out, letters = (self.store.fetch(name, self.root) for name in ("out", "dead_letters"))
         return audit(out, letters, self.produced)
 
-    def commits(self) -> list[Path]:
-        """Return Spark's commit markers, oldest first."""
-        return sorted(
-            (p for p in (self.checkpoints / "spark/commits").iterdir() if p.name.isdigit()), key=lambda p: int(p.name)
-        )
+    def notes(self) -> list[Path]:
+        """Return the notes of decisions that are carried out, oldest first: a help to a start, and no truth."""
+        return sorted((p for p in (self.checkpoints / "carried-out").iterdir()), key=lambda p: p.name)
 
     def assert_exact(self) -> None:
         """Assert that each record is in exactly one finished file, nothing is left over and no process stayed behind."""
@@ -119,17 +117,19 @@ class KafkaScene(Scene):
         self.produced += values
 
     def caught_up(self) -> bool:
-        """Return whether Spark's newest committed batch ends where the topic ends."""
-        spark = self.store.storage("checkpoints/spark")
-        commits = [int(name) for name in spark.names("commits") if name.isdigit()]
-        if not commits:
+        """Return whether the newest decided checkpoint ends where the topic ends."""
+        newest = Ledger(self.store.storage("checkpoints")).newest()
+        read = (
+            next((r for r in Ledger(self.store.storage("checkpoints")).back(newest) if r.sources), None)
+            if newest
+            else None
+        )
+        if read is None:
             return False
-        lines = spark.read(f"offsets/{max(commits)}").decode().splitlines()
-        reached: dict[str, int] = {}
-        for line in lines:
-            if f'"{self.topic}":' in line:
-                reached = json.loads(line[line.index("{") :])[self.topic]  # the name of the source stands before it
-        return {int(p): n for p, n in reached.items()} == self.broker.end_offsets(self.topic)
+        ((_, span),) = read.sources.items()
+        return {int(p): n for p, n in (span.end or {}).get(self.topic, {}).items()} == self.broker.end_offsets(
+            self.topic
+        )
 
     def wait_until_caught_up(self, job: JobProcess) -> JobProcess:
         """Wait until all records are consumed, giving the job further lives where it needs them; return the living one."""

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from poundlock.testing.cluster import StandaloneCluster
 from poundlock.testing.job_process import JobProcess, completed
-from poundlock.testing.lives import Lives
+from support.cluster import StandaloneCluster
+from support.lives import Lives
 
 if TYPE_CHECKING:
     from tests.crash.conftest import KafkaScene

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from stores import EVERYWHERE, LOCAL_FIRST
 
 from poundlock.failpoints import Failpoint
-from poundlock.testing.lives import failpoint_setting
+from support.lives import failpoint_setting
+from support.stores import EVERYWHERE, LOCAL_FIRST
 
 if TYPE_CHECKING:
     from tests.crash.conftest import FileScene, KafkaScene, Scene

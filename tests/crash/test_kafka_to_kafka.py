@@ -20,8 +20,8 @@ from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from poundlock.testing.lives import Lives, failpoint_setting
-from poundlock.testing.torture import tortured
+from support.lives import Lives, failpoint_setting
+from support.torture import tortured
 
 pytestmark = pytest.mark.crash
 

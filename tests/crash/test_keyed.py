@@ -15,8 +15,8 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka
-from poundlock.testing.lives import Lives, failpoint_setting
-from poundlock.testing.torture import tortured
+from support.lives import Lives, failpoint_setting
+from support.torture import tortured
 
 pytestmark = pytest.mark.crash
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from poundlock.failpoints import Failpoint
-from poundlock.testing.lives import Lives, failpoint_setting
+from support.lives import Lives, failpoint_setting
 
 pytestmark = pytest.mark.crash
 

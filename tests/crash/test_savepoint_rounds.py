@@ -13,7 +13,7 @@ import pytest
 from poundlock.savepoint.metadata import check_files, read_metadata
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from poundlock.testing.rounds import Rounds, visible
+from support.rounds import Rounds, visible
 
 pytestmark = [pytest.mark.crash, pytest.mark.services]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stores import EVERYWHERE, Store
 
 from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.servers import free_port
+from support.stores import EVERYWHERE, Store
 
 if TYPE_CHECKING:
     from tests.crash.conftest import FileScene, KafkaScene

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stores import Store
 
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.transactions import Transactions
 from poundlock.failpoints import Failpoint
 from poundlock.testing.kafka import EmbeddedKafka
-from poundlock.testing.lives import Lives, failpoint_setting
 from poundlock.testing.postgres import EmbeddedPostgres
-from poundlock.testing.torture import tortured
+from support.lives import Lives, failpoint_setting
+from support.stores import Store
+from support.torture import tortured
 
 pytestmark = [pytest.mark.crash, pytest.mark.services]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from poundlock.testing.torture import tortured
+from support.torture import tortured
 
 if TYPE_CHECKING:
     from tests.crash.conftest import KafkaScene

@@ -11,7 +11,7 @@ from poundlock import DatagenSource
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.failpoints import Failpoint
 from poundlock.formats.convert import to_records
-from poundlock.testing.lives import Lives, failpoint_setting
+from support.lives import Lives, failpoint_setting
 
 pytestmark = pytest.mark.crash
 

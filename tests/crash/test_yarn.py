@@ -21,8 +21,8 @@ from poundlock.storage import open_storage
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.job_process import JobProcess, completed
-from poundlock.testing.lives import Lives
-from poundlock.testing.yarn import EmbeddedYarn
+from support.lives import Lives
+from support.yarn import EmbeddedYarn
 
 pytestmark = [pytest.mark.crash, pytest.mark.engine, pytest.mark.torture]
 

@@ -29,7 +29,11 @@ from poundlock.errors import PoundlockError
 from poundlock.failpoints import Failpoint, SavepointFailpoint
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
+]
 LANGUAGES = {"python", "bash", "toml", "json", "text"}
 MOST_NOT_RUN = 12
 PROGRAMS = {"cat", "cd", "export", "find", "head", "kill", "ls", "rm", "sort", "wc", "xargs"}
@@ -163,6 +167,7 @@ def check_command(words: Sequence[str]) -> None:
         parse(typer.main.get_command(app), "poundlock", arguments)
     elif program == "make":
         targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        arguments = [a for a in arguments if not re.fullmatch(r"[A-Z]+=\S+", a)]
         unknown = [a for a in arguments if a not in targets]
         if unknown or not arguments:
             raise ValueError(f"the Makefile has no target {unknown}")
@@ -422,7 +427,7 @@ def test_paths_and_names_of_the_repository_exist(page: Path) -> None:
 
 SOURCES = "\n".join(
     path.read_text(encoding="utf-8")
-    for folder in ("src", "tests/crash", "tests/engine")
+    for folder in ("src", "tests/crash", "tests/engine", "tests/support")
     for path in (ROOT / folder).rglob("*.py")
 )
 

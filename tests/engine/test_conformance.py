@@ -19,19 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from process_cases import (
-    LETTERS,
-    BroadcastLetters,
-    CountToSide,
-    RunningSum,
-    SharedCountAndTimer,
-    StatesBefore,
-    SumToSide,
-    TwoSides,
-    concatenated,
-)
 from pyspark import cloudpickle
-from window_cases import WAYS, assigner_of, evictor_of, function_of, trigger_of
 
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.keyed.keys import group_of
@@ -44,6 +32,18 @@ from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.emitted import TAG
 from poundlock.plan.hosting import LATE_DROPPED, NEXT_TIMER, Host, Times, hosted
 from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, pack_bytes, unpack_rows
+from support.process_cases import (
+    LETTERS,
+    BroadcastLetters,
+    CountToSide,
+    RunningSum,
+    SharedCountAndTimer,
+    StatesBefore,
+    SumToSide,
+    TwoSides,
+    concatenated,
+)
+from support.window_cases import WAYS, assigner_of, evictor_of, function_of, trigger_of
 
 pytestmark = pytest.mark.engine
 
@@ -344,7 +344,7 @@ def check_state(script: Script, out: Sequence[Any]) -> None:
 @pytest.fixture
 def shipped() -> Iterator[None]:
     """Send what the cases are made of along with the plan: workers do not know the folders of tests."""
-    modules = [sys.modules[name] for name in (__name__, "window_cases", "process_cases")]
+    modules = [sys.modules[name] for name in (__name__, "support.window_cases", "support.process_cases")]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     yield

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_in_threads import Running, settings
 
 from poundlock import Job
 from poundlock.cli.loading import load_job
 from poundlock.runtime.driver import run
+from support.jobs_in_threads import Running, settings
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 

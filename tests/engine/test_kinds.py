@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs_in_threads import settings
 
 from poundlock import (
     AggregateFunction,
@@ -42,6 +41,7 @@ from poundlock import (
 from poundlock.runtime.driver import run
 from poundlock.stream.window_functions import AggregateWindow
 from poundlock.testing import Element, KeyedOperatorHarness, ProcessHarness, WindowHarness
+from support.jobs_in_threads import settings
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 

@@ -1,8 +1,13 @@
-"""Two lanes, one meaning: windows on Spark's own operators and on ours give the same rows for the same input."""
+"""One meaning, however a job runs: windows give the same rows for the same input in our tasks and in a Spark streaming query.
+
+Sources of ours run in our tasks. A source that Spark reads runs in a streaming query, where windows are of Spark's own operators
+or, if more is said of them, of ours with Spark keeping the state.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -11,22 +16,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from jobs_in_threads import settings
 
 from poundlock import (
+    DataStream,
     EventTimeSessionWindows,
     EventTimeTrigger,
     FileSink,
     FileSource,
     Job,
     SlidingEventTimeWindows,
+    SparkSource,
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.errors import TerminalError
+from poundlock.plan.plan import is_ours, make_plan
 from poundlock.runtime.driver import run
 from poundlock.storage import LocalStorage
+from poundlock.stream.nodes import WindowNode, walk
+from support.jobs_in_threads import settings
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
@@ -46,15 +55,22 @@ WINDOWS: dict[str, Any] = {
     "tumbling": TumblingEventTimeWindows("7 s", "-2 s"),
     "sliding": SlidingEventTimeWindows("10 s", "3 s"),
 }
+SCHEMA = "at bigint, k string, n bigint, price decimal(12,2), word string"
 TIMELESS = ({"k": "a", "n": 1}, {"k": "a", "n": 1, "at": 1 << 60})
 
 
 def put(folder: Path, made: random.Random) -> None:
+    """Write six files of rows, and behind each a file of one row that moves no watermark.
+
+    Spark judges whether a row is late by the watermark of the checkpoint before the last, we by that of the last. Here they are the same.
+    """
     folder.mkdir()
+    newest = BASE
     for number in range(6):
         rows = []
         for _ in range(60):
             at = BASE + 6_000 * number + made.randrange(6_000) - made.choice([0, 0, 0, 3_000, 25_000])
+            newest = max(newest, at)
             row = {
                 "at": at,
                 "k": made.choice(["a", "b", "c", None]),
@@ -64,7 +80,12 @@ def put(folder: Path, made: random.Random) -> None:
             }
             rows.append(json.dumps({name: value for name, value in row.items() if value is not None}) + "\n")
         rows += [json.dumps(row) + "\n" for row in TIMELESS]
-        (folder / f"{number}.jsonl").write_text("".join(rows))
+        behind = json.dumps({"at": newest, "k": "a"}) + "\n"
+        for place, (name, text) in enumerate(((f"{number}", "".join(rows)), (f"{number}-behind", behind))):
+            path = folder / f"{name}.jsonl"
+            path.write_text(text)
+            second = BASE // 1000 + 2 * number + place  # the order in which Spark reads them
+            os.utime(path, (second, second))
 
 
 def written(folder: Path) -> Counter[str]:
@@ -78,36 +99,61 @@ def late(checkpoint: Path, sink: str) -> int:
     return sum(record.sinks[sink].counts.late for record in records if record.occasion == "checkpoint")
 
 
-def test_both_lanes_give_the_same(tmp_path: Path) -> None:
+def windows_of(rows: DataStream, folder: Path, way: str, *, trigger: bool) -> None:
+    for name, windows in WINDOWS.items():
+        windowed = rows.key_by("k", "n % 2 as odd").window(windows)
+        # That the trigger is named is enough for Spark's operators not to be used: it is the windows' own.
+        counts = (windowed.trigger(EventTimeTrigger()) if trigger else windowed).aggregate(
+            *AGGREGATES, name=f"{name}-{way}"
+        )
+        counts.sink_to(FileSink(str(folder / way / name), format="json"), name=f"{name}-{way}-out")
+
+
+def test_every_way_gives_the_same(tmp_path: Path) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     put(tmp_path / "in", random.Random(seed))
-    job = Job("lanes", checkpoint_interval="0 s", dead_letters=str(tmp_path / "dead"))
-    schema = "at bigint, k string, n bigint, price decimal(12,2), word string"
-    source = FileSource(str(tmp_path / "in"), format="json", schema=schema, max_files_per_checkpoint=1)
-    rows = job.from_source(source, WatermarkStrategy.bounded_out_of_orderness("2 s", timestamp="at"), name="rows")
-    for name, windows in WINDOWS.items():
-        windowed = rows.key_by("k", "n % 2 as odd").window(windows)
-        # That the trigger is named is enough for a lane of ours: it is the windows' own.
-        for lane, stream in (("spark", windowed), ("ours", windowed.trigger(EventTimeTrigger()))):
-            counts = stream.aggregate(*AGGREGATES, name=f"{name}-{lane}")
-            counts.sink_to(FileSink(str(tmp_path / lane / name), format="json"), name=f"{name}-{lane}-out")
-    said = job.explain()
-    assert said.count("our own operator, by key group") == len(WINDOWS)
-    progress = run(job, settings=settings(tmp_path))
+    strategy = WatermarkStrategy.bounded_out_of_orderness("2 s", timestamp="at")
+
+    ours = Job("ours", checkpoint_interval="0 s", dead_letters=str(tmp_path / "dead"))
+    source = FileSource(str(tmp_path / "in"), format="json", schema=SCHEMA, max_files_per_checkpoint=1)
+    windows_of(ours.from_source(source, strategy, name="rows"), tmp_path, "tasks", trigger=False)
+    assert make_plan(ours).only_split
+    progress = run(ours, settings=settings(tmp_path, "tasks-checkpoint"))
     assert progress.state == "FINISHED"
     dead = [json.loads(line) for line in written(tmp_path / "dead").elements()]
-    assert len(dead) == progress.dead_lettered == 6 * len(TIMELESS) * 2 * len(WINDOWS)
+    # A row is read once, whatever hangs on it, so it is one dead letter.
+    assert len(dead) == progress.dead_lettered == 6 * len(TIMELESS)
     assert {letter["reason"].split(" in at: ")[0] for letter in dead} == {
         "rows-time: a row without a usable event time"
     }
+    assert {Path(letter["file"]).name for letter in dead} == {f"{number}.jsonl" for number in range(6)}
+    assert len({(letter["file"], letter["offset"]) for letter in dead}) == len(dead)
+
+    query = Job("query", checkpoint_interval="0 s", on_error="fail")
+    read = SparkSource("json", {"maxFilesPerTrigger": 1}, path=str(tmp_path / "in"), schema=SCHEMA, bounded=True)
+    # The rows of TIMELESS are left out by hand: rows that Spark reads have no way to the dead letters.
+    rows = query.from_source(read, name="rows").where("at < 1L << 59")
+    timed = rows.assign_timestamps_and_watermarks(strategy, name="rows-time")
+    windows_of(timed, tmp_path, "spark", trigger=False)
+    windows_of(timed, tmp_path, "hosted", trigger=True)
+
+    assert not make_plan(query).only_split
+    steps = {node.id: node for node in walk(query.graph()) if isinstance(node, WindowNode)}
+    assert {name for name, node in steps.items() if is_ours(node)} == {f"{name}-hosted" for name in WINDOWS}
+    assert {name for name, node in steps.items() if not is_ours(node)} == {f"{name}-spark" for name in WINDOWS}
+    assert run(query, settings=settings(tmp_path, "query-checkpoint")).state == "FINISHED"
+
     for name in WINDOWS:
-        spark, ours = (written(tmp_path / lane / name) for lane in ("spark", "ours"))
-        assert spark, name
-        assert not (spark - ours) + (ours - spark), f"seed {seed}, {name}"
+        found = written(tmp_path / "tasks" / name)
+        assert found, name
+        for way in ("spark", "hosted"):
+            others = written(tmp_path / way / name)
+            assert not (found - others) + (others - found), f"seed {seed}, {name}, {way}"
     # Spark counts late rows behind its partial sums, we count every one.
-    counted = sum(json.loads(line)["rows"] for line in written(tmp_path / "ours/tumbling").elements())
-    assert 0 < late(tmp_path / "checkpoint", "tumbling-ours-out") == 6 * 60 - counted, f"seed {seed}"
+    counted = sum(json.loads(line)["rows"] for line in written(tmp_path / "tasks/tumbling").elements())
+    assert 0 < late(tmp_path / "tasks-checkpoint", "tumbling-tasks-out") == 6 * 61 - counted, f"seed {seed}"
+    assert late(tmp_path / "query-checkpoint", "tumbling-hosted-out") == 6 * 61 - counted, f"seed {seed}"
 
 
 def test_a_late_row_next_to_a_session_that_is_open_belongs_to_it(tmp_path: Path) -> None:
@@ -127,19 +173,39 @@ def test_a_late_row_next_to_a_session_that_is_open_belongs_to_it(tmp_path: Path)
     rows = job.from_source(source, WatermarkStrategy.bounded_out_of_orderness("2 s", timestamp="at"), name="rows")
     counts = rows.key_by("k").window(EventTimeSessionWindows("10 s")).aggregate("count(*) as n", "min(at) as first")
     counts.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
-    assert "a late row before it sees that a session takes it" in job.explain()
+    assert make_plan(job).only_split
     assert run(job, settings=settings(tmp_path)).state == "FINISHED"
     found = [json.loads(line) for line in written(tmp_path / "out").elements()]
     assert {(row["k"], row["first"] - BASE): row["n"] for row in found} == {("a", 92_000): 2, ("mark", 107_001): 3}
     assert late(tmp_path / "checkpoint", "out") == 1
 
 
-def test_a_row_without_event_time_that_cannot_be_led_away_fails_the_job(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
+def timeless(folder: Path) -> None:
+    (folder / "in").mkdir()
     times = pa.array([BASE, None], pa.int64())
-    pq.write_table(pa.table({"at": times, "k": ["a", "b"]}), tmp_path / "in/0.parquet")
+    pq.write_table(pa.table({"at": times, "k": ["a", "b"]}), folder / "in/0.parquet")
+
+
+def test_a_row_without_event_time_fails_the_job_where_the_user_wants_that(tmp_path: Path) -> None:
+    timeless(tmp_path)
     job = Job("timeless", checkpoint_interval="0 s", on_error="fail")
     source = FileSource(str(tmp_path / "in"), format="parquet", schema="at bigint, k string")
+    rows = job.from_source(source, WatermarkStrategy.monotonous(timestamp="at"), name="rows")
+    counts = rows.key_by("k").window(TumblingEventTimeWindows("10 s")).aggregate("count(*) as n")
+    counts.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
+    where = r"bad record at source rows-time, file .*/in/0\.parquet, offset 1: rows-time: "
+    with pytest.raises(TerminalError, match=where + "a row without a usable event time in at: it is null") as failed:
+        run(job, settings=settings(tmp_path))
+    assert failed.value.next is not None
+    assert 'on_error="dead_letter"' in failed.value.next
+    assert not written(tmp_path / "out")
+
+
+def test_a_row_without_event_time_that_cannot_be_led_away_fails_the_job(tmp_path: Path) -> None:
+    """What Spark reads has no way to the dead letters."""
+    timeless(tmp_path)
+    job = Job("timeless", checkpoint_interval="0 s", on_error="fail")
+    source = SparkSource("parquet", path=str(tmp_path / "in"), schema="at bigint, k string", bounded=True)
     rows = job.from_source(source, WatermarkStrategy.monotonous(timestamp="at"), name="rows")
     counts = rows.key_by("k").window(TumblingEventTimeWindows("10 s")).aggregate("count(*) as n")
     counts.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
@@ -147,3 +213,4 @@ def test_a_row_without_event_time_that_cannot_be_led_away_fails_the_job(tmp_path
         run(job, settings=settings(tmp_path))
     assert failed.value.next is not None
     assert "coalesce" in failed.value.next
+    assert not written(tmp_path / "out")

@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from jobs_in_threads import Running, settings
 
-from poundlock import FileSink, Job, PostgresSource, RollingPolicy
+from poundlock import FileSink, Job, PostgresSource
 from poundlock.cli.loading import load_job
 from poundlock.config import load_settings
 from poundlock.errors import DefinitionError
 from poundlock.runtime.driver import run
 from poundlock.testing.fixtures import running_or_skipped
-from poundlock.testing.lives import Lives
 from poundlock.testing.s3 import EmbeddedS3
+from support.jobs_in_threads import Running, settings
+from support.lives import Lives
 
 pytestmark = [pytest.mark.engine, pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
 
@@ -113,7 +113,7 @@ def test_a_server_that_dies_in_mid_job(pg: Any, tmp_path: Path) -> None:
     job = Job("dies", checkpoint_interval="0 s", parallelism=2)
     # Through Spark, so that the rows of a reader stage are looked at too.
     stream = job.from_source(source, name="table").where("id % 2 = 0")
-    stream.sink_to(FileSink(str(tmp_path / "out"), format="parquet", rolling=RollingPolicy(every="1 s")), name="files")
+    stream.sink_to(FileSink(str(tmp_path / "out"), format="parquet"), name="files")
     more = load_settings(
         [f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/checkpoint", "master=local[2]"]
         + [f"{key}={value}" for key, value in restarts.items()]

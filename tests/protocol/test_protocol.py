@@ -16,10 +16,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from memory_storage import Death, Disk, Fault, MortalStorage
-from protocol_model import ModelSink, TransactionSink, decided_targets, ledger_files, visible_rows
 
-from poundlock.checkpoint import commits, coordinator, history
+from poundlock.checkpoint import commits, coordinator, cycle, history
 from poundlock.checkpoint.commits import Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import Decision, SourceRange
@@ -32,6 +30,8 @@ from poundlock.checkpoint.participant import Counts, Occasion, Prepared
 from poundlock.errors import FencedError, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, InjectedFailure
 from poundlock.values import ManualClock
+from support.memory_storage import Death, Disk, Fault, MortalStorage
+from support.protocol_model import ModelSink, TransactionSink, decided_targets, ledger_files, visible_rows
 
 SINKS = ("a", "b")
 KINDS = ("die_before", "die_within", "die_after", "full_before", "broken_after", "stall")
@@ -150,7 +150,9 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.attempts = 0
         self.next_row = 0
         self.rivals = 0
-        self._patches = [mock.patch.object(module, "hit", self.hit) for module in (coordinator, history, commits)]
+        self._patches = [
+            mock.patch.object(module, "hit", self.hit) for module in (coordinator, cycle, history, commits)
+        ]
         for patch in self._patches:
             patch.start()
 
@@ -386,9 +388,9 @@ class Transactions(ProtocolMachine):
 class Forgets(Coordinator):
     """Broken on purpose: what was aborted after the decision is not produced again, as Flink's Kafka sink does."""
 
-    def _produce_again(self, n: int, sources: Any, run: Any) -> Any:
+    def is_produced_again(self, checkpoint: int) -> bool:
         self._history.redo = {}
-        return self._resume(n, sources, run)
+        return super().is_produced_again(checkpoint)
 
 
 class ForgetsMachine(Transactions):

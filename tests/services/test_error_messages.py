@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from terminal import Terminal
 
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.storage import open_storage
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.values import SystemClock
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.services
 

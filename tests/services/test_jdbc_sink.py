@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from postgres_rig import Rig, batch
 
 from poundlock import DefinitionError, JdbcSink, TerminalError, TransientError
 from poundlock.checkpoint.participant import Committed
@@ -19,6 +18,7 @@ from poundlock.errors import CommitUnknown
 from poundlock.runtime import jdbc
 from poundlock.runtime.jars import jar_set
 from poundlock.testing.postgres import EmbeddedPostgres
+from support.postgres_rig import Rig, batch
 
 pytestmark = pytest.mark.services
 

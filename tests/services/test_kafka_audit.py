@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_rig import Died, Dying, Rig, Rows, values
 
 from poundlock import KafkaSink
 from poundlock.checkpoint.audit import AuditReport, SinkAudit
@@ -18,6 +17,7 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import Committed
 from poundlock.cli.main import main
 from poundlock.testing.kafka import EmbeddedKafka
+from support.kafka_rig import Died, Dying, Rig, Rows, values
 
 pytestmark = pytest.mark.services
 
@@ -312,7 +312,7 @@ def test_what_was_produced_again_counts_once(rig: Rig) -> None:
 
 def test_what_can_be_there_twice_is_not_compared(rig: Rig) -> None:
     rig.checkpoint(rig.driver(), 0, [values(0, 0)])
-    rig.settings["guarantee"] = "at-least-once"
+    rig.settings = {"guarantee": "at-least-once"}
     rig.checkpoint(rig.driver(), 1, [values(1, 0)])
     rig.stop()
     found = agrees_so_far(rig.audit())

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_rig import Rig, values
 
 from poundlock import KafkaSink
 from poundlock.checkpoint.coordinator import Coordinator
@@ -21,6 +20,7 @@ from poundlock.errors import FencedError
 from poundlock.runtime.logs import open_log
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.values import SystemClock
+from support.kafka_rig import Rig, values
 
 pytestmark = pytest.mark.services
 

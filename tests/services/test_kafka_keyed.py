@@ -17,7 +17,7 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from poundlock.testing.lives import Lives, failpoint_setting
+from support.lives import Lives, failpoint_setting
 
 pytestmark = pytest.mark.services
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_rig import Rig, values
 
 from poundlock import (
     DatagenSource,
@@ -33,6 +32,7 @@ from poundlock.savepoint.take import finish, take
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from poundlock.values import SystemClock
+from support.kafka_rig import Rig, values
 
 pytestmark = pytest.mark.services
 

@@ -1,4 +1,4 @@
-"""The Kafka sink's two clients with TLS both ways and tokens of an OpenID Connect provider, against a real broker.
+"""The clients of the Kafka sink and source with TLS, certificates of clients and every kind of login, against real brokers.
 
 Certificates are made by openssl for this run. The provider here answers with tokens that nobody signed, which a broker takes
 unless it is given a key to check them by.
@@ -18,10 +18,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from poundlock import DefinitionError, KafkaSecurity, KafkaSink
+from poundlock import DefinitionError, KafkaSecurity, KafkaSink, KafkaSource, TerminalError, TransientError
 from poundlock.checkpoint.participant import Committed, WriterContext
+from poundlock.connectors.base import ReaderContext, Split
 from poundlock.formats.chunk import Batch
+from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka
 
 pytestmark = pytest.mark.services
@@ -111,9 +114,9 @@ def broker(certificates: Path, security: KafkaSecurity) -> Iterator[EmbeddedKafk
         yield broker
 
 
-def test_a_transaction_is_written_and_committed(broker: EmbeddedKafka, security: KafkaSecurity) -> None:
-    broker.create_topic("out")
-    sink = KafkaSink(broker.bootstrap_servers, "out", security=security)
+def write(broker: EmbeddedKafka, security: KafkaSecurity, topic: str) -> None:
+    broker.create_topic(topic)
+    sink = KafkaSink(broker.bootstrap_servers, topic, security=security)
     sink.preflight()
     context = WriterContext(
         job_id="ab" * 16, sink="out", epoch=1, checkpoint=0, subtask=0, attempt="a", directive={}, reject=print,
@@ -123,7 +126,162 @@ def test_a_transaction_is_written_and_committed(broker: EmbeddedKafka, security:
     writer.write(Batch(pa.record_batch({"value": pa.array([b"a", b"b"], pa.binary())})))
     (payload,) = writer.prepare()
     assert isinstance(sink.commit(payload), Committed)
-    assert sorted(r.value or b"" for r in broker.read("out")) == [b"a", b"b"]
+    assert sorted(r.value or b"" for r in broker.read(topic)) == [b"a", b"b"]
+
+
+def read(broker: EmbeddedKafka, security: KafkaSecurity, topic: str, folder: Path) -> list[bytes]:
+    """Return the values of a topic, planned and read as a job does it."""
+    bound = KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics=topic, security=security).bind(
+        job="j", name="n"
+    )
+    bound.preflight()
+    enumerator = bound.enumerator(LocalStorage(str(folder)))
+    start = enumerator.initial()
+    splits = enumerator.splits(start, enumerator.latest(start))
+    enumerator.close()
+    reader = bound.reader(ReaderContext(reject=print, columns=["value"]))
+    return sorted(chunk.row(i) for split in splits for chunk in reader.read(split) for i in range(len(chunk)))  # type: ignore[union-attr]
+
+
+def test_tokens_and_certificates_both_ways(broker: EmbeddedKafka, security: KafkaSecurity, tmp_path: Path) -> None:
+    write(broker, security, "out")
+    assert read(broker, security, "out", tmp_path) == [b"a", b"b"]
+
+
+def served(certificates: Path, protocol: str, **more: object) -> dict[str, object]:
+    """Return the settings of a broker that has a certificate."""
+    both = (certificates / "server.key").read_text() + (certificates / "server.pem").read_text()
+    (certificates / "server.both.pem").write_text(both)
+    return {
+        "listener.security.protocol.map": f"PLAINTEXT:{protocol},CONTROLLER:PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": certificates / "server.both.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certificates / "ca.pem",
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def guarded_broker(certificates: Path) -> Iterator[tuple[EmbeddedKafka, KafkaSecurity]]:
+    """A broker that takes passwords over TLS, and wants a login again every few seconds."""
+    admin = KafkaSecurity(
+        protocol="SASL_SSL", mechanism="PLAIN", username="admin", password="a", ca=str(certificates / "ca.pem")
+    )
+    module = "org.apache.kafka.common.security"
+    listener = "listener.name.plaintext"
+    properties = served(
+        certificates, "SASL_SSL",
+        **{
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "connections.max.reauth.ms": 4000,
+            f"{listener}.plain.sasl.jaas.config": f'{module}.plain.PlainLoginModule required username="admin" password="a" user_admin="a";',
+            f"{listener}.scram-sha-256.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+            f"{listener}.scram-sha-512.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+        },
+    )  # fmt: skip
+    with EmbeddedKafka(properties=properties, client_settings=admin.confluent()) as broker:
+        for kind in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            made = UserScramCredentialUpsertion("etl", ScramCredentialInfo(kind, 4096), b'p\xc3\xa4ss="1",2')
+            for done in broker.admin.alter_user_scram_credentials([made]).values():
+                done.result(30)
+        yield broker, admin
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_passwords(
+    guarded_broker: tuple[EmbeddedKafka, KafkaSecurity], mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, admin = guarded_broker
+    monkeypatch.setenv("ETL_PW", 'päss="1",2')
+    who = admin
+    if mechanism != "PLAIN":
+        who = replace(admin, mechanism=mechanism, username="etl", password="env:ETL_PW")
+    write(broker, who, f"out-{mechanism}")
+    assert read(broker, who, f"out-{mechanism}", tmp_path) == [b"a", b"b"]
+
+
+def test_a_login_that_has_run_out_is_made_again(
+    guarded_broker: tuple[EmbeddedKafka, KafkaSecurity], tmp_path: Path
+) -> None:
+    broker, admin = guarded_broker
+    broker.create_topic("long")
+    broker.produce("long", ["a"])
+    assert read(broker, admin, "long", tmp_path) == [b"a"]
+    time.sleep(4.5)
+    assert read(broker, admin, "long", tmp_path) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"password": "wrong"}, "refuses this user: Authentication failed"),
+        ({"mechanism": "SCRAM-SHA-512", "username": "nobody"}, "refuses this user"),
+        ({"mechanism": "OAUTHBEARER", "username": None, "password": None, "token_url": "http://127.0.0.1:1/t",
+          "client_id": "a", "client_secret": "b"}, "does not take the SASL mechanism OAUTHBEARER, it takes "),
+        ({"ca": "other-ca.pem"}, "no TLS connection to Kafka at .*certificate verify failed"),
+    ],
+)  # fmt: skip
+def test_a_task_that_is_not_let_in_says_why(
+    guarded_broker: tuple[EmbeddedKafka, KafkaSecurity], certificates: Path, changed: dict[str, str], said: str
+) -> None:
+    broker, admin = guarded_broker
+    if "ca" in changed:
+        changed = {"ca": str(certificates / changed["ca"])}
+    who = replace(admin, **changed)  # type: ignore[arg-type]
+    source = KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics="out", security=who)
+    split = Split("a", {"topic": "out", "partition": 0, "from": 0, "to": 1})
+    with pytest.raises(TerminalError, match=said) as caught:
+        list(source.reader(ReaderContext(reject=print)).read(split))
+    assert "wrong" not in str(caught.value)
+    assert "KafkaSecurity(…)" in caught.value.next
+
+
+def test_a_password_sent_to_a_port_without_tls_is_not_waited_for(
+    guarded_broker: tuple[EmbeddedKafka, KafkaSecurity],
+) -> None:
+    broker, _ = guarded_broker
+    source = KafkaSource(
+        bootstrap_servers=broker.bootstrap_servers, topics="out", options={"kafkaConsumer.pollTimeoutMs": 500}
+    )
+    split = Split("a", {"topic": "out", "partition": 0, "from": 0, "to": 1})
+    with pytest.raises(TransientError, match=r"no Kafka server answers at .*(TLS|closed the connection)"):
+        list(source.reader(ReaderContext(reject=print)).read(split))
+
+
+@pytest.fixture(scope="module")
+def certified_broker(certificates: Path) -> Iterator[tuple[EmbeddedKafka, KafkaSecurity]]:
+    """A broker that knows its clients by their certificates alone."""
+    who = KafkaSecurity(
+        protocol="SSL", ca=str(certificates / "ca.pem"), certificate=str(certificates / "client.pem"),
+        key=str(certificates / "client.key"),
+    )  # fmt: skip
+    properties = served(
+        certificates, "SSL", **{"ssl.client.auth": "required", "listener.name.plaintext.ssl.client.auth": "required"}
+    )
+    # The broker shows its own certificate when it calls itself; it was made for a server, which is enough for that.
+    with EmbeddedKafka(properties=properties, client_settings=who.confluent()) as broker:
+        yield broker, who
+
+
+def test_certificates_alone(
+    certified_broker: tuple[EmbeddedKafka, KafkaSecurity], certificates: Path, tmp_path: Path
+) -> None:
+    broker, who = certified_broker
+    write(broker, who, "out")
+    assert read(broker, who, "out", tmp_path) == [b"a", b"b"]
+    encrypted = certificates / "client.encrypted.key"
+    openssl(certificates, "pkcs8", "-topk8", "-in", "client.key", "-out", encrypted.name, "-passout", "pass:hush")
+    assert read(broker, replace(who, key=str(encrypted), key_password="hush"), "out", tmp_path) == [b"a", b"b"]
+    for stranger in (None, "stranger"):
+        files = {"certificate": None, "key": None}
+        if stranger:
+            files = {"certificate": str(certificates / f"{stranger}.pem"), "key": str(certificates / f"{stranger}.key")}  # type: ignore[dict-item]
+        source = KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics="out", security=replace(who, **files))  # type: ignore[arg-type]
+        split = Split("a", {"topic": "out", "partition": 0, "from": 0, "to": 1})
+        with pytest.raises(TerminalError, match="no TLS connection to Kafka at"):
+            list(source.reader(ReaderContext(reject=print)).read(split))
 
 
 @pytest.mark.parametrize(

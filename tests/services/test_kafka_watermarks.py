@@ -10,7 +10,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,11 @@ from pyspark.sql import functions as F
 from poundlock import FileSink, Job, KafkaSource, NoRestart, RollingPolicy, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.config import load_settings
 from poundlock.runtime import assembly
-from poundlock.runtime import session as sessions
 from poundlock.runtime.driver import run
 from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.runtime.starting import start_spark
+from poundlock.spark.old_host import await_tasks
+from poundlock.spark.session import Session
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
 pytestmark = pytest.mark.services
@@ -41,17 +41,19 @@ def one_jvm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def start(*given: Any, **named: Any) -> Any:
         if not kept:
             kept.append(start_spark(*given, **named))
-        return kept[0]
+        return Shared(kept[0].context, None, kept[0].sql)
 
-    def stop(spark: Any) -> None:
-        for query in spark.streams.active:
-            query.stop()
-        sessions.await_tasks(spark)
+    class Shared(Session):
+        def stop(self, patience_s: float = 0) -> None:
+            for query in self.sql.streams.active:
+                query.stop()
+            await_tasks(self.sql)
+
+        kill = stop
 
     monkeypatch.setattr(assembly, "start_spark", start)
-    monkeypatch.setattr(assembly, "stop_spark", stop)
     yield
-    stop_spark(kept[0])
+    kept[0].stop()
 
 
 class Life:
@@ -123,21 +125,26 @@ def test_a_slow_partition_a_new_one_and_an_idle_one(
         sent.update(int(s // 10) * 10 for s in seconds)
         values = [json.dumps({"at": BASE + round(s * 1000)}).encode() for s in seconds]
         kafka.produce(topic, [Record(value, partition=partition) for value in values])
+        lines = tmp_path / "same" / f"{sent.total()}.jsonl"
+        lines.parent.mkdir(exist_ok=True)
+        lines.with_name(f".{lines.name}").write_bytes(b"\n".join(values))
+        lines.with_name(f".{lines.name}").rename(lines)
 
-    source = KafkaSource(
-        bootstrap_servers=kafka.bootstrap_servers, topics=topic, format="json", schema="at bigint", start="earliest"
-    )
+    def reading(end: str | None = None) -> KafkaSource:
+        return KafkaSource(
+            bootstrap_servers=kafka.bootstrap_servers, topics=topic, format="json", schema="at bigint", end=end
+        )
+
     send(0, *range(100))
     send(1, *range(21))
-    life = Life(tmp_path, source, STRATEGY)
+    life = Life(tmp_path, reading(), STRATEGY)
     life.until(lambda: life.progress.watermark == BASE + 18_999)
-    assert life.progress.held_by == f"{topic}-1 of clicks-time"
-    # Spark's own watermark, over the same topic at the same moments.
+    assert life.progress.held_by == f"{topic}-1 of clicks"
+    # Spark's own watermark, over the same rows at the same moments.
     assert SparkSession._instantiatedSession is not None
     spark = SparkSession._instantiatedSession.newSession()
-    lines = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    rows = lines.option("subscribe", topic).option("startingOffsets", "earliest").load()
-    timed = rows.selectExpr("timestamp_millis(bigint(get_json_object(CAST(value AS STRING), '$.at'))) as at")
+    rows = spark.readStream.text(str(tmp_path / "same"))
+    timed = rows.selectExpr("timestamp_millis(bigint(get_json_object(value, '$.at'))) as at")
     control = timed.withWatermark("at", "1 second").groupBy(F.window("at", "10 seconds").alias("w")).count()
     query = control.writeStream.format("memory").queryName("sparks_own").outputMode("append").start()
     query.processAllAvailable()
@@ -153,22 +160,24 @@ def test_a_slow_partition_a_new_one_and_an_idle_one(
 
     kafka.add_partitions(topic, 3)
     send(2, 94.5)
+    # Partitions are looked up every two seconds; from when one is seen, it is waited for.
+    life.until(lambda: life.progress.rows_read == sent.total())
     send(0, *range(100, 140))
     send(1, *range(95, 140))
     life.until(lambda: life.progress.watermark == BASE + 93_499)
-    assert life.progress.held_by == f"{topic}-2 of clicks-time"
+    assert life.progress.held_by == f"{topic}-2 of clicks"
     assert life.progress.restarts == 0
     life.end()
 
     # Started again, the job finds nothing to read; the partition that says nothing is given up after a second.
-    again = Life(tmp_path, source, STRATEGY.with_idleness("1 s"))
+    again = Life(tmp_path, reading(), STRATEGY.with_idleness("1 s"))
     again.until(lambda: len(again.written()) == 13)
     again.end()
     assert again.progress.watermark == BASE + 137_999
     assert again.written() == {window: n for window, n in sent.items() if window < 130}
 
     # With an end the source is at it already: nothing is read, and the end fires the window that is open.
-    last = Life(tmp_path, replace(source, end="latest"), STRATEGY)
+    last = Life(tmp_path, reading(end="latest"), STRATEGY)
     last.end(stop=False)
     assert last.written() == sent
     assert last.progress.state == "FINISHED"

@@ -13,7 +13,7 @@ from poundlock.demo.program import DemoSettings, run_demo
 from poundlock.testing.audit import audit, day_bucket, finished_files
 from poundlock.testing.events import ReferenceEvents, event_time_ms
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from poundlock.testing.lives import Lives
+from support.lives import Lives
 
 pytestmark = [pytest.mark.services, pytest.mark.engine]
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from postgres_rig import Rig, batch, open_transactions
 
 from poundlock import DefinitionError, PostgresSink, TerminalError, TransientError
 from poundlock.checkpoint.fsck import fsck
@@ -24,6 +23,7 @@ from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.errors import CommitUnknown
 from poundlock.testing.postgres import EmbeddedPostgres
 from poundlock.values import SystemClock
+from support.postgres_rig import Rig, batch, open_transactions
 
 pytestmark = pytest.mark.services
 

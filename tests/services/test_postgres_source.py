@@ -114,7 +114,7 @@ def test_every_type_comes_as_it_is(pg: Any) -> None:
     from poundlock.connectors.postgres.relation import look_up
     from poundlock.connectors.postgres.snapshot import copy_payload
 
-    with source.login.connect("looking") as connection:
+    with source.login.connect() as connection:
         relation = look_up(connection, source.selection)
     split = Split("1", copy_payload(relation.select(), relation.columns))
     chunks = list(PostgresReader(source.login, "t", ReaderContext(reject=None)).read(split))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from stores import S3_SERVERS
 
 from poundlock.checkpoint.participant import Occasion, Prepared, WriterContext
 from poundlock.connectors.files import uploading
@@ -20,7 +19,8 @@ from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, Tran
 from poundlock.storage import open_storage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.uploads import LEAST_PART, Uploads
-from poundlock.testing.sinks import JOB, FileSinkHarness, batch, hidden, lines
+from support.sinks import JOB, FileSinkHarness, batch, hidden, lines
+from support.stores import S3_SERVERS
 
 pytestmark = pytest.mark.services
 EACH = RollingPolicy(on_checkpoint=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from stores import S3_SERVERS
 
 from poundlock import FileSource
 from poundlock.errors import DefinitionError
@@ -22,6 +21,7 @@ from poundlock.storage.s3_client import StoreError
 from poundlock.storage.uploads import LEAST_PART, UploadGone, Uploads
 from poundlock.testing.minio import EmbeddedMinio
 from poundlock.testing.s3 import EmbeddedS3
+from support.stores import S3_SERVERS
 
 pytestmark = pytest.mark.services
 

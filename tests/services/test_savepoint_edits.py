@@ -17,12 +17,14 @@ from poundlock import FileSink, Job, KafkaSource, RollingPolicy, TumblingEventTi
 from poundlock.checkpoint.identity import read_identity
 from poundlock.cli.main import main
 from poundlock.config import load_settings
+from poundlock.failpoints import SavepointFailpoint
 from poundlock.plan.plan import make_plan
 from poundlock.runtime.driver import run
-from poundlock.runtime.partitions import Rescaling, state_partitions
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.restoring import Beginning, begin
+from poundlock.savepoint import restore
+from poundlock.savepoint.metadata import read_metadata
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from poundlock.values import SystemClock
@@ -82,7 +84,10 @@ class Scene:
             .window(TumblingEventTimeWindows(f"{SIZE} s"))
             .aggregate("sum(n) as total", "count(*) as rows", name="sums")
             .select("user", "unix_millis(window_start) as start_ms", "total", "rows")
-            .sink_to(FileSink(str(self.folder / output), format="json", rolling=RollingPolicy(every="1 h")), name="out")
+            .sink_to(
+                FileSink(str(self.folder / output), format="json", rolling=RollingPolicy(every="1 h", inactivity=None)),
+                name="out",
+            )
         )
         return job
 
@@ -110,13 +115,8 @@ class Scene:
                 assert time.monotonic() < deadline, seen[-1:]
                 time.sleep(0.05)
 
-        def written(rows: int) -> bool:
-            """Return whether the rows were read, and a checkpoint came behind: windows that they end are written then."""
-            numbers = [p.checkpoint for p in seen if p.rows_read >= rows]
-            return len(set(numbers)) > 1
-
         def save(rows: int, *, drain: bool = False) -> str:
-            wait(lambda: written(rows))
+            wait(lambda: any(p.rows_read >= rows for p in seen))
             trigger = requests.trigger("savepoint", directory=str(self.folder / "saved"), then="stop", drain=drain)
             wait(lambda: trigger.wait(0))
             return str(trigger.location)
@@ -141,24 +141,20 @@ class Scene:
         return values
 
 
-def half_restored(scene: Scene, path: str, partitions: int) -> None:
-    """Leave what a restore leaves that is killed while Spark rescales: a batch that is planned and state that is cut off."""
-
-    def dying(wanted: Rescaling) -> int:
-        spark = scene.folder / "second" / "spark"
-        newest = max(spark.glob("offsets/[0-9]*"), key=lambda p: int(p.name))
-        (newest.parent / str(int(newest.name) + 1)).write_bytes(newest.read_bytes())
-        (spark / "state/0/4").mkdir()
-        (spark / "state/0/4/9_x.zip").write_bytes(b"half")
-        raise InterruptedError(f"killed at {wanted.after}")
-
+def half_restored(scene: Scene, path: str) -> None:
+    """Leave what a restore leaves that is killed when its files are copied: a folder that is no job's yet."""
     job, checkpoint = scene.job("second"), LocalStorage(str(scene.folder / "second"))
-    with pytest.raises(InterruptedError, match=f"killed at {partitions}"):
-        begin(
-            make_plan(job), checkpoint, Beginning(path), clock=SystemClock(), say=scene.lines.append,
-            partitions=partitions, rescale=dying,
-        )  # fmt: skip
+
+    def killed(failpoint: Any) -> None:
+        if failpoint is SavepointFailpoint.RESTORE_COPIED:
+            raise InterruptedError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restore, "hit", killed)
+        with pytest.raises(InterruptedError, match="killed"):
+            begin(make_plan(job), checkpoint, Beginning(path), clock=SystemClock(), say=scene.lines.append)
     assert read_identity(checkpoint) is None
+    assert list((scene.folder / "second/state").rglob("*")), "its state was copied before"
 
 
 def edited(capsys: pytest.CaptureFixture[str], path: str, *arguments: str) -> str:
@@ -173,24 +169,27 @@ def test_state_is_rescaled_offsets_are_set_and_state_is_left_out(
     scene.produce(900)
     with scene.running(scene.job("first"), "parallelism=3") as save:
         first = save(900)
-    assert state_partitions(LocalStorage(first)) == 3, "as many as the job's parallelism"
 
-    # Up, after a restore that was killed in the middle; the job owns the savepoint.
+    # More tasks share the key groups, after a restore that was killed in the middle; the job owns the savepoint.
     scene.produce(500)
-    half_restored(scene, first, 5)
+    half_restored(scene, first)
     with scene.running(scene.job("second"), "parallelism=5", path=first, claim="CLAIM") as save:
         second = save(500)
-    assert "Rescaling state from 3 to 5 partitions" in scene.lines
-    assert state_partitions(LocalStorage(second)) == 5
     assert not Path(first).exists(), "it was claimed, and the job had a checkpoint of its own"
 
+    before = {path: path.read_bytes() for path in Path(second).rglob("*") if path.is_file()}
     assert main(["savepoint", "inspect", second, "--json", "--state", "-D", f"state_dir={tmp_path}/state"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["state"]["rows"] == {"0": USERS}, "one window is open for each user"
+    assert said["state"]["rows"] == {"sums": USERS}, "one window is open for each user"
+    assert said["state"]["key_groups"] == scene.job("second").max_parallelism
     assert said["pending"]["out"]
-    assert said["damage"] == [], "to look at the state changed nothing"
+    assert said["damage"] == []
+    assert before == {path: path.read_bytes() for path in Path(second).rglob("*") if path.is_file()}
+    assert main(["state", second, "--operator", "sums", "--limit", "100", "--json"]) == 0
+    (sums,) = json.loads(capsys.readouterr().out)
+    assert {entry["key"] for entry in sums["state"]["contents"]["entries"]} == {f"u{n}" for n in range(USERS)}
 
-    # Down, and ten rows of one partition once more; the savepoints are taken away while the job runs.
+    # Fewer tasks, and ten rows of one partition once more; the savepoints are taken away while the job runs.
     back = edited(capsys, second, "--offset", f"{TOPIC}:0=690")
     scene.produce(400)
     with scene.running(scene.job("third"), "parallelism=2", path=back) as save:
@@ -200,14 +199,11 @@ def test_state_is_rescaled_offsets_are_set_and_state_is_left_out(
         shutil.rmtree(back)
         third = save(410, drain=True)
     again = range(1380, 1400, 2)
-    assert state_partitions(LocalStorage(third)) == 2
-    assert not [p for p in (tmp_path / "third/spark/state/0/4").rglob("*") if p.is_file()], (
-        "of a partition that is no more"
-    )
     assert scene.sums() == model([*range(scene.rows), *again])
 
-    # The state left out: Spark begins anew, and the source where the savepoint, as it was edited, says.
+    # The state left out: event time begins anew, and the source where the savepoint, as it was edited, says.
     fresh = edited(capsys, third, "--drop-operator", "sums", "--offset", f"{TOPIC}:1=880")
+    assert not [path for path in read_metadata(LocalStorage(fresh)).files if path.startswith("state/")]
     seen = scene.rows
     scene.produce(600)
     with scene.running(scene.job("fourth", "anew"), path=fresh) as save:

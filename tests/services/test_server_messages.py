@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from terminal import Terminal
 
 from poundlock.storage import open_storage, s3_client
 from poundlock.storage.s3 import S3Storage
@@ -24,6 +23,7 @@ from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.postgres import EmbeddedPostgres
 from poundlock.testing.s3 import EmbeddedS3
 from poundlock.testing.servers import free_port
+from support.terminal import Terminal
 
 pytestmark = pytest.mark.services
 
@@ -112,9 +112,8 @@ INTO_POSTGRES = {
 OUT_OF_POSTGRES = {
     "wrong password": (
         '"{reader}", table="t", password="env:WRONG_PASSWORD"',
-        'looking up t ({reader}): connection failed: connection to server at "127.0.0.1", port {port} failed: FATAL: '
-        'password authentication failed for user "reader"',
-        "mend user, password or database in dsn=… and password=…",
+        'PostgreSQL at {place} refuses the connection: password authentication failed for user "reader"',
+        "check user, password and database: psql with the same dsn has to connect",
     ),
     "no table": (
         '"{dsn}", table="absent"',
@@ -128,7 +127,7 @@ OUT_OF_POSTGRES = {
     ),
     "no right": (
         '"{reader}", table="t", password="env:READER_PASSWORD"',
-        "looking up t ({reader}): permission denied for table t",
+        "PostgreSQL at {place}, looking up t: permission denied for table t",
         "GRANT SELECT on it to this user; for cdc also: ALTER ROLE … REPLICATION",
     ),
     "a growing column of another type": (

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stores import ALL, make_store
 
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.copying import copy
 from poundlock.storage.removal import remove_root, remove_tree
+from support.stores import ALL, make_store
 
 pytestmark = pytest.mark.services
 

@@ -12,7 +12,7 @@ import pytest
 from poundlock.cli.main import main
 from poundlock.failpoints import Failpoint
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from poundlock.testing.lives import Lives, failpoint_setting
+from support.lives import Lives, failpoint_setting
 
 pytestmark = pytest.mark.services
 

@@ -10,7 +10,7 @@ import pytest
 
 from poundlock.failpoints import Failpoint
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from poundlock.testing.lives import Lives, failpoint_setting
+from support.lives import Lives, failpoint_setting
 
 pytestmark = pytest.mark.services
 

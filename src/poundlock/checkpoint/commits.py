@@ -1,17 +1,18 @@
-"""Carrying out a decision: every committable of every sink, repeated until its outcome is known.
+"""Carrying out a decision: every committable of every sink at once, repeated until its outcome is known.
 
 A failure of one never keeps another from becoming visible, and nothing here ever aborts anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.outcome import Log
-from poundlock.checkpoint.participant import JSON, Aborted, Committed, Participant
+from poundlock.checkpoint.parallel import at_once
+from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, CommitsMany, Committed, Participant
 from poundlock.checkpoint.trouble import storage_trouble
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
@@ -65,62 +66,122 @@ def carry_out(
         TerminalError: something a decision names is gone, or a sink with work left is no longer part of the job.
         TransientError: an outcome stayed unknown, or storage failed; the next start repeats it.
     """
-    done: dict[str, list[Mapping[str, Any]]] = {}
-    committed: dict[str, list[JSON]] = {}
-    aborted: dict[str, list[JSON]] = {}
+    results: dict[str, _SinkCommits] = {}
     failures: list[PoundlockError] = []
     for name, sink in decision.sinks.items():
-        if not sink.committables:
-            continue
-        if name not in participants:
+        if sink.committables and name in participants:
+            results[name] = _SinkCommits(name, participants[name], decision, _Pauses(retry, sleep), log)
+        elif sink.committables:
             failures.append(
                 TerminalError(f"decision {decision.number} names sink {name!r}, which the job does not have")
             )
-            continue
-        pauses = _Pauses(retry, sleep)
-        details = done.setdefault(name, [])
-        for committable in sink.committables:
-            hit(Failpoint.SINK_COMMITTING)
-            try:
-                result = _commit(participants[name], committable, pauses, name, decision, log)
-            except OSError as error:
-                failures.append(
-                    storage_trouble(error, doing=f"committing checkpoint {decision.checkpoint} to {name!r}")
-                )
-            except PoundlockError as error:
-                failures.append(error)
-            else:
-                if isinstance(result, Aborted):
-                    log.warning("aborted", sink=name, checkpoint=decision.checkpoint, why=result.reason)
-                    aborted.setdefault(name, []).append(committable)
-                    continue
-                details.append(result.detail)
-                committed.setdefault(name, []).append(committable)
-                hit(Failpoint.SINK_COMMITTED)
+    at_once({name: result.run for name, result in results.items()}, participants)
+    failures += [failure for result in results.values() for failure in result.failures]
     if failures:
         worst = next((error for error in failures if isinstance(error, TerminalError)), failures[0])
         worst.checkpoint = decision.checkpoint if worst.checkpoint is None else worst.checkpoint
         raise worst
-    return Carried(done, committed, aborted)
+    return Carried(
+        done={name: result.details for name, result in results.items()},
+        committed={name: result.committed for name, result in results.items() if result.committed},
+        aborted={name: result.aborted for name, result in results.items() if result.aborted},
+    )
 
 
-def _commit(
-    participant: Participant, committable: JSON, pauses: _Pauses, name: str, decision: Decision, log: Log
-) -> Committed | Aborted:
-    while True:
-        try:
-            return participant.commit(committable)
-        except CommitUnknown as error:
-            if not pauses.again():
-                raise TransientError(
-                    f"whether checkpoint {decision.checkpoint} reached sink {name!r} is not known: {error.what}",
-                    next=error.next or "start the job again when the system answers; it asks again and goes on",
-                    participant=name,
-                ) from error
-            log.warning(
-                "commit outcome unknown, asking again", sink=name, checkpoint=decision.checkpoint, why=error.what
-            )
-            continue
+@dataclass
+class _SinkCommits:
+    """The commits of one sink, and what became of each committable. Used by one thread."""
+
+    name: str
+    participant: Participant
+    decision: Decision
+    pauses: _Pauses
+    log: Log
+    details: list[Mapping[str, Any]] = field(default_factory=list)
+    committed: list[JSON] = field(default_factory=list)
+    aborted: list[JSON] = field(default_factory=list)
+    failures: list[PoundlockError] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Commit everything, and again what is not known, until it is or the pauses are used up."""
+        committables = self.decision.sinks[self.name].committables
+        if not isinstance(self.participant, CommitsMany):
+            for committable in committables:
+                hit(Failpoint.SINK_COMMITTING)
+                self._take(committable, self._asked_until_known(committable))
+            return
+        unknown = self._many(self.participant, committables, first=True)
+        while unknown:
+            if not self.pauses.again():
+                self.failures.append(self._not_known(unknown[0][1]))
+                return
+            self._warn(unknown[0][1])
+            unknown = self._many(self.participant, [committable for committable, _ in unknown], first=False)
+
+    def _many(
+        self, participant: CommitsMany, committables: Sequence[JSON], *, first: bool
+    ) -> list[tuple[JSON, CommitUnknown]]:
+        """Commit many at once; return those of which the outcome is not known."""
+        unknown: list[tuple[JSON, CommitUnknown]] = []
+        asked = _announced(committables) if first else iter(committables)
+        for committable, outcome in zip(committables, participant.commit_many(asked), strict=True):
+            if isinstance(outcome, CommitUnknown):
+                unknown.append((committable, outcome))
+            else:
+                self._take(committable, outcome)
+        return unknown
+
+    def _asked_until_known(self, committable: JSON) -> CommitOutcome:
+        while True:
+            try:
+                return self.participant.commit(committable)
+            except CommitUnknown as error:
+                if not self.pauses.again():
+                    return self._not_known(error)
+                self._warn(error)
+            except (OSError, PoundlockError) as error:
+                return error
+
+    def _take(self, committable: JSON, outcome: CommitOutcome) -> None:
+        """Note an outcome.
+
+        Raises:
+            Exception: the outcome is an error that no system of the sink's gives: a fault in the sink.
+        """
+        if isinstance(outcome, Committed):
+            self.details.append(outcome.detail)
+            self.committed.append(committable)
+            hit(Failpoint.SINK_COMMITTED)
+        elif isinstance(outcome, Aborted):
+            self.log.warning("aborted", sink=self.name, checkpoint=self.decision.checkpoint, why=outcome.reason)
+            self.aborted.append(committable)
+        elif isinstance(outcome, PoundlockError):
+            self.failures.append(outcome)
+        elif isinstance(outcome, OSError):
+            doing = f"committing checkpoint {self.decision.checkpoint} to {self.name!r}"
+            self.failures.append(storage_trouble(outcome, doing=doing))
+        else:
+            raise outcome
+
+    def _not_known(self, error: CommitUnknown) -> TransientError:
+        failure = TransientError(
+            f"whether checkpoint {self.decision.checkpoint} reached sink {self.name!r} is not known: {error.what}",
+            next=error.next or "start the job again when the system answers; it asks again and goes on",
+            participant=self.name,
+        )
+        failure.__cause__ = error
+        return failure
+
+    def _warn(self, error: CommitUnknown) -> None:
+        checkpoint = self.decision.checkpoint
+        self.log.warning("commit outcome unknown, asking again", sink=self.name, checkpoint=checkpoint, why=error.what)
+
+
+def _announced(committables: Sequence[JSON]) -> Iterator[JSON]:
+    """Yield committables, each as it is asked for to be committed."""
+    for committable in committables:
+        hit(Failpoint.SINK_COMMITTING)
+        yield committable
 
 
 class _Pauses:

@@ -18,24 +18,26 @@ from poundlock.checkpoint.checks import (
     check_same_ranges,
 )
 from poundlock.checkpoint.commits import Retry
+from poundlock.checkpoint.cycle import Planned, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.history import History
 from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.keyed_state import KeyedState
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
-from poundlock.checkpoint.participant import JSON, Early, Occasion, Orphan, Participant, Prepared, Repeatable, Staged
+from poundlock.checkpoint.parallel import verify_all
+from poundlock.checkpoint.participant import JSON, Occasion, Orphan, Participant, Prepared, Repeatable, Staged
 from poundlock.checkpoint.records import resting, state_of
 from poundlock.checkpoint.trouble import explained
 from poundlock.checkpoint.written import written
-from poundlock.errors import CommitUnknown, TerminalError, TransientError
+from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.values import Clock
 
 __all__ = ["Coordinator"]
 
 _END_ROUNDS = 100
-_REDO_ROUNDS = 5
 
 
 class Coordinator:
@@ -51,6 +53,7 @@ class Coordinator:
         retry: how commits with unknown outcomes are repeated.
         sleep: waits so many seconds.
         ignore_ledger: for tests only, to show that they can fail: believe no decision that was made before.
+        state: the job's keyed state; None where it has none.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Coordinator:
         retry: Retry | None = None,
         sleep: Callable[[float], None] = time.sleep,
         ignore_ledger: bool = False,
+        state: KeyedState | None = None,
     ) -> None:
         self.lock = threading.RLock()
         """Taken by everything that decides; take it to look at several facts at once."""
@@ -72,7 +76,7 @@ class Coordinator:
         self._epoch = epoch
         self._participants = dict(participants)
         self._clock = clock
-        self._ignore_ledger = ignore_ledger
+        self._ignore_ledger, self._state = ignore_ledger, state
         self._history = History(
             identity=identity,
             epoch=epoch,
@@ -83,6 +87,7 @@ class Coordinator:
             retry=retry,
             sleep=sleep,
             ignore_ledger=ignore_ledger,
+            state=state,
         )
 
     @property
@@ -103,6 +108,11 @@ class Coordinator:
     def watermarks(self) -> JSON | None:
         """The watermarks behind the newest decided checkpoint; None where there are none."""
         return self._history.watermarks
+
+    @property
+    def state(self) -> JSON | None:
+        """All keyed state behind the newest decision, as a record says it; None where the job has none."""
+        return None if self._state is None else self._state.snapshot()
 
     def recover(self) -> Recovery:
         """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
@@ -157,6 +167,16 @@ class Coordinator:
         with self.lock:
             return self._history.find(checkpoint).watermarks if self._history.is_decided(checkpoint) else None
 
+    # --- the steps of a checkpoint; see `cycle.run_checkpoint` for their order ------------------------------------------
+
+    def settle(self) -> None:
+        """Finish what an earlier call left after its decision.
+
+        Raises:
+            FencedError: a newer driver has taken over.
+        """
+        self._history.ready()
+
     def begin(self, checkpoint: int) -> Directive:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
         again = self.is_produced_again(checkpoint)
@@ -170,37 +190,124 @@ class Coordinator:
             "sinks": {name: self._participants[name].directive(state_of(self.newest, name)) for name in names},
         }
 
+    def directive(self, plan: Planned) -> Directive:
+        """Return what the tasks of a planned checkpoint are told: all of its sinks, or those whose part was aborted.
+
+        Raises:
+            TerminalError: the plan does not go on where the newest decision ended, or is not what was decided.
+        """
+        if self.is_produced_again(plan.checkpoint):
+            self._epoch.check()  # what looks aborted to a driver that slept may be a newer one's
+            check_same_ranges(self._history.find(plan.checkpoint), plan.ranges)
+        elif self._history.redo:
+            raise TerminalError(
+                f"part of checkpoint {self.newest.checkpoint} has to be produced again, but the job goes on with {plan.checkpoint}",
+                next="restore the whole checkpoint folder from one moment",
+            )
+        elif not self._ignore_ledger:
+            check_continues(self._history.sources, plan.checkpoint, plan.ranges)
+        return self.begin(plan.checkpoint)
+
+    def verify(self, plan: Planned, directive: Directive, results: TaskResults) -> Verified:
+        """Check that what the tasks prepared adds up and can be committed.
+
+        Raises:
+            TransientError, TerminalError: it cannot; nothing is decided.
+        """
+        ran = self._clock.now_ms()
+        self._epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
+        kept: Sequence[Prepared]
+        if self.is_produced_again(plan.checkpoint):
+            kept, staged = self._verify_again(results, ran)
+        else:
+            kept = results.prepared
+            self._verify(plan.checkpoint, results)
+            hit(Failpoint.PREPARE_VERIFIED)
+            staged = self._stage(kept, Occasion.CHECKPOINT)
+        again = self.is_produced_again(plan.checkpoint)
+        state = None if self._state is None else self._state.stage(results.state, again=again)
+        begun = directive["started_ms"]
+        durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
+        return Verified(
+            results=results, kept=kept, staged=staged, started_ms=begun, durations_ms=durations, state=state
+        )
+
+    def decide(self, plan: Planned, verified: Verified) -> Decision:
+        """Record the decision: from here on all that it names becomes visible, whatever happens."""
+        said = self._again(plan, verified) if self.is_produced_again(plan.checkpoint) else self._first(plan, verified)
+        return self._history.record(
+            Occasion.CHECKPOINT,
+            verified.staged,
+            verified.durations_ms,
+            checkpoint=plan.checkpoint,
+            wrote=written(verified.kept),
+            started_ms=verified.started_ms,
+            state=verified.state,
+            **said,
+        )
+
+    def commit(self, decision: Decision, durations_ms: Mapping[str, int]) -> Outcome:
+        """Make visible all that a decision names, until every outcome is known."""
+        return self._history.finish(decision, durations_ms)
+
+    def _first(self, plan: Planned, verified: Verified) -> dict[str, Any]:
+        """Return what only the first decision of a checkpoint says."""
+        results = verified.results
+        read = {
+            name: replace(span, rows=results.rows_read.get(name), bytes=results.bytes_read.get(name))
+            for name, span in plan.ranges.items()
+        }
+        return {
+            "sources": {**resting(self._history.sources, plan.ranges), **read},
+            "counts": results.counts,
+            "event_time": results.event_time,
+            "tasks": results.tasks,
+            "watermarks": results.watermarks,
+        }
+
+    def _again(self, plan: Planned, verified: Verified) -> dict[str, Any]:
+        """Return what the decision says that replaces what was aborted of a checkpoint."""
+        decided = self._history.find(plan.checkpoint)
+        self._history.log.info("produced again", checkpoint=plan.checkpoint, sinks=list(verified.staged))
+        return {
+            "sources": {name: replace(span, rows=None) for name, span in decided.sources.items()},
+            "redo": {name: Redo((), redo.done) for name, redo in self._history.redo.items()},
+            "watermarks": decided.watermarks,
+        }
+
+    def _verify_again(self, results: TaskResults, now_ms: int) -> tuple[list[Prepared], dict[str, Staged]]:
+        kept: list[Prepared] = []
+        staged: dict[str, Staged] = {}
+        for name, redo in self._history.redo.items():
+            participant = self._participants[name]
+            assert isinstance(participant, Repeatable)
+            mine = [item for item in results.prepared if item.sink == name]
+            keep, drop = participant.match(redo.again, redo.done, mine)
+            self._abort(drop)
+            participant.verify(keep)
+            kept += keep
+            staged[name] = participant.stage(state_of(self.newest, name), keep, Occasion.CHECKPOINT, now_ms)
+        return kept, staged
+
     def checkpoint(
         self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
     ) -> Outcome:
-        """Carry one micro-batch through both gates, or see that it went through before.
-
-        Args:
-            n: the batch's number. Numbers rise, may have gaps, and come again after a crash.
-            sources: per source name, what the batch reads.
-            run: runs the tasks with a directive and returns when all have ended; called once, and once more each time
-                that a part was aborted from outside after the decision.
-
-        Raises:
-            TransientError: tasks, storage or a sink failed; a restart goes on. What was not decided is aborted.
-            TerminalError: the batch does not add up, or belongs to another history.
-            FencedError: a newer driver has taken over.
-        """
-        with self.lock, explained(f"taking checkpoint {n}", job=self._identity.name, checkpoint=n):
+        """Carry one micro-batch through both gates, or see that it went through before; see `cycle.run_checkpoint`."""
+        with self.lock:
             hit(Failpoint.BATCH_PLANNED)
             hit(Failpoint.CHECKPOINT_ENTERED)
-            self._history.ready()
-            if self.is_produced_again(n):
-                outcome = self._produce_again(n, sources, run)
-            else:
-                outcome = self._resume(n, sources, run) if self._history.is_decided(n) else self._take(n, sources, run)
-            for _ in range(_REDO_ROUNDS):
-                if not self.is_produced_again(n):
-                    break
-                outcome = self._produce_again(n, sources, run)
-            self._check_done(n)
-            hit(Failpoint.CHECKPOINT_DONE)
-            return outcome
+            self.settle()
+            if self._history.is_decided(n) and not self.is_produced_again(n):
+                with explained(f"taking checkpoint {n}", job=self._identity.name, checkpoint=n):
+                    outcome = self._resume(n, sources, run)
+                    hit(Failpoint.CHECKPOINT_DONE)
+                    return outcome
+            return run_checkpoint(self, Planned(n, sources), run)
+
+    @property
+    def job(self) -> str:
+        """Name of the job."""
+        return self._identity.name
 
     def roll(self, occasion: Occasion) -> Outcome | None:
         """Decide and commit what is due by time alone (ROLL) or at the end (END); None if nothing is.
@@ -246,89 +353,6 @@ class Coordinator:
             times = (item.next_roll_ms(state_of(newest, name)) for name, item in self._participants.items())
             return min((time for time in times if time is not None), default=None)
 
-    def _check_done(self, n: int) -> None:
-        if self.is_produced_again(n):
-            raise TransientError(
-                f"checkpoint {self.newest.checkpoint} was aborted from outside in {', '.join(self._history.redo)} each time it was produced",
-                next="look at the other system's limits, such as the transaction timeout; the job goes on by itself",
-            )
-
-    def _produce_again(
-        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
-    ) -> Outcome:
-        """Produce and decide what of a decided checkpoint was aborted from outside; the rest of it stays as it is."""
-        self._epoch.check()  # what looks aborted to a driver that slept may be a newer one's
-        decided = self._history.find(n)
-        check_same_ranges(decided, sources)
-        begun, directive = self._clock.now_ms(), self.begin(n)
-        results = run(directive)
-        ran = self._clock.now_ms()
-        staged: dict[str, Staged] = {}
-        kept: list[Prepared] = []
-        with self._aborting(results.prepared):
-            self._epoch.check()
-            for name, redo in self._history.redo.items():
-                participant = self._participants[name]
-                assert isinstance(participant, Repeatable)
-                mine = [item for item in results.prepared if item.sink == name]
-                keep, drop = participant.match(redo.again, redo.done, mine)
-                self._abort(drop)
-                participant.verify(keep)
-                kept += keep
-                staged[name] = participant.stage(state_of(self.newest, name), keep, Occasion.CHECKPOINT, ran)
-            durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
-            decision = self._history.record(
-                Occasion.CHECKPOINT,
-                staged,
-                durations,
-                checkpoint=n,
-                sources={name: replace(span, rows=None) for name, span in decided.sources.items()},
-                wrote=written(kept),
-                started_ms=directive["started_ms"],
-                redo={name: Redo((), redo.done) for name, redo in self._history.redo.items()},
-                watermarks=decided.watermarks,
-            )
-        self._history.log.info("produced again", checkpoint=n, sinks=list(staged))
-        return self._history.finish(decision, durations)
-
-    def _take(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
-        if not self._ignore_ledger:
-            check_continues(self._history.sources, n, sources)
-        if self._history.redo:
-            raise TerminalError(
-                f"part of checkpoint {self.newest.checkpoint} has to be produced again, but Spark goes on with {n}",
-                next="restore Spark's checkpoint and the ledger from the same moment",
-            )
-        begun, directive = self._clock.now_ms(), self.begin(n)
-        results = run(directive)
-        ran = self._clock.now_ms()
-        with self._aborting(results.prepared):
-            self._epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
-            self._verify(n, results)
-            hit(Failpoint.PREPARE_VERIFIED)
-            staged = self._stage(results.prepared, Occasion.CHECKPOINT)
-            durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
-            decision = self._history.record(
-                Occasion.CHECKPOINT,
-                staged,
-                durations,
-                checkpoint=n,
-                sources={
-                    **resting(self._history.sources, sources),
-                    **{
-                        name: replace(span, rows=results.rows_read.get(name), bytes=results.bytes_read.get(name))
-                        for name, span in sources.items()
-                    },
-                },
-                counts=results.counts,
-                wrote=written(results.prepared),
-                started_ms=directive["started_ms"],
-                event_time=results.event_time,
-                tasks=results.tasks,
-                watermarks=results.watermarks,
-            )
-        return self._history.finish(decision, durations)
-
     def _resume(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
         """See a decided checkpoint through again: the rows are read, as Spark demands, and nothing is written."""
         decided = self._history.find(n)
@@ -341,12 +365,7 @@ class Coordinator:
 
     def _verify(self, n: int, results: TaskResults) -> None:
         check_counts(results, self._participants)
-        for name, participant in self._participants.items():
-            prepared = [item for item in results.prepared if item.sink == name]
-            if prepared:
-                participant.verify(prepared)
-            elif isinstance(participant, Early):
-                participant.verify_nothing(n)
+        verify_all(self._participants, results.prepared, n)
 
     def _stage(self, prepared: Sequence[Prepared], occasion: Occasion) -> dict[str, Staged]:
         newest, now = self.newest, self._clock.now_ms()
@@ -365,7 +384,7 @@ class Coordinator:
         return self._history.finish(self._history.record(occasion, staged, {}), {})
 
     @contextmanager
-    def _aborting(self, prepared: Sequence[Prepared]) -> Iterator[None]:
+    def aborting(self, prepared: Sequence[Prepared]) -> Iterator[None]:
         """Abort what was prepared if it cannot be decided."""
         try:
             yield
@@ -384,6 +403,8 @@ class Coordinator:
 
     def _sweep(self) -> dict[str, Sequence[Orphan]]:
         newest = self.newest
+        if self._state is not None:
+            self._state.sweep()
         return {
             name: participant.sweep(state_of(newest, name), remove=True, check=self._epoch.check)
             for name, participant in self._participants.items()

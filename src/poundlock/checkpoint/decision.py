@@ -105,6 +105,8 @@ class Decision:
         tasks: over how many tasks the splits of split-planned sources were spread; None where there are none.
         watermarks: the watermark behind the checkpoint, who holds it back, and what the next checkpoint goes on from; None
             where the job has none. A start repeats the newest.
+        state: keyed state: {"v", "manifest"} says all there is, {"v", "change"} what this decision changes; None where there is
+            none, and in rolls and ends. A start with something to be redone has the state "before" its checkpoint, too.
         restored: in the first record of a job that went on from a savepoint: "savepoint", its name, "path", where it was,
             and "job_id".
     """
@@ -124,6 +126,7 @@ class Decision:
     tasks: int | None = None
     watermarks: JSON | None = None
     restored: Mapping[str, str] | None = None
+    state: JSON | None = None
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
@@ -145,6 +148,7 @@ class Decision:
             **({"tasks": self.tasks} if self.tasks is not None else {}),
             **({"watermarks": self.watermarks} if self.watermarks is not None else {}),
             **({"restored": dict(self.restored)} if self.restored is not None else {}),
+            **({"state": self.state} if self.state is not None else {}),
         }
 
     @classmethod
@@ -179,6 +183,7 @@ class Decision:
             tasks=value.get("tasks"),
             watermarks=value.get("watermarks"),
             restored=value.get("restored"),
+            state=value.get("state"),
         )
 
 

@@ -14,6 +14,7 @@ from poundlock.checkpoint.commits import Carried, Retry, carry_out
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.keyed_state import KeyedState, state_parts
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Log, Outcome, StandardLog
 from poundlock.checkpoint.participant import JSON, Occasion, Participant, Repeatable, Staged
@@ -40,6 +41,7 @@ class History:
         retry: Retry | None = None,
         sleep: Callable[[float], None] = time.sleep,
         ignore_ledger: bool = False,
+        state: KeyedState | None = None,
     ) -> None:
         self.sources: Mapping[str, SourceRange] = {}
         """Per source, the newest decided range."""
@@ -51,7 +53,7 @@ class History:
         self._identity, self._epoch, self._ledger, self._clock = identity, epoch, ledger, clock
         self._participants = participants
         self._retry, self._sleep = retry or Retry(), sleep
-        self._ignore_ledger = ignore_ledger
+        self._ignore_ledger, self._state = ignore_ledger, state
         self._newest: Decision | None = None  # None until recovered, and again when a decision's fate is not known
         self._settled = False  # whether the newest decision is carried out
         self._last_ms: dict[str, int] = {}
@@ -95,6 +97,9 @@ class History:
                     carried = self._carry_out(before)
                     committed = sum(len(done) for done in carried.done.values())
                     redo = to_redo(before, carried)
+            state = None
+            if self._state is not None:
+                state = self._state.resume(state_parts(self._ledger, before), again=bool(redo or to_redo(before)))
             start = start_record(
                 before,
                 ledger=self._ledger,
@@ -103,6 +108,7 @@ class History:
                 now_ms=self._clock.now_ms(),
                 sinks=self._participants,
                 redo=redo,
+                state=state,
             )
             try:
                 self._ledger.append(start)
@@ -148,6 +154,8 @@ class History:
             self._newest = before  # proven: it was not recorded
             raise
         self._newest, self._settled = decision, False
+        if self._state is not None and decision.state is not None:
+            self._state.decided()
         if decision.occasion == Occasion.CHECKPOINT.value:
             self.sources, self.redo = decision.sources, to_redo(decision)
             self.watermarks = decision.watermarks
@@ -176,4 +184,6 @@ class History:
                 )
         if not carried.aborted:
             self._ledger.mark_carried_out(decision.number)
+            if self._state is not None and self._newest is not None:
+                self._state.committed()
         return carried

@@ -34,6 +34,7 @@ class TaskResults:
         event_time: what watermarks saw; None where there are none.
         tasks: over how many tasks splits were spread; None where there are none.
         watermarks: the watermark behind the checkpoint and what goes with it; None where the job has none.
+        state: what tasks prepared of keyed state.
     """
 
     prepared: Sequence[Prepared]
@@ -43,6 +44,7 @@ class TaskResults:
     event_time: EventTime | None = None
     tasks: int | None = None
     watermarks: JSON | None = None
+    state: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ durable decision names it; everything a decision names becomes visible. All valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
 
 __all__ = [
+    "DEAD_LETTER",
     "Aborted",
     "Bindable",
+    "CommitOutcome",
+    "CommitsMany",
     "Committed",
     "Counts",
     "Finding",
@@ -39,6 +42,9 @@ __all__ = [
 ]
 
 JSON = dict[str, Any]
+
+DEAD_LETTER = "dead-letter"
+"""The name of the sink that takes the records which cannot be decoded, placed or written."""
 
 
 class Kind(Enum):
@@ -229,6 +235,16 @@ def unchecked() -> None:
     """Stand for a check where nobody else can be at work."""
 
 
+@runtime_checkable
+class LimitedWriter(Protocol):
+    """A writer that wants no more than so many rows."""
+
+    @property
+    def full(self) -> bool:
+        """Whether further rows would be of no use: a task that has only such writers stops reading."""
+        ...
+
+
 class Participant(Protocol):
     """A sink's two halves. Picklable; the driver's half keeps no state in memory that recovery would need."""
 
@@ -281,6 +297,22 @@ class Participant(Protocol):
 
         `check` is called when everything was found and before anything is removed; it raises if a newer driver has taken
         over. What was found was there before that driver could write anything, so it is nobody's.
+        """
+        ...
+
+
+CommitOutcome = Committed | Aborted | Exception
+
+
+@runtime_checkable
+class CommitsMany(Protocol):
+    """A participant that commits many committables at once, faster than one by one. It may be called from any thread."""
+
+    def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
+        """Commit all of them, as `commit` does each, and yield an outcome for each in the same order.
+
+        What `commit` would raise is yielded: a failure of one must not keep another from becoming visible. The committables
+        are made as they are asked for, so do not ask for all before the first is begun where there may be very many.
         """
         ...
 

@@ -36,6 +36,7 @@ def start_record(
     now_ms: int,
     sinks: Mapping[str, object],
     redo: Mapping[str, Redo],
+    state: JSON | None = None,
 ) -> Decision:
     """Return the record with which a driver takes over: nothing is committed, all states go on.
 
@@ -61,6 +62,7 @@ def start_record(
         sinks={name: SinkDecision([], state) for name, state in states.items()},
         redo=redo or to_redo(before),
         watermarks=watermarks,
+        state=state,
     )
 
 
@@ -81,6 +83,7 @@ def next_record(
     watermarks: JSON | None = None,
     durations_ms: Mapping[str, int] | None = None,
     redo: Mapping[str, Redo] | None = None,
+    state: JSON | None = None,
 ) -> Decision:
     """Return the record after `newest`. A roll or an end keeps its checkpoint number, what is to be redone, and reads nothing."""
     sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}
@@ -102,6 +105,7 @@ def next_record(
         event_time=event_time,
         tasks=tasks,
         watermarks=watermarks,
+        state=state,
     )
 
 

@@ -28,7 +28,7 @@ def inspect(
     path: SavepointArgument,
     json: JsonOption = False,
     no_check: NoCheckOption = False,
-    state: Annotated[bool, typer.Option("--state", help="Let Spark count the entries of the state.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Count the entries of the state.")] = False,
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -66,6 +66,14 @@ def _state_rows(
 ) -> Mapping[str, int | None]:
     if not found.state:
         return {}
+    if (state := found.metadata.decision.state) is not None:
+        from poundlock.driver.job_state import manifests_of
+        from poundlock.state.inspect import count_entries
+        from poundlock.tasks.state_files import run_files
+
+        files = run_files(found.path)
+        manifests = manifests_of(state).values()
+        return {id: count_entries(manifest, files, id) for manifest in manifests for id in manifest.operators}
     from poundlock.config import load_settings
     from poundlock.runtime.state_rows import state_rows
 
@@ -75,7 +83,7 @@ def _state_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A savepoint for people and programs; with the entries of Spark's operators, by number, where they were counted."""
+    """A savepoint for people and programs; with the entries of operators, by id or by Spark's number, where they were counted."""
 
     found: Inspection
     rows: Mapping[str, int | None] = field(default_factory=dict)
@@ -102,6 +110,9 @@ class _Shown:
         yield from _block("pending files", rows)
         named = [(id, o.kind, "" if o.named else "not named") for id, o in said.operators.items()]
         yield from _block("operators", named)
+        if found.key_groups is not None:
+            yield f"state  {found.key_groups} key groups"
+            yield from _table([(o.name, f"{self.rows[o.name]} rows") for o in found.state if o.name in self.rows], "  ")
         if found.partitions is not None:
             yield f"state  {found.partitions} partitions, {found.backend}"
             counted = [(o.number, o.name, self.rows.get(o.number)) for o in found.state if o.number in self.rows]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,17 +15,24 @@ from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError
 
+if TYPE_CHECKING:
+    from poundlock.checkpoint.participant import JSON
+    from poundlock.storage import Storage
+
 __all__ = ["command"]
 
 _LIMIT = 20
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
+_READS = 3  # a job that runs merges its files away while they are read
+
+_Found = list[tuple[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """Key groups by the number of their operator."""
+    """What each operator keeps; of an operator that Spark hosts, by its number and key group."""
 
-    groups: list[tuple[str, dict[str, Any]]]
+    groups: _Found
     limit: int
 
     def to_json(self) -> Any:
@@ -34,7 +42,8 @@ class _State:
         if not self.groups:
             yield "no key has any state"
         for number, group in self.groups:
-            yield f"operator {number}, key group {group['group']}: watermark {_time(group['watermark'])}"
+            which = f", key group {group['group']}" if "group" in group else ""
+            yield f"operator {number}{which}: watermark {_time(group['watermark'])}"
             for name, state in group["state"].items():
                 ttl = "" if state["ttl_ms"] is None else f", time to live {state['ttl_ms']} ms"
                 yield f"  {name} ({state['kind'] or 'table'}{ttl}): {len(state['entries'])} entries"
@@ -77,7 +86,12 @@ def command(
         ),
     ],
     operator: Annotated[
-        str | None, typer.Option("--operator", metavar="N", help="Only this one, by Spark's number.")
+        str | None,
+        typer.Option(
+            "--operator",
+            metavar="ID",
+            help="Only this one, by its id; of a job whose state Spark keeps, by its number.",
+        ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,
     json: JsonOption = False,
@@ -88,24 +102,81 @@ def command(
 
     Of windows that run on Spark's own operators and of DataFrame functions Spark keeps the state in a form of its own.
     """
-    from poundlock.config import load_settings
-    from poundlock.runtime.state_blobs import is_ours, state_blobs
     from poundlock.savepoint.metadata import METADATA
-    from poundlock.savepoint.sparklog import state_operators
+    from poundlock.state.runs.run import DamagedRunError
     from poundlock.storage import open_storage
 
-    output, settings = Output(json), load_settings(define or (), config=config)
+    output = Output(json)
     storage = open_storage(path)
     if storage.stat(METADATA) is None:
         storage = find_of_job(path, define or (), config).storage
+    for left in reversed(range(_READS)):
+        state = _recorded(storage)
+        try:
+            found = (
+                _of_spark(storage, operator, output, define, config)
+                if state is None
+                else _kept(storage, state, operator)
+            )
+            break
+        except DamagedRunError:
+            if not left or state == _recorded(storage):
+                raise
+    output.show(_State(found, limit))
+
+
+def _recorded(storage: Storage) -> JSON | None:
+    """Return what a savepoint, or the ledger of a checkpoint, says of keyed state; None where it says nothing."""
+    from poundlock.checkpoint.keyed_state import state_parts
+    from poundlock.checkpoint.ledger import Ledger
+    from poundlock.driver.job_state import state_behind
+    from poundlock.savepoint.metadata import METADATA, read_metadata
+
+    if storage.stat(METADATA) is not None:
+        return read_metadata(storage).decision.state
+    ledger = Ledger(storage)
+    newest = ledger.newest()
+    return None if newest is None else state_behind(state_parts(ledger, newest))
+
+
+def _kept(storage: Storage, state: JSON, operator: str | None) -> _Found:
+    from poundlock.driver.job_state import manifests_of
+    from poundlock.state.inspect import described
+    from poundlock.tasks.state_files import run_files
+
+    manifests = manifests_of(state)
+    known = sorted({name for manifest in manifests.values() for name in manifest.operators})
+    if not known or (operator is not None and operator not in known):
+        raise _no_state(storage, operator, f"give one of: {', '.join(known)}" if known else None)
+    files = run_files(storage.root)
+    return [
+        (name, described(manifest, files, name))
+        for manifest in manifests.values()
+        for name in manifest.operators
+        if operator in (None, name)
+    ]
+
+
+def _of_spark(
+    storage: Storage, operator: str | None, output: Output, define: list[str] | None, config: Path | None
+) -> _Found:
+    from poundlock.config import load_settings
+    from poundlock.runtime.state_blobs import is_ours, state_blobs
+    from poundlock.savepoint.sparklog import state_operators
+
     found = [each for each in state_operators(storage) if is_ours(each) and operator in (None, each.number)]
     if not found:
-        raise DefinitionError(
-            f"{storage.root} has no state of {'such an operator' if operator else 'operators of ours'}",
-            next="give the folder of a checkpoint or a savepoint of a job with process functions or windows of ours",
-        )
-    groups = sorted(
+        raise _no_state(storage, operator, None)
+    settings = load_settings(define or (), config=config)
+    return sorted(
         state_blobs(storage.root, "state", found, settings, say=output.note),
         key=lambda each: (each[0].zfill(9), each[1]["group"]),
     )
-    output.show(_State(groups, limit))
+
+
+def _no_state(storage: Storage, operator: str | None, next: str | None) -> DefinitionError:
+    return DefinitionError(
+        f"{storage.root} has no state of {'such an operator' if operator else 'operators of ours'}",
+        next=next
+        or "give the folder of a checkpoint or a savepoint of a job with process functions or windows of ours",
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 from poundlock.errors import FencedError, PoundlockError
 from poundlock.runtime import submitted
@@ -19,15 +19,16 @@ __all__ = ["main"]
 _SIGNALLED = 128
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str], environment: MutableMapping[str, str]) -> None:
     """Run the command line that was submitted; end the process with what the cluster is to know.
 
     Args:
         arguments: the checkpoint folder, the id for a job that begins with a savepoint, and the command line.
+        environment: the container's variables, which are changed: `os.environ` where the process is the driver's own.
     """
     checkpoint, job_id, *typed = arguments
-    place = submitted.Container.of(os.environ["CONTAINER_ID"], checkpoint=checkpoint, job_id=job_id)
-    _settle_in(place)
+    place = submitted.Container.of(environment["CONTAINER_ID"], checkpoint=checkpoint, job_id=job_id)
+    _settle_in(place, environment)
     submitted.end_with_parent()
     _check_installed(place)
     code = _earlier(place) if place.attempt > 1 else None
@@ -41,19 +42,17 @@ def main(arguments: Sequence[str]) -> None:
     os._exit(0 if code > _SIGNALLED else code)
 
 
-def _settle_in(place: submitted.Container) -> None:
+def _settle_in(place: submitted.Container, environment: MutableMapping[str, str]) -> None:
     """Have everything that is kept on a machine kept in the container: what matters is in the checkpoint folder."""
     here = os.getcwd()
-    logs = os.environ.get("LOG_DIRS", here).partition(",")[0]
+    logs = environment.get("LOG_DIRS", here).partition(",")[0]
     hadoop = os.path.join(here, "__spark_conf__", "__hadoop_conf__")
-    if not os.path.isdir(os.environ.get("HADOOP_CONF_DIR", "")):
-        os.environ["HADOOP_CONF_DIR"] = hadoop
-    os.environ |= {
-        submitted.VARIABLE: place.to_environment(),
-        "POUNDLOCK_STATE_DIR": os.path.join(here, "poundlock-state"),
-        "POUNDLOCK_CACHE_DIR": os.path.join(here, "poundlock-cache"),
-        "POUNDLOCK_LOG_DIR": logs,
-    }
+    if not os.path.isdir(environment.get("HADOOP_CONF_DIR", "")):
+        environment["HADOOP_CONF_DIR"] = hadoop
+    environment[submitted.VARIABLE] = place.to_environment()
+    environment["POUNDLOCK_STATE_DIR"] = os.path.join(here, "poundlock-state")
+    environment["POUNDLOCK_CACHE_DIR"] = os.path.join(here, "poundlock-cache")
+    environment["POUNDLOCK_LOG_DIR"] = logs
 
 
 def _check_installed(place: submitted.Container) -> None:

@@ -5,7 +5,7 @@ Positions are plain JSON, so that Spark's offset log, the ledger and log lines s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -20,8 +20,12 @@ __all__ = [
     "BindableSource",
     "ClosableEnumerator",
     "Enumerator",
+    "IdentifyingEnumerator",
+    "LagReportingEnumerator",
+    "MeteredReader",
+    "PartitionedEnumerator",
     "PartitionedSource",
-    "RangeSource",
+    "RangeCheckingEnumerator",
     "Reader",
     "ReaderContext",
     "SourceReading",
@@ -41,7 +45,7 @@ class Split:
         payload: JSON that the reader understands.
         weight: how much work it is, in bytes or rows; used to spread splits evenly over tasks.
         bytes: how much is read for it at the source; None where that is not known.
-        name: what people know it by, different for each split of a checkpoint; "" = its id.
+        name: what people know it by; "" = its id. Splits of one name are pieces of one partition, and share its event time.
     """
 
     id: str
@@ -85,6 +89,77 @@ class Enumerator(Protocol):
 
 
 @runtime_checkable
+class PartitionedEnumerator(Protocol):
+    """An enumerator whose source has partitions that can be held back one by one, as watermark alignment does.
+
+    A partition's name is also the `Split.name` of all its splits, and stays the same for the life of a job. To hold a partition
+    back is a wish of one call: nothing is remembered of it.
+    """
+
+    def partitions(self, position: JSON) -> Sequence[str]:
+        """Return the names of the partitions that are read from a position on, in order. Asks nobody; may be called often."""
+        ...
+
+    def latest(self, start: JSON, held: Collection[str] = ()) -> JSON:
+        """Return how far the next checkpoint may read, as `Enumerator.latest` does.
+
+        Args:
+            start: the newest decided position.
+            held: names of partitions that are to stay where they are; what the limit of a checkpoint allows goes to the
+                others. Names that are not known change nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class IdentifyingEnumerator(Protocol):
+    """An enumerator that can tell whether the data behind a position is still the data that was read before."""
+
+    def identity(self, start: JSON, end: JSON, previous: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what names the very data of a range, such as topic ids: JSON, kept in the decision beside the range.
+
+        Called twice for a checkpoint: before its tasks run, so that nothing is read of data that is not the same, and after
+        they ran and before the decision, so that nothing of it is committed. Must ask the system each time, and answer alike if
+        nothing has changed.
+
+        Args:
+            start, end: the range.
+            previous: what it returned for the newest decision; {} if there is none.
+
+        Raises:
+            SourceGoneError: the data is not what `previous` names.
+            TransientError: the system does not answer.
+        """
+        ...
+
+
+@runtime_checkable
+class RangeCheckingEnumerator(Protocol):
+    """An enumerator that can tell whether a range that was decided long ago can be read once more, as a replay does."""
+
+    def check_range(self, start: JSON, end: JSON, identity: Mapping[str, Any]) -> None:
+        """Raise SourceGoneError unless all records of a range are still there, and are those that were read.
+
+        Args:
+            start, end: the range, as the decision has it.
+            identity: what `IdentifyingEnumerator.identity` returned for that decision; {} if there is none.
+        """
+        ...
+
+
+@runtime_checkable
+class LagReportingEnumerator(Protocol):
+    """An enumerator that knows how much waits."""
+
+    def lag(self, position: JSON) -> int | None:
+        """Return how many records wait behind a position, None if it is not known.
+
+        May be called about once a second, also beside the other methods; takes 2 s at most and raises nothing.
+        """
+        ...
+
+
+@runtime_checkable
 class ClosableEnumerator(Protocol):
     """An enumerator that holds something, such as a connection."""
 
@@ -93,11 +168,30 @@ class ClosableEnumerator(Protocol):
         ...
 
 
+@runtime_checkable
+class PreviewRefused(Protocol):
+    """A source that may not be read just to look at it: reading makes, or moves, something on the server."""
+
+    def refuse_preview(self) -> None:
+        """Raise DefinitionError if that is so as the source is configured."""
+        ...
+
+
 class Reader(Protocol):
     """Task's half of a split-planned source."""
 
     def read(self, split: Split) -> Iterator[Chunk]:
         """Yield the rows of a split. The same split gives the same rows. Bad records go to `context.reject` and are counted as read."""
+        ...
+
+
+@runtime_checkable
+class MeteredReader(Protocol):
+    """A reader of splits whose `Split.bytes` is not known beforehand: it counts while it reads."""
+
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes the values of all records had that it read since it was made, bad records included."""
         ...
 
 
@@ -215,26 +309,10 @@ class PartitionedSource(Protocol):
 
 
 @runtime_checkable
-class RangeSource(Protocol):
-    """A Spark source of which a range that was read before can be read once more, as a batch."""
-
-    def range_read(self, start: JSON | None, end: JSON, identity: Mapping[str, Any]) -> SparkRead:
-        """Return how Spark reads just a decided range: with `spark.read`, not `spark.readStream`.
-
-        Args:
-            start, end, identity: as the decision has them.
-
-        Raises:
-            SourceGoneError: the range is not there any more, or the topic is another one.
-        """
-        ...
-
-
-@runtime_checkable
 class BindableSource(Protocol):
-    """A Spark source that wants to know for whom it reads. The driver binds it once per start and uses what it gets."""
+    """A source that wants to know for whom it reads. The driver binds it once per start and uses what it gets."""
 
-    def bind(self, *, job: str, name: str, previous: Mapping[str, Any] | None = None) -> SourceReading:
+    def bind(self, *, job: str, name: str, previous: Mapping[str, Any] | None = None) -> SourceReading | SplitSource:
         """Return the source for one start.
 
         Args:

@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.files.reader import FileReader
+from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.formats import ddl
 from poundlock.formats.decode import decoder
@@ -65,6 +67,8 @@ class SocketSource:
     ) -> None:
         if format not in ("text", "json", "csv"):
             raise DefinitionError(f"format {format!r} is not known here", next='use "text", "json" or "csv"')
+        if format == "text":
+            refuse_without_effect("SocketSource", {"timestamp_unit": (timestamp_unit, "s")}, because="format is 'text'")
         if not 0 < port < 65536:
             raise DefinitionError(f"{port} is no port", next="give a number from 1 to 65535")
         if (schema is None) != (format == "text"):
@@ -83,9 +87,12 @@ class SocketSource:
         return False
 
     @property
-    def received_once(self) -> bool:
-        """True: what was not written down when the driver died is lost."""
-        return True
+    def replay(self) -> ReplayPromise:
+        """What a second reading of a range gives: what was written down before the driver died."""
+        return ReplayPromise(
+            "received-once",
+            "what is on its way when the driver dies is lost; what was received is delivered once",
+        )
 
     def schema(self) -> pa.Schema:
         """Return the columns of the rows."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.connectors.base import SparkRead
+from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 
@@ -18,8 +19,8 @@ __all__ = ["SparkFormatSource"]
 
 # Spark's own words for these would do the same with fewer guarantees, or do not survive a restart.
 _OURS = {"kafka": "KafkaSource", "poundlock": "FileSource or DatagenSource", "socket": "SocketSource"}
-# Files, tables and generators whose offsets always mean the same rows.
-_REPEATABLE = frozenset({"avro", "csv", "delta", "json", "orc", "parquet", "rate", "rate-micro-batch", "text"})
+# Spark's own formats whose offsets always mean the same rows. Anything that can be installed under a name is not here.
+_EXACT = frozenset({"csv", "json", "orc", "parquet", "rate", "rate-micro-batch", "text"})
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,9 @@ class SparkFormatSource:
         path: what to load, where the format wants it apart from the options.
         columns: Spark SQL expressions to select right behind the source; default: all columns as they are.
         bounded: whether the source ends: its data is all there when the job starts.
+        repeatable: whether the same offsets always give the same rows, which you know and poundlock cannot: of a Delta table,
+            for instance, that nobody vacuums faster than the job reads. Left out: yes of the files and generators that
+            are part of Spark, unknown of all else.
 
     Raises:
         DefinitionError: there is a source of poundlock's own for this format.
@@ -44,6 +48,7 @@ class SparkFormatSource:
     path: str | None = None
     columns: Sequence[str] | None = None
     bounded: bool = False
+    repeatable: bool | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.format, str) or not self.format.strip():
@@ -56,11 +61,21 @@ class SparkFormatSource:
         for key, value in self.options.items():
             if not isinstance(key, str) or not isinstance(value, (str, int, float, bool)):
                 raise DefinitionError(f"option {key!r} is {value!r}", next="give text, a number, or True or False")
+        if self.repeatable not in (None, True, False):
+            raise DefinitionError(f"repeatable={self.repeatable!r} is neither yes nor no", next="give True or False")
 
     @property
-    def repeatable(self) -> bool:
-        """Whether the same offsets are known to give the same rows again."""
-        return self.format.lower() in _REPEATABLE
+    def replay(self) -> ReplayPromise:
+        """What a second reading of a range gives: what Spark is known to give, or what `repeatable` says."""
+        if self.repeatable:
+            return ReplayPromise(
+                "exact", "Spark logs the range before it is read, and repeatable=True says that it reads the same again"
+            )
+        if self.repeatable is None and self.format.lower() in _EXACT:
+            return ReplayPromise("exact", "Spark logs the range before it is read, and the same range is read again")
+        return ReplayPromise(
+            "unknown", "Spark logs the range, but nobody knows whether its connector gives the same rows again"
+        )
 
     def preflight(self) -> None:
         """Do nothing: what the format needs is known to Spark alone, which says so when the job starts."""

@@ -22,7 +22,16 @@ from poundlock.formats.origin import line_starts, origin_of, subset
 from poundlock.formats.reject import Reject
 from poundlock.formats.texts import row_values
 
-__all__ = ["build_column", "column_values", "lines_value", "select_lines", "take", "to_batch", "to_records"]
+__all__ = [
+    "build_column",
+    "column_values",
+    "lines_value",
+    "row_bytes",
+    "select_lines",
+    "take",
+    "to_batch",
+    "to_records",
+]
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 VALUE = "value"
@@ -192,7 +201,7 @@ def _without(
             next="make the values fit the declared schema, or change the schema",
         )
     for row in sorted(bad):
-        reject(Reject(bad[row], _raw(chunk, row), origin.at(row)))
+        reject(Reject(bad[row], row_bytes(chunk, row), origin.at(row)))
     keep = np.ones(len(chunk), np.bool_)
     keep[list(bad)] = False
     return Batch(batch.filter(pa.array(keep)), subset(origin, np.flatnonzero(keep)))
@@ -267,7 +276,7 @@ def _forbid(values: Iterable[Any], kinds: tuple[type, ...], wanted: str) -> None
             raise TypeError(f"expected {wanted}, got a {kind.__name__}")
 
 
-def _raw(chunk: Chunk, row: int) -> bytes:
+def row_bytes(chunk: Chunk, row: int) -> bytes:
     """Return a row as bytes for a dead letter: the line itself, or JSON."""
     if isinstance(chunk, Lines):
         return chunk.row(row)

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
+from poundlock.arguments import refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
@@ -195,16 +196,19 @@ def decoder(format: str, schema_ddl: str | None = None, **options: Any) -> Decod
 
     Args:
         format: "raw" (or "text"), "json", "csv", "avro".
-        schema_ddl: the columns, such as "ts timestamp, user string"; needed for json and csv, not used by raw and avro.
+        schema_ddl: the columns, such as "ts timestamp, user string"; needed for json and csv, refused for raw and avro.
         options: nulls="reject"|"keep" (all); timestamp_unit="s"|"ms"|"us" for times given as numbers (json, csv);
-            delimiter, quote, null (csv); avro_schema (JSON text or dict), confluent=True|False (avro).
+            delimiter, quote, null (csv); avro_schema (JSON text or dict), confluent=True|False with schema_id (avro).
 
     Raises:
-        DefinitionError: the format or an option is not known, or something it needs is missing.
+        DefinitionError: the format or an option is not known or has no effect, or something it needs is missing.
     """
     nulls = options.pop("nulls", "reject")
     if nulls not in ("reject", "keep"):
         raise DefinitionError(f"nulls={nulls!r} is not known", next='use "reject" or "keep"')
+    if format in ("raw", "text", "avro") and schema_ddl is not None:
+        because = "its columns are those of avro_schema" if format == "avro" else "values stay as they are"
+        refuse_without_effect(f"format {format!r}", {"schema": (schema_ddl, None)}, because=because)
     known = _FORMATS.get(format)
     if known is None:
         raise DefinitionError(f"format {format!r} is not known", next=f"use one of {', '.join(_FORMATS)}")
@@ -252,5 +256,5 @@ _FORMATS: dict[str, tuple[_Make | None, tuple[str, ...]]] = {
     "text": (None, ()),
     "json": (_json, ("timestamp_unit",)),
     "csv": (_csv, ("delimiter", "quote", "null", "timestamp_unit")),
-    "avro": (_avro, ("avro_schema", "confluent")),
+    "avro": (_avro, ("avro_schema", "confluent", "schema_id")),
 }

@@ -1,6 +1,7 @@
 """Avro records, one a value, to dicts and columns; the schema they were written with is given, not guessed.
 
-A value is read to its last byte or rejected: bytes left over mean another schema wrote it.
+A value is read to its last byte or rejected: bytes left over mean another schema wrote it. A value that names its schema by a
+number is read only if that number is the declared one: another schema's bytes can be read without an error, into the wrong columns.
 """
 
 from __future__ import annotations
@@ -61,18 +62,36 @@ class AvroCodec:
 
     Args:
         avro_schema: the writer's schema, a record, as JSON text or as the object.
-        confluent: each value begins with five bytes: 0 and the number of its schema in a registry.
+        confluent: each value begins with five bytes: 0 and the number of its schema in a registry. Needs `schema_id`.
+        schema_id: the number of `avro_schema` in that registry. A value that another schema wrote is rejected, and the
+            reason names both numbers; nothing asks the registry.
+
+    Raises:
+        DefinitionError: the schema is missing or cannot be read, or it is not said which number it has.
     """
 
     avro_schema: str | Mapping[str, Any] | None = None
     confluent: bool = False
+    schema_id: int | None = None
     _cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.confluent and self.schema_id is None:
+            raise DefinitionError(
+                "confluent=True does not say which schema is expected, and values of another would be read into wrong columns",
+                next="give schema_id=…, the number that avro_schema has in the registry; values with another are rejected",
+            )
+        if self.schema_id is not None and not self.confluent:
+            raise DefinitionError(
+                "schema_id means nothing for values without the five bytes of a registry",
+                next="give confluent=True too",
+            )
+        if self.schema_id is not None and (not _is_number(self.schema_id) or not 0 <= self.schema_id < 2**31):
+            raise DefinitionError(f"schema_id={self.schema_id!r} is no number of a schema", next="write schema_id=7")
         self._load()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"avro_schema": self.avro_schema, "confluent": self.confluent}
+        return {"avro_schema": self.avro_schema, "confluent": self.confluent, "schema_id": self.schema_id}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _cache={})
@@ -120,7 +139,13 @@ class AvroCodec:
             return io.BytesIO(value)
         if len(value) < 5 or value[0] != 0:
             raise ValueError("the five bytes before the record, 0 and a schema number, are missing")
+        if (written := int.from_bytes(value[1:5], "big")) != self.schema_id:
+            raise ValueError(f"schema {written} wrote it, and schema_id={self.schema_id} is expected")
         return io.BytesIO(value[5:])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _plain_uuids(node: Any) -> Any:

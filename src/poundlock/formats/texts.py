@@ -49,6 +49,10 @@ def _readable(column: pa.Array) -> Any:
     except UnicodeDecodeError:
         plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         return plain.cast(_as_bytes(plain.type)).to_pylist()[0]
+    except (ValueError, OverflowError):  # a time that Python does not have: its number stands for it
+        if not pa.types.is_timestamp(column.type):
+            raise
+        return column.cast(pa.int64()).to_pylist()[0]
 
 
 def _has_text(kind: pa.DataType) -> bool:

@@ -5,31 +5,28 @@ Every row that enters is accounted for on the way to every sink: read + produced
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-import pyarrow as pa
-
-from poundlock.errors import DefinitionError
-from poundlock.formats import convert
-from poundlock.formats.chunk import Batch, Chunk, Records
-from poundlock.formats.origin import within
-from poundlock.stream.stream import Side
+from poundlock.formats.chunk import Chunk
+from poundlock.formats.convert import row_bytes
+from poundlock.formats.origin import origin_of
+from poundlock.formats.reject import Reject
 
 __all__ = [
     "MAIN",
+    "CallsFunction",
     "Chain",
     "Decode",
     "Edge",
-    "Filter",
-    "FlatMap",
-    "Map",
-    "MapBatches",
+    "Filters",
     "Operator",
     "Pass",
+    "RowFailed",
     "Step",
     "Tally",
+    "failed_row",
 ]
 
 Emit = Callable[[str, Chunk], None]  # (tag, chunk); the main output is the tag ""
@@ -41,6 +38,31 @@ class Operator(Protocol):
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Handle one chunk and emit what comes of it."""
+        ...
+
+
+RowFailed = Callable[[Chunk, int, Exception], None]  # (chunk, row, what the user's function raised)
+
+
+@runtime_checkable
+class CallsFunction(Protocol):
+    """An operator that calls a user's function, which may have an open and a close, and may fail on single rows."""
+
+    @property
+    def rejects(self) -> bool:
+        """Whether a row for which the function raises is a bad record; else the error goes on and the task fails."""
+        ...
+
+    def rejecting(self, failed: RowFailed) -> Operator:
+        """Return the operator that hands rows for which the function raises to `failed` and emits nothing for them."""
+        ...
+
+    def open(self) -> None:
+        """Open the function. Called once in each attempt of a task, before its first row."""
+        ...
+
+    def close(self) -> None:
+        """Close the function. Called once for each `open`, also where the task fails."""
         ...
 
 
@@ -69,40 +91,96 @@ class Tally:
     rows_out: dict[str, int] = field(default_factory=dict)
     filtered: int = 0
     rejected: int = 0
+    late: int = 0
 
 
 class Chain:
-    """A graph of steps, ready to run. Push chunks into the head; terminal steps are the ones nobody reads from."""
+    """A graph of steps, ready to run. Push chunks into the head; terminal steps are the ones nobody reads from.
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self.steps = {step.id: step for step in steps}
+    Args:
+        steps: in any order; the head is the one without inputs.
+        reject: takes rows for which a user's function raised, where the job's author chose that; they are counted here.
+
+    Functions are opened before the first row, so a task without rows opens none. Whoever runs the chain calls `close` once
+    the last row is through, and also where the task fails.
+    """
+
+    def __init__(self, steps: Sequence[Step], reject: Callable[[Reject], None] | None = None) -> None:
         self.tallies = {step.id: Tally() for step in steps}
+        self._reject = reject
+        self.steps = {step.id: self._prepared(step) for step in steps}
+        self._opened: list[CallsFunction] | None = None
         self.head = next(step.id for step in steps if not step.inputs)
         self._readers: dict[tuple[str, str], list[str]] = {}
         for step in steps:
             for edge in step.inputs:
                 self._readers.setdefault((edge.step, edge.tag), []).append(step.id)
 
+    def _prepared(self, step: Step) -> Step:
+        """Return a step whose function's errors are rejects, where that was chosen."""
+        operator = step.operator
+        if not isinstance(operator, CallsFunction) or not operator.rejects:
+            return step
+
+        def failed(chunk: Chunk, row: int, error: Exception) -> None:
+            self.tallies[step.id].rejected += 1
+            if self._reject is None:
+                raise error
+            self._reject(failed_row(step.id, chunk, row, error))
+
+        return Step(step.id, operator.rejecting(failed), step.inputs)
+
+    def open(self) -> None:
+        """Open every function that is not open yet; `push` does it."""
+        if self._opened is None:
+            self._opened = []
+            for step in self.steps.values():
+                if isinstance(step.operator, CallsFunction):
+                    self._opened.append(step.operator)
+                    step.operator.open()
+
+    def close(self) -> None:
+        """Close every function that was opened, once; the first error is raised when all were asked.
+
+        Raises:
+            Exception: what a function's `close` raised.
+        """
+        errors: list[Exception] = []
+        while self._opened:
+            try:
+                self._opened.pop().close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
     def push(self, chunk: Chunk, step: str | None = None) -> None:
         """Send a chunk through a step (the head) and all that follows."""
+        if self._opened is None:
+            self.open()
         name = self.head if step is None else step
         tally = self.tallies[name]
         rows = len(chunk)
         tally.rows_in += rows
 
         def emit(tag: str, out: Chunk) -> None:
-            if len(out):
-                tally.rows_out[tag] = tally.rows_out.get(tag, 0) + len(out)
-                for reader in self._readers.get((name, tag), ()):
-                    self.push(out, reader)
+            self.emit(name, tag, out)
 
         operator = self.steps[name].operator
-        if isinstance(operator, Filter):
-            before = tally.rows_out.get(MAIN, 0)
+        if isinstance(operator, Filters):
+            before = tally.rows_out.get(MAIN, 0) + tally.rejected
             operator.process(chunk, emit)
-            tally.filtered += rows - (tally.rows_out.get(MAIN, 0) - before)
+            tally.filtered += rows - (tally.rows_out.get(MAIN, 0) + tally.rejected - before)
         else:
             operator.process(chunk, emit)
+
+    def emit(self, step: str, tag: str, chunk: Chunk) -> None:
+        """Send on what a step emitted under a tag; for steps that do their work outside the chain, too."""
+        if len(chunk):
+            rows_out = self.tallies[step].rows_out
+            rows_out[tag] = rows_out.get(tag, 0) + len(chunk)
+            for reader in self._readers.get((step, tag), ()):
+                self.push(chunk, reader)
 
     def upstream(self, step: str) -> set[str]:
         """Return the steps that lead to a step, itself included."""
@@ -131,6 +209,22 @@ class Chain:
         return self.tallies[self.head].rows_in, produced, filtered, rejected
 
 
+class Filters:
+    """Base of operators that emit some of the rows they are given, unchanged; those that they leave out count as filtered."""
+
+    __slots__ = ()
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Emit the rows that stay."""
+        raise NotImplementedError
+
+
+def failed_row(step: str, chunk: Chunk, row: int, error: Exception) -> Reject:
+    """Return the bad record that a row is for which the function of an operator raised: its error, its bytes, its place."""
+    reason = f"{step} raised {type(error).__name__}: {error}"
+    return Reject(reason, row_bytes(chunk, row), {**origin_of(chunk).at(row), "operator": step})
+
+
 class Pass:
     """Hand chunks on as they are: the head of a chain, a union, a side output."""
 
@@ -148,117 +242,3 @@ class Decode:
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         emit(MAIN, self.decoder.decode(chunk, self.reject, self.want))
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Keep the rows for which the user's function is true, in the form they came in."""
-
-    function: Callable[[dict[str, Any]], Any]
-
-    def process(self, chunk: Chunk, emit: Emit) -> None:
-        keep = [bool(self.function(row)) for row in convert.to_records(chunk).rows]
-        emit(MAIN, chunk if all(keep) else convert.take(chunk, keep))
-
-
-def _shaped(row: Any, names: tuple[str, ...], known: frozenset[str], step: str) -> dict[str, Any]:
-    """Return a user's record with exactly the declared columns."""
-    if not isinstance(row, dict):
-        raise DefinitionError(
-            f"{step} returned {type(row).__name__}, not a dict",
-            next="return {column: value, …} with the declared schema",
-        )
-    extra = row.keys() - known
-    if extra:
-        raise DefinitionError(
-            f"{step} returned the undeclared column {min(extra)!r}",
-            next=f"add it to schema=, or return only {', '.join(names)}",
-        )
-    return {name: row.get(name) for name in names}
-
-
-@dataclass(frozen=True)
-class Map:
-    """One record in, one record out."""
-
-    id: str
-    function: Callable[[dict[str, Any]], dict[str, Any]]
-    columns: tuple[str, ...]
-
-    def process(self, chunk: Chunk, emit: Emit) -> None:
-        records = convert.to_records(chunk)
-        known = frozenset(self.columns)
-        function = self.function
-        rows = [function(row) for row in records.rows]
-        for i, row in enumerate(rows):
-            if type(row) is not dict or row.keys() != known:
-                rows[i] = _shaped(row, self.columns, known, self.id)
-        emit(MAIN, Records(rows, records.origin, records.index))
-
-
-@dataclass(frozen=True)
-class FlatMap:
-    """One record in, any number out, some of them to side outputs."""
-
-    id: str
-    function: Callable[[dict[str, Any]], Iterable[Any]]
-    columns: Mapping[str, tuple[str, ...]]  # tag to columns; "" is the main output
-
-    def process(self, chunk: Chunk, emit: Emit) -> None:
-        records = convert.to_records(chunk)
-        known = {tag: frozenset(names) for tag, names in self.columns.items()}
-        rows: dict[str, list[dict[str, Any]]] = {tag: [] for tag in self.columns}
-        index: dict[str, list[int]] = {tag: [] for tag in self.columns}
-        for i, record in enumerate(records.rows):
-            place = i if records.index is None else records.index[i]
-            for out in self.function(record) or ():
-                tag, row = (out.tag, out.record) if isinstance(out, Side) else (MAIN, out)
-                if tag not in known:
-                    raise DefinitionError(
-                        f"{self.id} sent a record to the undeclared side output {tag!r}",
-                        next=f'declare it: flat_map(…, side_outputs={{"{tag}": "…"}})',
-                    )
-                if type(row) is not dict or row.keys() != known[tag]:
-                    row = _shaped(row, self.columns[tag], known[tag], self.id)
-                rows[tag].append(row)
-                index[tag].append(place)
-        for tag, found in rows.items():
-            emit(tag, Records(found, records.origin, index[tag]))
-
-
-@dataclass(frozen=True)
-class MapBatches:
-    """Arrow in, Arrow out. `schema` is what the function declared to give; `input_schema` what it is given, where known."""
-
-    id: str
-    function: Callable[[pa.RecordBatch], Any]
-    schema: pa.Schema
-    input_schema: pa.Schema | None = None
-
-    def process(self, chunk: Chunk, emit: Emit) -> None:
-        batch = convert.to_batch(chunk, self.input_schema if isinstance(chunk, Records) else None)
-        result = self.function(batch.batch)
-        for part in _batches(result, self.id):
-            extra = set(part.schema.names) - set(self.schema.names)
-            if extra:
-                raise DefinitionError(
-                    f"{self.id} returned the undeclared column {min(extra)!r}",
-                    next=f"add it to schema=, or return only {', '.join(self.schema.names)}",
-                )
-            origin = batch.origin if part.num_rows == len(chunk) else within(batch.origin, part.num_rows)
-            emit(MAIN, convert.to_batch(Batch(part, origin), self.schema))
-
-
-def _batches(result: Any, step: str) -> Iterable[pa.RecordBatch]:
-    if isinstance(result, pa.RecordBatch):
-        yield result
-    elif isinstance(result, pa.Table):
-        yield from result.to_batches()
-    elif result is None or isinstance(result, (str, bytes, dict)) or not isinstance(result, Iterable):
-        raise DefinitionError(
-            f"{step} returned {type(result).__name__}, not Arrow",
-            next="return a pyarrow.RecordBatch, a Table, or yield them",
-        )
-    else:
-        for part in result:
-            yield from _batches(part, step)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from poundlock.errors import DefinitionError
 from poundlock.stream.watermarks import WatermarkOutput, WatermarkStrategy
 from poundlock.values import span_ms
 
@@ -137,7 +138,16 @@ _MADE: Mapping[str, Callable[[WatermarkStrategy], Generator]] = {
 
 
 def generator_of(strategy: WatermarkStrategy) -> Generator:
-    """Return a new generator for one partition."""
+    """Return a new generator for one partition.
+
+    Raises:
+        DefinitionError: it looks at each record, which only the task that reads them can have it do.
+    """
+    if strategy.per_record:
+        raise DefinitionError(
+            "a watermark generator with per_record=True is run by the tasks that read a source, and not here",
+            next="leave per_record=True out, and write on_event(self, timestamp, count, output)",
+        )
     return _MADE[strategy.kind](strategy)
 
 
@@ -147,11 +157,12 @@ class IdlenessTimer:
 
     Args:
         timeout_ms: the timeout.
+        silent_since: the time of that first check, ms; None = something has come since the last one.
     """
 
     timeout_ms: int
+    silent_since: int | None = None
     _active: bool = field(default=False)
-    _since: int | None = field(default=None)
 
     def activity(self) -> None:
         """Note that something came."""
@@ -160,9 +171,9 @@ class IdlenessTimer:
     def is_idle(self, now_ms: int) -> bool:
         """Check, at a time by the clock."""
         if self._active:
-            self._active, self._since = False, None
+            self._active, self.silent_since = False, None
             return False
-        if self._since is None:
-            self._since = now_ms
+        if self.silent_since is None:
+            self.silent_since = now_ms
             return False
-        return now_ms - self._since > self.timeout_ms
+        return now_ms - self.silent_since > self.timeout_ms

@@ -103,7 +103,7 @@ class TimeChannel:
         count = 0 if found is None else int(json.loads(found).get(_TIMELESS, 0))
         if count:
             raise TerminalError(
-                f"{self.name}: {count} rows without a usable event time in {self.strategy.said}: {TIMELESS}",
+                f"{self.name}: {count} rows without a usable event time in {self.strategy.time_name}: {TIMELESS}",
                 next="leave such rows out before it with where(…), or give them a time: coalesce(…) in timestamp=",
             )
 
@@ -164,7 +164,7 @@ def timeless_apart(frame: DataFrame, node: WatermarkNode) -> DataFrame:
     strategy = node.strategy
     if strategy.clocked:
         return frame
-    reason = _literal(f"{node.id}: a row without a usable event time in {strategy.said}: {TIMELESS}")
+    reason = _literal(f"{node.id}: a row without a usable event time in {strategy.time_name}: {TIMELESS}")
     value = f"base64(CAST(to_json(struct({', '.join(quoted(visible(frame)))})) AS BINARY))"
     place = [f"{name} AS {name.strip('_')}" for name in (TOPIC, PARTITION, OFFSET) if name in frame.columns]
     where = f"struct({', '.join([f'{_literal(node.id)} AS source', *place])})"

@@ -1,4 +1,4 @@
-"""A job's plan as text: stages, where each step runs, and why. Needs neither Spark nor data."""
+"""A job's plan as text: stages, where each step runs, and what is promised. Needs neither Spark nor data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, make_plan
+from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.nodes import (
     Node,
     PythonNode,
@@ -38,13 +39,17 @@ def explain(job: Job) -> str:
     """
     plan = make_plan(job)
     interval = format_duration(duration(job.checkpoint_interval))
-    lines = [
-        f"job {job.name}: {_count(len(plan.branches), 'branch', 'branches')}, one Spark query, checkpoint every {interval}"
-    ]
+    stages = outline(plan) if plan.only_split else []
+    size = _count(len(plan.branches), "branch", "branches") + ", one Spark query"
+    if stages:
+        size = _count(len(stages), "stage", "stages")
+    lines = [f"job {job.name}: {size}, checkpoint every {interval}"]
     said = _said(job)
     if said:
         lines += ["checkpoints: " + ", ".join(said)]
-    for number, branch in enumerate(plan.branches, 1):
+    for number, stage in enumerate(stages, 1):
+        lines += ["", *_stage(number, stage)]
+    for number, branch in enumerate(() if stages else plan.branches, 1):
         lines += ["", *_branch(number, branch)]
     if unnamed := job.unnamed_operators():
         note = f'note: without a name: {", ".join(unnamed)}; a name="…" keeps its state findable when the job changes'
@@ -92,8 +97,17 @@ def _said(job: Job) -> list[str]:
 def explain_json(job: Job) -> dict[str, Any]:
     """Return the plan as data, for --json."""
     plan = make_plan(job)
+    stages = outline(plan) if plan.only_split else []
     return {
         "job": job.name,
+        "stages": [
+            {
+                "kind": stage.kind,
+                "spark": [_step(node) for node in stage.spark],
+                "tasks": [_step(node) for node in stage.steps],
+            }
+            for stage in stages
+        ],
         "branches": [
             {
                 "head": branch.head.id,
@@ -107,6 +121,20 @@ def explain_json(job: Job) -> dict[str, Any]:
         "sinks": _sinks(plan),
         "guarantees": [asdict(path) for path in guarantees(plan)],
     }
+
+
+_STAGES = {
+    "source": "its tasks read, decode and write in one pass; no record enters the JVM",
+    "keyed": "its tasks have key groups each; blocks of rows come through Spark's shuffle",
+    "spark": "rows enter the JVM once for Spark SQL, and come out to the tasks",
+}
+
+
+def _stage(number: int, stage: StageOutline) -> list[str]:
+    lines = [f"stage {number}: {stage.kind}", f"  {_STAGES[stage.kind]}"]
+    if stage.spark:
+        lines += ["  in Spark:"] + [f"    {_step(node)}" for node in stage.spark]
+    return lines + (["  in tasks:"] + [f"    {_step(node)}" for node in stage.steps] if stage.steps else [])
 
 
 def _sinks(plan: Plan) -> Mapping[str, str]:
@@ -137,7 +165,8 @@ def _what(node: Node) -> str:
     if isinstance(node, SqlNode):
         return f"{node.kind} {', '.join(node.arguments)}"
     if isinstance(node, PythonNode):
-        return f"Python {node.kind} {getattr(node.function, '__name__', type(node.function).__name__)}"
+        name = getattr(node.function, "__name__", type(node.function).__name__)
+        return f"Python {node.kind} {name}" + (", errors are bad records" if node.on_error == "bad_record" else "")
     if isinstance(node, SideOutputNode):
         return f"side output {node.tag}"
     if isinstance(node, UnionNode):

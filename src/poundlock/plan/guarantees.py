@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poundlock.checkpoint.participant import Kind
-from poundlock.connectors.base import SplitSource
+from poundlock.connectors.replay_promise import ReplayKind, replay_of
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import DEAD_LETTER, Plan
 from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, walk
@@ -20,14 +20,14 @@ __all__ = ["SINKS", "SOURCES", "Guarantee", "PathGuarantee", "check_required", "
 Guarantee = Literal["exactly-once", "effectively-once", "at-least-once", "none"]
 RANK: Mapping[str, int] = {"none": 0, "at-least-once": 1, "effectively-once": 2, "exactly-once": 3}
 
-SOURCES: Mapping[str, tuple[Guarantee, str]] = {
-    "planned": ("exactly-once", "its position is in the decision, and a position always means the same rows"),
-    "repeatable": ("exactly-once", "Spark logs the range before it is read, and the same range is read again"),
-    "received": ("none", "what is on its way when the driver dies is lost; what was received is delivered once"),
-    "unknown": (
-        "at-least-once",
-        "Spark logs the range, but nobody knows whether its connector gives the same rows again",
+SOURCES: Mapping[ReplayKind, tuple[Guarantee, str]] = {
+    "exact": ("exactly-once", "a range gives the same rows whenever it is read, or the job stops"),
+    "if-unchanged": (
+        "none",
+        "rows that are changed at the other system between two readings may be missed or come twice",
     ),
+    "received-once": ("none", "what is on its way when the driver dies is lost; what was received is delivered once"),
+    "unknown": ("at-least-once", "nobody knows whether a range gives the same rows when it is read again"),
 }
 SINKS: Mapping[Kind, tuple[Guarantee, str]] = {
     Kind.TRANSACTIONAL: ("exactly-once", "nothing is visible before the decision names it"),
@@ -80,9 +80,15 @@ def check_required(plan: Plan) -> None:
         if RANK[path.guarantee] < RANK[wanted]:
             raise DefinitionError(
                 f"{path.source} -> {path.sink} is {path.guarantee}, and the job requires {wanted}: {path.reason}",
-                next=f'change the source or sink, or say Job(…, require="{path.guarantee}")',
+                next=_weaker(path.guarantee),
                 job=plan.job.name,
             )
+
+
+def _weaker(guarantee: Guarantee) -> str:
+    if guarantee == "none":
+        return "change the source or sink as the reason says, or leave require out"
+    return f'change the source or sink, or say Job(…, require="{guarantee}")'
 
 
 def _check_repeated(plan: Plan) -> None:
@@ -92,7 +98,7 @@ def _check_repeated(plan: Plan) -> None:
             continue
         ways = _ways(sink)
         for node in _sources(sink):
-            if _replay(plan.sources[node.id]) != "repeatable" or not getattr(
+            if replay_of(plan.sources[node.id]).kind != "exact" or not getattr(
                 plan.sources[node.id], "task_per_partition", False
             ):
                 raise _not_skipping(
@@ -142,16 +148,11 @@ def _sources(sink: SinkNode) -> Sequence[SourceNode]:
     return [node for node in walk([sink]) if isinstance(node, SourceNode)]
 
 
-def _path(source: str, reads: Any, sink: str, writes: Any) -> PathGuarantee:
-    first = SOURCES[_replay(reads)]
+def _path(source: str, reads: object, sink: str, writes: Any) -> PathGuarantee:
+    promise = replay_of(reads)
+    first = (SOURCES[promise.kind][0], promise.reason)
     second = SINKS[writes.kind]
     if RANK[first[0]] == RANK[second[0]] == RANK["exactly-once"]:
         return PathGuarantee(source, sink, "exactly-once", f"{source}: {first[1]}; {sink}: {second[1]}")
     weaker, name = (first, source) if RANK[first[0]] < RANK[second[0]] else (second, sink)
     return PathGuarantee(source, sink, weaker[0], f"{name}: {weaker[1]}")
-
-
-def _replay(source: Any) -> str:
-    if isinstance(source, SplitSource):
-        return "received" if getattr(source, "received_once", False) else "planned"
-    return "repeatable" if getattr(source, "repeatable", False) else "unknown"

@@ -9,21 +9,22 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.codec import Head, read_head
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import Batch, OutputChunk
+from poundlock.operators.keyed.output import OutputChunk
 from poundlock.plan.emitted import TAG, with_time
-from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, key_values, pack_bytes, unpack_rows
+from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, pack_bytes, unpack_rows
 from poundlock.plan.tasks import directive_of_task
+from poundlock.tasks.keyed_input import KeyedInput as Input
+from poundlock.tasks.keyed_output import KeyedOutput as Output
 
 __all__ = ["EMITTED", "LATE_DROPPED", "NEXT_TIMER", "STATE", "Host", "Input", "Output", "Times", "hosted"]
 
@@ -56,62 +57,6 @@ class Times:
             directive.get("watermark", MIN),
             int(payload) if now is None else now,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
-    """How the rows of one input become an operator's batches.
-
-    Args:
-        keys: columns of the key.
-        time: the column of event time, None where there is none.
-        columns: columns of an element.
-        how: what an element is: a record (column -> value) or a tuple of values.
-        whole: columns of a row as the user knows it, where rows may be sent on as they came.
-    """
-
-    keys: Sequence[str]
-    time: str | None
-    columns: Sequence[str]
-    how: Literal["record", "tuple"] = "record"
-    whole: Sequence[str] = ()
-
-    def batch(self, rows: pa.RecordBatch, side: int) -> Batch:
-        """Return rows as a batch."""
-        count = rows.num_rows
-        keys = key_values([rows.column(name) for name in self.keys]) if self.keys else [None] * count
-        values = [column_values(rows.column(name)) for name in self.columns]
-        elements: list[Any]
-        if not values:
-            elements = [() for _ in range(count)] if self.how == "tuple" else [{} for _ in range(count)]
-        elif self.how == "tuple":
-            elements = list(zip(*values, strict=True))
-        else:
-            names = list(self.columns)
-            elements = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
-        times = None if self.time is None else _ms(rows.column(self.time))
-        return Batch(keys, elements, times, range(count), side)
-
-
-def _ms(column: pa.Array) -> list[int | None]:
-    """Return timestamps as ms, rounded down; the list holds None where there is no time."""
-    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    if not micros.null_count:
-        return (micros.to_numpy(zero_copy_only=False) // 1000).tolist()  # type: ignore[no-any-return]
-    return [None if value is None else value // 1000 for value in micros.to_pylist()]
-
-
-class Output(Protocol):
-    """Makes Arrow rows of what an operator emitted under a tag. Picklable."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns, without the hidden one of event time."""
-        ...
-
-    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
-        """Return the rows of a chunk."""
-        ...
 
 
 class Host(StatefulProcessor):

@@ -130,7 +130,7 @@ def _window(node: WindowNode, frame: DataFrame, groups: int) -> _Made:
     selected = [F.expr(text).alias(name) for text, name in zip(node.keys, keys, strict=True)]
     outputs: dict[str, Output] = {}
     if node.aggregates:
-        parsed = parse_aggregates(frame.sparkSession, node.aggregates, node.id)
+        parsed = parse_aggregates(node.aggregates, node.id)
         elements = [f"{_ARGUMENT}{i}" for i in range(len(parsed.arguments))]
         selected += [F.expr(text).alias(name) for text, name in zip(parsed.arguments, elements, strict=True)]
         outputs[MAIN] = _window_rows(node, frame)

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from poundlock.checkpoint.participant import JSON, Participant, Writer, WriterContext
 from poundlock.formats.chunk import Batch, Chunk, Lines
 
@@ -42,6 +44,12 @@ class MeasuredSink:
         check = getattr(self.sink, "check_columns", None)
         if check is not None:
             check(sink, columns)
+
+    def check_schema(self, sink: str, schema: pa.Schema) -> None:
+        """Ask the sink."""
+        check = getattr(self.sink, "check_schema", None)
+        if check is not None:
+            check(sink, schema)
 
     def open_writer(self, context: WriterContext) -> Writer:
         """Return a writer that measures."""

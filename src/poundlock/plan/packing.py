@@ -15,11 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
-from poundlock.errors import DefinitionError
-from poundlock.formats.convert import column_values
-from poundlock.operators.keyed.keys import group_of, normal
+from poundlock.operators.keyed.keys import group_of
 from poundlock.plan.rows import OFFSET, PARTITION, TOPIC
 from poundlock.plan.tasks import Task
+from poundlock.tasks.keyed_input import check_keys, key_values
 
 __all__ = [
     "CONTROL",
@@ -59,35 +58,6 @@ class Packing:
     side: int = 0
     everywhere: bool = False
     spread: bool = False
-
-
-def check_keys(operator: str, texts: Sequence[Sequence[str]], sides: Sequence[pa.Schema]) -> None:
-    """Raise unless keys can be told apart, and those of several inputs can meet.
-
-    Args:
-        operator: its id, for errors.
-        texts: per input with keys, the SQL text of each.
-        sides: the columns they are.
-
-    Raises:
-        DefinitionError: one is an array, a struct or a map, or the inputs' keys are of different types.
-    """
-    for keys, side in zip(texts, sides, strict=True):
-        for text, found, first, meets in zip(keys, side, texts[0], sides[0], strict=True):
-            if pa.types.is_nested(found.type):
-                raise DefinitionError(
-                    f"{operator}: the key {text} is of type {found.type}, which cannot be a key",
-                    next=f"give its parts as several keys, or to_json({text})",
-                )
-            if not _meet(found.type, meets.type):
-                raise DefinitionError(
-                    f"{operator}: the keys {first} and {text} are of the types {meets.type} and {found.type}, which never meet",
-                    next="CAST one of them to the type of the other",
-                )
-
-
-def _meet(one: pa.DataType, other: pa.DataType) -> bool:
-    return one == other or any(alike(one) and alike(other) for alike in (pa.types.is_integer, pa.types.is_floating))
 
 
 def pack_task(packing: Packing) -> Task:
@@ -175,12 +145,3 @@ def groups_of(columns: Sequence[pa.Array], rows: int, groups: int) -> npt.NDArra
             group = known[key] = group_of(key, groups)
         found[row] = group
     return found
-
-
-def key_values(columns: Sequence[pa.Array]) -> list[Any]:
-    """Return the keys: values where the key is one column, otherwise tuples."""
-    values = [
-        normal(column_values(column)) if pa.types.is_floating(column.type) else column_values(column)
-        for column in columns
-    ]
-    return values[0] if len(values) == 1 else list(zip(*values, strict=True))

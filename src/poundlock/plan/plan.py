@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DEAD_LETTER", "Branch", "Placement", "Plan", "is_ours", "make_plan", "may_reject"]
 
-DEAD_LETTER = "dead-letter"
 Placement = Literal["fused", "direct", "spread"]
 
 

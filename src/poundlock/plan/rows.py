@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, NoOrigin, Origin
 from poundlock.formats.origin import SubsetOrigin
 from poundlock.formats.reject import Reject
+from poundlock.tasks.keyed_output import EVENT_TIME
 
 __all__ = [
     "BAD",
@@ -38,7 +39,6 @@ __all__ = [
 BAD = "__bad"
 TOPIC, PARTITION, OFFSET = "__topic", "__partition", "__offset"
 SPLIT = "__split"  # the slot of the split a row was read in, see `plan/event_time.py`
-EVENT_TIME = "__time"  # of what a step of ours emitted, for steps behind it
 HIDDEN = (BAD, TOPIC, PARTITION, OFFSET, SPLIT, EVENT_TIME)
 _KINDS = {PARTITION: pa.int32(), OFFSET: pa.int64(), SPLIT: pa.int32()}
 

@@ -177,6 +177,8 @@ def _brings_bad(node: Node) -> bool:
         return may_reject(node.source)
     if isinstance(node, (ApplyNode, WindowNode)) or is_ours(node):
         return False
+    if isinstance(node, PythonNode) and node.on_error == "bad_record":
+        return True
     return any(_brings_bad(parent) for parent in node.inputs)
 
 

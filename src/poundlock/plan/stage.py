@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ __all__ = ["PROPERTY", "SPLITS_READ", "SinkStep", "Stage", "StageRun", "TaskIden
 PROPERTY = "poundlock.checkpoint"  # Spark local property that carries the directive to the tasks
 SPLITS_READ = "splits"  # what a task says of the splits it was given
 _FLUSH_ROWS = 4096
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class StageRun:
             elif isinstance(operator, Decode):
                 operator = Decode(operator.decoder, operator.want, self._reject_in(step.id))
             steps.append(Step(step.id, operator, step.inputs))
-        self.chain = Chain(steps)
+        self.chain = Chain(steps, lambda record: self._dispose(record, None))
 
     def _terminal(self, step: str, name: str) -> _RunningSink:
         def reject(record: Reject) -> None:
@@ -244,7 +247,8 @@ class StageRun:
             self.dead_sink.process(Lines(memoryview(data), ends), lambda tag, chunk: None)
 
     def finish(self) -> list[str]:
-        """Prepare every sink; return the texts to yield."""
+        """Close the users' functions and prepare every sink; return the texts to yield."""
+        self.chain.close()
         self._flush_dead()
         texts = []
         everyone = [*self.running.values(), *([self.dead_sink] if self.dead_sink else [])]
@@ -284,7 +288,11 @@ class StageRun:
         )
 
     def abandon(self) -> None:
-        """Drop everything this attempt wrote."""
+        """Close the users' functions and drop everything this attempt wrote."""
+        try:
+            self.chain.close()
+        except Exception as error:  # the one that made the attempt fail is on its way already
+            log.warning("a function's close() failed as well: %s", error)
         for sink in [*self.running.values(), *([self.dead_sink] if self.dead_sink else [])]:
             if sink.writer is not None:
                 sink.writer.abandon()

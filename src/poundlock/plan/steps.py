@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Literal
 
 import pyarrow as pa
 
 from poundlock.formats import ddl
-from poundlock.operators.chain import Edge, Filter, FlatMap, Map, MapBatches, Operator, Pass
+from poundlock.operators.chain import Edge, Operator, Pass
+from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
 from poundlock.plan.plan import Branch
 from poundlock.plan.stage import SinkStep
 from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode
+from poundlock.stream.rich_function import RichFunction
 
 __all__ = ["edge", "only_value", "operator_of", "schema_after", "wanted_form"]
 
@@ -46,12 +49,15 @@ def operator_of(node: Node, before: pa.Schema | None) -> Operator:
         return SinkStep(node.id)
     if not isinstance(node, PythonNode):
         return Pass()
+    # One object may stand in several places of a job; each place opens and closes one of its own, as in Flink.
+    function = copy(node.function) if isinstance(node.function, RichFunction) else node.function
+    rejects = node.on_error == "bad_record"
     if node.kind == "filter":
-        return Filter(node.function)
+        return Filter(function, rejects=rejects)
     schema = ddl.parse(node.schema or "")
     if node.kind == "map_batches":
-        return MapBatches(node.id, node.function, schema, before)
+        return MapBatches(node.id, function, schema, before, rejects=rejects)
     if node.kind == "map":
-        return Map(node.id, node.function, tuple(schema.names))
+        return Map(node.id, function, tuple(schema.names), rejects=rejects)
     columns = {"": tuple(schema.names)} | {tag: tuple(ddl.parse(text).names) for tag, text in node.side_outputs.items()}
-    return FlatMap(node.id, node.function, columns)
+    return FlatMap(node.id, function, columns, rejects=rejects)

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from poundlock.connectors.base import ReaderContext, SplitSource
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
-from poundlock.operators.chain import Operator
+from poundlock.operators.chain import Chain, Edge, Emit, Operator, Step
 from poundlock.plan.rows import BAD, SPLIT, arrow_rows, chunk_of, lines_of, record_batch, shared_chunks, value_bytes
 from poundlock.plan.splits import places, read_splits, task_splits
 from poundlock.plan.stage import PROPERTY, SPLITS_READ, Stage, TaskIdentity, run_together
@@ -141,6 +141,16 @@ def decode_task(decoder: Any, schema: pa.Schema, hidden: Sequence[str], source: 
     return task
 
 
+class _Last:
+    """The end of a chain: keeps what comes until it is taken."""
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        self.chunks.append(chunk)
+
+
 def python_task(operator: Operator, tag: str, schema: pa.Schema, name: str, hidden: Sequence[str]) -> Task:
     """Return a user's Python function as a task of its own, for Spark operators that follow.
 
@@ -153,12 +163,17 @@ def python_task(operator: Operator, tag: str, schema: pa.Schema, name: str, hidd
     """
 
     def chunks(batches: Iterator[pa.RecordBatch], bad: list[Reject]) -> Iterator[Chunk]:
-        for batch in batches:
-            out: list[Chunk] = []
-            chunk = chunk_of(batch, bad.append, name, None)
-            if len(chunk):
-                operator.process(chunk, lambda t, c, out=out: out.append(c) if t == tag else None)  # type: ignore[misc]
-            yield from out or [chunk_of(batch.slice(0, 0), bad.append, name, None)]
+        last = _Last()
+        chain = Chain([Step(name, operator, []), Step("", last, [Edge(name, tag)])], bad.append)
+        try:
+            for batch in batches:
+                chunk = chunk_of(batch, bad.append, name, None)
+                if len(chunk):
+                    chain.push(chunk)
+                yield from last.chunks or [chunk_of(batch.slice(0, 0), bad.append, name, None)]
+                last.chunks.clear()
+        finally:
+            chain.close()
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad: list[Reject] = []

@@ -6,42 +6,54 @@ The Spark session outlives a query, and is started again only when its JVM is go
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Recovery
-from poundlock.checkpoint.participant import bound
+from poundlock.checkpoint.participant import Kind, bound
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, PartitionedSource, SourceReading, SplitSource
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.driver.job_state import JobState
+from poundlock.driver.job_time import JobTime
+from poundlock.driver.loop import JobLoop
+from poundlock.driver.planner import Planner
+from poundlock.driver.scheduler import CheckpointScheduler
+from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan
+from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
 from poundlock.plan.uses import source_of
-from poundlock.runtime import session as sessions
 from poundlock.runtime import submitted
 from poundlock.runtime.attempts import Attempts
 from poundlock.runtime.backends import forget_undecided, state_backend_of
-from poundlock.runtime.executors import Watch, check_executors, needs_of
-from poundlock.runtime.masters import Master
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
-from poundlock.runtime.query import Query
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.saving import cut
-from poundlock.runtime.spark_query import Partitions
-from poundlock.runtime.starting import start_spark, stop_spark
+from poundlock.runtime.starting import start_spark
 from poundlock.runtime.stores import spark_path
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.take import Cut
+from poundlock.spark.analysis import SessionAnalysis
+from poundlock.spark.batch_job import BatchJobs
+from poundlock.spark.executors import Watch, check_executors, needs_of
+from poundlock.spark.session import Session
+from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock, duration
+
+if TYPE_CHECKING:
+    from poundlock.runtime.query import Query
+    from poundlock.runtime.spark_query import Partitions
 
 __all__ = ["IGNORE_LEDGER", "Assembly"]
 
@@ -58,6 +70,8 @@ class Assembly:
         clock: the time.
         requests: what others ask of the job.
         attempts: told of every checkpoint that begins.
+        session: where its tasks run; None = a session is started for the job, and again when its JVM is gone.
+        read_only: whether sources are not to be told what was read.
     """
 
     job: Job
@@ -67,15 +81,28 @@ class Assembly:
     clock: Clock
     requests: Requests
     attempts: Attempts
+    session: Session | None = None
+    read_only: bool = False
     watch: Watch | None = None
-    _spark: Any = None
     _tried: bool = False
     _planner: SplitPlanner | None = None
+    _task_planner: Planner | None = None
+    _state: JobState | None = None
 
     @property
     def has_session(self) -> bool:
         """Whether Spark was started, whatever became of it since."""
-        return self._spark is not None
+        return self.session is not None
+
+    @property
+    def jvm_alive(self) -> bool:
+        """Whether the JVM of the session runs."""
+        return self.session is not None and self.session.jvm_alive
+
+    def kill_session(self) -> None:
+        """End Spark at once, if it was started for the job."""
+        if self.session is not None:
+            self.session.kill()
 
     def say(self, line: str) -> None:
         """Tell the watcher a line."""
@@ -88,6 +115,7 @@ class Assembly:
     def coordinator(self, storage: Storage, identity: Identity, epoch: Epoch) -> Coordinator:
         """Return what decides the checkpoints of one life; it has not recovered yet."""
         kept = self.settings.ledger_retention
+        self._state = self._job_state(storage, identity, epoch)
         return Coordinator(
             identity=identity,
             epoch=epoch,
@@ -95,7 +123,15 @@ class Assembly:
             participants=self.sinks(identity),
             clock=self.clock,
             ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
+            state=self._state,
         )
+
+    def _job_state(self, storage: Storage, identity: Identity, epoch: Epoch) -> JobState | None:
+        spaces = state_spaces(self.plan) if self.plan.only_split else {}
+        if not spaces:
+            return None
+        participant = StateParticipant(storage, job=identity.job_id, epoch=epoch.number)
+        return JobState(participant, spaces, max_parallelism=self.job.max_parallelism)
 
     @contextmanager
     def reading(self, recovery: Recovery) -> Iterator[Mapping[str, Any]]:
@@ -118,6 +154,9 @@ class Assembly:
             if self._planner is not None:
                 self._planner.close()
                 self._planner = None
+            if self._task_planner is not None:
+                self._task_planner.close()
+                self._task_planner = None
 
     def query(
         self,
@@ -126,8 +165,8 @@ class Assembly:
         coordinator: Coordinator,
         recovery: Recovery,
         sources: Mapping[str, Any],
-    ) -> Query:
-        """Return a query over the whole plan that is not started.
+    ) -> Query | JobLoop:
+        """Return what runs the whole plan; it is not started.
 
         Args:
             storage: the checkpoint folder.
@@ -136,11 +175,20 @@ class Assembly:
             recovery: what it found.
             sources: as `reading` gave them.
         """
+        if self.plan.only_split:
+            return self._loop(storage, identity, coordinator, sources)
         positions = {name: found.end for name, found in recovery.sources.items()}
         reads = {n: s.spark_read(positions.get(n)) for n, s in sources.items() if not isinstance(s, SplitSource)}
-        spark = self._session(storage, {jars for read in reads.values() for jars in read.jars})
         from poundlock.plan.lower import Lowering
         from poundlock.plan.lowered import Lowered
+        from poundlock.runtime.query import Query
+        from poundlock.spark.old_host import quieten_queries
+
+        session = self._session(storage, {jars for read in reads.values() for jars in read.jars})
+        quieten_queries()
+        # Spark runs a little Python of a streaming query on the driver; its tasks go by a setting of their own.
+        session.context.pythonExec = sys.executable
+        spark = session.sql
 
         def lower(added: Partitions) -> Lowered:
             known = {n: s.partitions() for n, s in sources.items() if isinstance(s, PartitionedSource)}
@@ -159,12 +207,7 @@ class Assembly:
         spark_storage = open_storage(f"{storage.root}/spark")
         forget_undecided(spark_storage, recovery.checkpoint, spark)
 
-        def save(directory: str, retained: str | None = None) -> Cut:
-            said = {"state_backend": state_backend_of(self.job, self.settings)}
-            return cut(
-                self.plan, storage, coordinator, identity, directory, spark=said, clock=self.clock, retained=retained
-            )
-
+        save = self._saver(storage, identity, coordinator)
         self._planner = SplitPlanner(
             {name: source for name, source in sources.items() if isinstance(source, SplitSource)},
             lambda: coordinator.sources,
@@ -192,21 +235,82 @@ class Assembly:
             ),
         )
 
-    def _session(self, storage: Storage, jar_sets: Collection[str]) -> Any:
-        if self._spark is not None and sessions.in_use(self._spark):
-            return self._spark
-        again = self._spark is not None
+    def _saver(self, storage: Storage, identity: Identity, coordinator: Coordinator) -> Callable[..., Cut]:
+        def save(directory: str, retained: str | None = None) -> Cut:
+            said = {"state_backend": state_backend_of(self.job, self.settings)}
+            return cut(
+                self.plan, storage, coordinator, identity, directory, spark=said, clock=self.clock, retained=retained
+            )
+
+        return save
+
+    def _loop(
+        self, storage: Storage, identity: Identity, coordinator: Coordinator, sources: Mapping[str, Any]
+    ) -> JobLoop:
+        """Return the loop of a job whose tasks do all of its work."""
+        session = self._session(storage, ())
+        context = session.context
+        save = self._saver(storage, identity, coordinator)
+        parallelism = self.job.parallelism or context.defaultParallelism
+        chain = stage_chain(
+            self.plan,
+            job_id=identity.job_id,
+            sources=sources,
+            sinks=self.sinks(identity),
+            parallelism=parallelism,
+            state_dir=storage.root,
+            analysis=SessionAnalysis(session),
+        )
+        self._task_planner = Planner(
+            sources,
+            lambda name: open_storage(f"{storage.root}/sources/{name}"),
+            parallelism,
+            whole=chain.times.graph.per_record_sources,
+            alone=any(sink.kind is Kind.SKIPPING for sink in self.plan.sinks.values()),
+            read_only=self.read_only,
+        )
+        interval = timedelta(0) if self.plan.bounded else duration(self.job.checkpoint_interval)
+        return JobLoop(
+            name=self.job.name,
+            chain=chain,
+            jobs=BatchJobs(session, self.job.name, chain),
+            planner=self._task_planner,
+            time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
+            state=self._state,
+            coordinator=coordinator,
+            scheduler=CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests),
+            requests=self.requests,
+            tracker=self.tracker,
+            clock=self.clock,
+            attempts=self.attempts,
+            save=lambda directory: save(directory or f"{self.settings.state_dir}/savepoints"),
+            retained=Retained(
+                storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self.say
+            ),
+            watch=self.watch,
+        )
+
+    def _session(self, storage: Storage, jar_sets: Collection[str]) -> Session:
+        if self.session is not None and (self.session.alive or not self.session.owned):
+            if not self.session.alive:
+                raise TerminalError(
+                    "the Spark session that the job ran in has ended",
+                    next="start the job again in another one: it goes on from its checkpoint",
+                )
+            self._look_at(self.session, storage)
+            return self.session
+        again = self.session is not None
         self.end_session()
         if self._tried:
             submitted.leave()
         self._tried = True
         try:
-            self._spark = start_spark(
+            self.session = start_spark(
                 self.job,
                 self.settings,
                 jar_sets,
                 log=f"{self.job.name}.jvm.log",
-                quick_start=self.plan.only_fused,
+                quick_start=not enters_jvm(self.plan),
                 store=storage,
                 say=self.say,
             )
@@ -214,15 +318,20 @@ class Assembly:
             if again:  # it could start before, so it is the cluster that cannot now
                 raise TransientError(error.what, next=error.next) from error
             raise
-        if not Master.of(self.settings.master).local:
-            self.tracker.application(self._spark.sparkContext.applicationId)
-            self.watch = Watch(self._spark, self.settings.executor_timeout)
-            check_executors(self._spark, needs_of(self.plan, storage.root))
-        return self._spark
+        self._look_at(self.session, storage)
+        return self.session
+
+    def _look_at(self, session: Session, storage: Storage) -> None:
+        """See that the machines of a cluster, or of a session that others set up, can do the work; look after it from now on."""
+        if self.watch is None and not (session.local and session.owned):
+            self.watch = Watch(session, self.settings.executor_timeout)
+            if not session.local:
+                self.tracker.application(session.context.applicationId)
+            check_executors(session, needs_of(self.plan, storage.root))
 
     def end_session(self) -> None:
-        """End Spark, if it runs."""
-        if self._spark is not None:
-            stop_spark(self._spark)
-            self._spark = None
+        """End Spark, if it was started for the job."""
+        if self.session is not None:
+            self.session.stop()
+            self.session = None
         self.watch = None

@@ -1,7 +1,8 @@
 """State backends: what Spark keeps keyed state with, by name, and what a checkpoint's state was kept with.
 
 Spark writes its choice into the first line of each planned batch and silently goes by that; so a change is found there, and
-refused before anything is touched.
+refused before anything is touched. So is a checkpoint of the other loop, that of a streaming query or poundlock's own: what is
+kept of positions, event time and state differs, and would be missed in silence.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from poundlock.checkpoint.ledger import Ledger
 from poundlock.config import Settings
 from poundlock.errors import DefinitionError
 from poundlock.job import Job
+from poundlock.plan.plan import Plan
+from poundlock.savepoint.metadata import METADATA, read_metadata
 from poundlock.savepoint.sparklog import PROVIDER
 from poundlock.storage import Storage, open_storage
 
@@ -24,6 +28,7 @@ __all__ = [
     "forget_undecided",
     "kept_with",
     "refuse_other_backend",
+    "refuse_other_host",
     "state_backend_of",
 ]
 
@@ -140,3 +145,34 @@ def _planned_conf(spark: Storage, batch: int) -> Mapping[str, str]:
     except (FileNotFoundError, ValueError, IndexError, AttributeError):
         return {}  # Spark's log of another format; Spark itself will say what is wrong with it
     return found
+
+
+def refuse_other_host(folder: Storage, plan: Plan, *, next: str) -> None:
+    """Raise DefinitionError if a checkpoint or savepoint was taken in the other loop.
+
+    Args:
+        folder: of the checkpoint or savepoint.
+        plan: of the job that is to go on from it.
+        next: what can be done.
+    """
+    of_query = any(True for _ in folder.list("spark/offsets"))
+    if plan.only_split and of_query:
+        raise DefinitionError(
+            f"{folder.root} is of a job on Structured Streaming, and this job runs in poundlock's own loop,"
+            " which cannot read its state",
+            next=f"finish that job as it was, with the version that began it; {next}",
+        )
+    if not plan.only_split and not of_query and _newest(folder) >= 0:
+        raise DefinitionError(
+            f"{folder.root} is of a job in poundlock's own loop, and a job with a SparkSource runs on Structured Streaming,"
+            " which cannot read its state",
+            next=f"read that source in a job of its own; or {next}",
+        )
+
+
+def _newest(folder: Storage) -> int:
+    """Return the newest checkpoint; -1 if there is none."""
+    if folder.stat(METADATA) is not None:
+        return read_metadata(folder).decision.checkpoint
+    newest = Ledger(folder).newest()
+    return -1 if newest is None else newest.checkpoint

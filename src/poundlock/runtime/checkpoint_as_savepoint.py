@@ -16,10 +16,12 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_operators, described_sinks
 from poundlock.checkpoint.fsck import rebuilt_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
+from poundlock.checkpoint.keyed_state import state_parts
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Inspectable, Participant, bound
 from poundlock.checkpoint.records import to_redo
 from poundlock.connectors.rebuild import rebuild_sink
+from poundlock.driver.job_state import state_behind
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.plan.plan import Plan
 from poundlock.runtime.backends import kept_with
@@ -142,15 +144,15 @@ def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> M
             next="start its job once and stop it, or give an older checkpoint: " + _older(given),
         )
     record = next((r for r in ledger.back(newest) if r.occasion in ("checkpoint", "start")), newest)
-    stateful = next(iter(given.list("spark/state")), None) is not None
+    state = state_behind(state_parts(ledger, newest))
     return Metadata(
         name=f"chk-{newest.checkpoint}",
         job=identity.name,
         job_id=identity.job_id,
         created_ms=clock.now_ms(),
         versions={package: version_of(package) for package in ("poundlock", "pyspark")},
-        decision=replace(newest, sources=record.sources, watermarks=record.watermarks),
-        operators=_operators(given, newest, record, plan, stateful),
+        decision=replace(newest, sources=record.sources, watermarks=record.watermarks, state=state),
+        operators=_operators(given, newest, record, plan, state),
         sinks=described_sinks(given),
         spark={**_of_spark(given, newest.checkpoint), "state_backend": kept_with(open_storage(f"{given.root}/spark"))},
     )
@@ -179,15 +181,22 @@ def _older(given: Storage) -> str:
     return f"{given.root}/{found[max(found)]}" if found else "none is kept, see checkpoints_retained"
 
 
-def _operators(given: Storage, newest: Decision, record: Decision, plan: Plan, stateful: bool) -> dict[str, Operator]:
+def _operators(
+    given: Storage, newest: Decision, record: Decision, plan: Plan, state: JSON | None
+) -> dict[str, Operator]:
     said = {i: Operator(**value) for i, value in described_operators(given).items()}
     if not said:  # an older version started it: what has state cannot be known, so what the job has now must fit
         said = {i: Operator("source") for i in record.sources} | {i: Operator("sink") for i in newest.sinks}
         said |= {i: o for i, o in operators(plan, stateful=True).items() if o.kind == "stateful"}
-    return {i: o for i, o in said.items() if stateful or o.kind != "stateful"}
+    if next(iter(given.list("spark/state")), None) is not None:  # Spark's state tells no operator from another
+        return said
+    keeping = {name for manifest in (state or {}).get("manifest", {}).values() for name in manifest["operators"]}
+    return {i: o for i, o in said.items() if o.kind != "stateful" or i in keeping}
 
 
 def _of_spark(given: Storage, checkpoint: int) -> dict[str, Any]:
     """Return what Spark was told that a restore must tell it again: the number of state partitions."""
+    if next(iter(given.list("spark")), None) is None:
+        return {}  # the job ran in a loop of our own
     lines = given.read(f"spark/offsets/{checkpoint}").decode().splitlines()
     return {"shuffle_partitions": json.loads(lines[1]).get("conf", {}).get("spark.sql.shuffle.partitions")}

@@ -21,13 +21,11 @@ from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
-from poundlock.runtime import session as sessions
 from poundlock.runtime.assembly import Assembly
 from poundlock.runtime.attempts import Attempts, CheckpointTimedOut
-from poundlock.runtime.backends import check_backend, refuse_other_backend, state_backend_of
+from poundlock.runtime.backends import check_backend, refuse_other_backend, refuse_other_host, state_backend_of
 from poundlock.runtime.changed_state import StateChangedError
 from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
-from poundlock.runtime.executors import ApplicationLost
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.leaving import leave, refuse_left
 from poundlock.runtime.masters import Master
@@ -35,15 +33,17 @@ from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.operators import operators, refuse_changed
 from poundlock.runtime.partitions import PARTITIONS, kept_note, wanted_partitions
 from poundlock.runtime.progress import Progress, State, StopRequest
-from poundlock.runtime.query import Saved
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.rescaling import rescale
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
 from poundlock.runtime.restoring import Beginning, begin, has_begun
 from poundlock.runtime.retention import delete_checkpoint, finish_deletion
+from poundlock.runtime.savepoints import Saved
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.claim import settle_claim
 from poundlock.savepoint.state_schema import settle_schemas
+from poundlock.spark.executors import ApplicationLost
+from poundlock.spark.session import Session, jvm_gone
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock, SystemClock, duration
 
@@ -78,6 +78,8 @@ def run(
     requests: Requests | None = None,
     on_claim: Callable[[Identity], None] | None = None,
     beginning: Beginning | None = None,
+    session: Session | None = None,
+    read_only: bool = False,
 ) -> Progress:
     """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
 
@@ -89,6 +91,8 @@ def run(
         requests: what others ask of it while it runs.
         on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
         beginning: the savepoint to begin with.
+        session: the user's Spark session to run in; None = the job has one of its own.
+        read_only: whether sources are not to be told what was read.
 
     Raises:
         PoundlockError: the job cannot run, or failed for good.
@@ -107,9 +111,12 @@ def run(
         requests=requests,
         on_claim=on_claim or (lambda identity: None),
         beginning=beginning,
+        session=session,
+        read_only=read_only,
     )
     try:
-        _check_master(job, plan, settings)
+        if session is None:
+            _check_master(job, plan, settings)
         refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
         if beginning is not None:
             refuse_unreachable(open_storage(beginning.path), what="the savepoint")
@@ -195,6 +202,8 @@ class Driver:
     requests: Requests = field(default_factory=Requests)
     on_claim: Callable[[Identity], None] = lambda identity: None
     beginning: Beginning | None = None
+    session: Session | None = None
+    read_only: bool = False
     _claim_settled: bool = False
     _attempts: Attempts = field(init=False)
     _assembly: Assembly = field(init=False)
@@ -203,7 +212,15 @@ class Driver:
         timeout = self.job.checkpoint_timeout
         self._attempts = Attempts(None if timeout is None else duration(timeout), self.job.tolerable_failed_checkpoints)
         self._assembly = Assembly(
-            self.job, self.plan, self.settings, self.tracker, self.clock, self.requests, self._attempts
+            self.job,
+            self.plan,
+            self.settings,
+            self.tracker,
+            self.clock,
+            self.requests,
+            self._attempts,
+            session=self.session,
+            read_only=self.read_only,
         )
 
     def run(self) -> Progress:
@@ -222,6 +239,7 @@ class Driver:
                 what=f"the checkpoint {storage.root}",
                 next="begin anew in another checkpoint_dir",
             )
+            refuse_other_host(storage, self.plan, next="begin anew in another checkpoint_dir")
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
             self._note_partitions(storage)
             refuse_changed(storage, self.plan)
@@ -263,6 +281,7 @@ class Driver:
             return
         with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self._assembly.say) as (given, say):
             refuse_other_backend(given.path, backend)
+            refuse_other_host(open_storage(given.path), self.plan, next="begin without it")
             begin(
                 self.plan,
                 storage,
@@ -311,8 +330,8 @@ class Driver:
         if isinstance(error, StateChangedError):
             return error.of([i for i, o in operators(self.plan, stateful=True).items() if o.kind == "stateful"])
         unsure = isinstance(failure, ConnectionError) or isinstance(failure.__cause__, ConnectionError)
-        if self._assembly.has_session and not sessions.jvm_alive() and (unsure or type(error) is PoundlockError):
-            return sessions.jvm_gone()
+        if self._assembly.has_session and not self._assembly.jvm_alive and (unsure or type(error) is PoundlockError):
+            return jvm_gone()
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
@@ -326,22 +345,21 @@ class Driver:
             self.tracker.state("RUNNING")
             query.start()
             try:
-                sessions.check_callbacks()
                 ended = query.wait(self.stop)
             except BaseException as error:
                 query.kill()
                 if isinstance(error, ApplicationLost) or (isinstance(error, CheckpointTimedOut) and query.hangs):
-                    sessions.kill_jvm()
-                sessions.await_tasks(query.session)  # the next life's recovery counts on no task writing any more
+                    self._assembly.kill_session()
+                query.await_tasks()  # the next life's recovery counts on no task writing any more
                 raise
             if ended is None:
                 if self._deleted_when_canceled:
                     query.kill()
-                    sessions.await_tasks(query.session)  # what a task still writes would stay behind
+                    query.await_tasks()  # what a task still writes would stay behind
                 return self._canceled()
             if isinstance(ended, Saved):
                 try:
-                    sessions.await_tasks(query.session)
+                    query.await_tasks()
                     return self._ended_with(ended, storage, identity, epoch)
                 except BaseException:
                     query.kill()  # the job has not ended with it: the next life is asked for another one
@@ -349,7 +367,7 @@ class Driver:
             outcome = coordinator.roll(Occasion.END)
             if outcome is not None:
                 self.tracker.rolled(outcome.files_made)
-            sessions.await_tasks(query.session)
+            query.await_tasks()
             coordinator.sweep()
             self.tracker.state("FINISHED")
             return self.tracker.progress
@@ -373,7 +391,7 @@ class Driver:
         return replace(self.tracker.progress, state=state)
 
     def _canceled(self) -> Progress:
-        sessions.kill_jvm()
+        self._assembly.kill_session()
         self.tracker.state("CANCELED")
         return replace(self.tracker.progress, state="CANCELED")
 

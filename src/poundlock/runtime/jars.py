@@ -110,7 +110,7 @@ def pyspark_jars() -> Path:
     for place in os.environ.get("CLASSPATH", "").split(os.pathsep):
         if place.endswith("/*") and any(Path(place[:-2]).glob("spark-core_*.jar")):
             return Path(place[:-2])
-    raise DefinitionError("pyspark is not installed in this Python", next="pip install 'pyspark>=4.2,<4.4'")
+    raise DefinitionError("pyspark is not installed in this Python", next="pip install 'pyspark>=3.5,<5'")
 
 
 def _borrow(artifact: str) -> str:
@@ -119,7 +119,7 @@ def _borrow(artifact: str) -> str:
         names = ", ".join(sorted(j.name for j in found)) or "none"
         raise DefinitionError(
             f"pyspark's jars in {pyspark_jars()} should hold one {artifact}, found {names}",
-            next="install an unchanged pyspark 4.2 or 4.3",
+            next="install an unchanged pyspark",
         )
     return str(found[0])
 
@@ -200,7 +200,7 @@ def _stamp(home: Path, pins: JarPins) -> None:
 def _fetch(home: Path, name: str, pins: JarPins, places: JarPlaces, temporary: Path, progress: Progress) -> None:
     ivy = sorted(pyspark_jars().glob("ivy-*.jar"))
     if not ivy:
-        raise DefinitionError(f"no Ivy in {pyspark_jars()}", next="install an unchanged pyspark 4.2 or 4.3")
+        raise DefinitionError(f"no Ivy in {pyspark_jars()}", next="install an unchanged pyspark")
     wanted = temporary / "ivy.xml"
     wanted.write_text(_ivy_file(pins.pins))
     user = places.cache / "ivy"

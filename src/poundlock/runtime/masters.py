@@ -73,6 +73,11 @@ class Master:
         return self.kind == "local"
 
     @property
+    def threads(self) -> bool:
+        """Whether tasks are threads of the driver's own JVM, which `local-cluster` has not."""
+        return self.text == "local" or self.text.startswith("local[")
+
+    @property
     def loopback(self) -> bool:
         """Whether it can only be reached on this machine, so that the driver may listen there too."""
         return self.local or (

@@ -28,8 +28,8 @@ class Progress:
         restarts: how often the job was restarted.
         state_bytes: memory that keyed state takes, as Spark tells it; None where there is no state.
         watermark: event time behind the newest checkpoint, ms since the epoch; None where there is none.
-        held_by: who holds the watermark back, such as "clicks-1 of time": a source partition, and the step that gives rows
-            their time; None where nobody does.
+        held_by: who holds the watermark back, such as "clicks-1 of visits": a partition, and the source that reads it;
+            the step that gives rows their time where no source is known behind it; None where nobody does.
         application: the cluster's id of the application that the tasks belong to; None where they run on this machine.
         message: the newest thing worth a line: restored offsets, a restart with its cause.
     """

@@ -25,7 +25,6 @@ from poundlock.runtime.carrying import Carrying
 from poundlock.runtime.delivery import Delivery
 from poundlock.runtime.ends import Ends
 from poundlock.runtime.execution import set_watermark, state_bytes
-from poundlock.runtime.executors import Watch
 from poundlock.runtime.job_time import JobTime
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.planner import SplitPlanner
@@ -40,6 +39,8 @@ from poundlock.runtime.tracker import Tracker
 from poundlock.runtime.turns import POLL_S, Turns
 from poundlock.runtime.upkeep import Upkeep
 from poundlock.savepoint.take import Cut
+from poundlock.spark.executors import Watch
+from poundlock.spark.old_host import await_tasks, check_callbacks
 from poundlock.values import Clock
 
 __all__ = ["Query", "QueryStopped", "Saved"]
@@ -182,11 +183,11 @@ class Query:
         """Start the query; returns at once."""
         self._time.begin(self.coordinator.watermarks, self.coordinator.newest.checkpoint)
         self._spark.start()
+        check_callbacks()
 
-    @property
-    def session(self) -> Any:
-        """The Spark session it runs in."""
-        return self._spark.session
+    def await_tasks(self) -> None:
+        """Wait until no task runs."""
+        await_tasks(self._spark.session)
 
     @property
     def hangs(self) -> bool:
@@ -254,11 +255,11 @@ class Query:
     def kill(self) -> None:
         """End the query without waiting for anything; what it was doing is done again by the next one."""
         self._end_turns()
-        self._serving.give_back()
+        self._serving.requeue()
         for trigger in reversed(self._draining):
-            self.requests.give_back(trigger)
+            self.requests.requeue(trigger)
         self._draining.clear()
-        self._savepoints.give_back(self.requests)
+        self._savepoints.requeue(self.requests)
         with suppress(Exception):  # it failed or its JVM is gone: both are an end
             self._spark.stop()
 

@@ -5,11 +5,12 @@ Nothing outside is written: no sink is reached, nothing is decided or locked, so
 
 from __future__ import annotations
 
-import json
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,26 +20,31 @@ from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import TaskResults
-from poundlock.checkpoint.participant import Counts, Measurable, Occasion, Prepared, bound
+from poundlock.checkpoint.participant import Counts, Kind, Measurable, Occasion, Prepared, bound
 from poundlock.checkpoint.records import checkpoint_records, state_of
 from poundlock.checkpoint.written import written
 from poundlock.config import Settings
-from poundlock.connectors.base import BindableSource, RangeSource, SourceReading, SparkRead, SplitSource
+from poundlock.connectors.base import BindableSource, SourceReading, SplitSource
+from poundlock.driver.job_time import JobTime
+from poundlock.driver.planner import CheckpointPlan, Planner
+from poundlock.driver.results import task_results
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
+from poundlock.operators.time_graph import TimeGraph
+from poundlock.operators.time_values import SourceInput, TimeDirective
 from poundlock.plan.measuring import SHOWN, MeasuredSink
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
-from poundlock.plan.ranges import RangeLowering
-from poundlock.plan.splits import pack
-from poundlock.plan.stage import PROPERTY
+from poundlock.plan.stages import StageChain, enters_jvm, stage_chain
 from poundlock.plan.uses import source_of
 from poundlock.runtime.driver import checkpoint_dir, two_lines
-from poundlock.runtime.execution import observed_rows
 from poundlock.runtime.failures import explain
-from poundlock.runtime.planner import SplitPlanner
-from poundlock.runtime.results import Gathered
-from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
-from poundlock.storage import Storage, open_storage
+from poundlock.runtime.starting import on_this_machine, start_spark
+from poundlock.spark.analysis import SessionAnalysis
+from poundlock.spark.batch_job import BatchJobs
+from poundlock.spark.session import Session
+from poundlock.storage import open_storage
+from poundlock.tasks.report import Directive
+from poundlock.tasks.split_times import SplitPlace
 
 __all__ = ["replay"]
 
@@ -76,7 +82,7 @@ def replay(
         before = ledger.read(decision.number - 1) if decision.number > ledger.first() else None
         cut, left_out = _stateless(plan)
         with _scratch() as folder:
-            work = _Replay(job, cut, settings, identity, decision, before, root, folder, show, say, bool(left_out))
+            work = _Replay(job, cut, settings, identity, decision, before, root, folder, show, say)
             results = work.run()
             return work.report(results, plan, left_out, [record.number for record in records[1:]])
 
@@ -101,7 +107,9 @@ def _stateless(plan: Plan) -> tuple[Plan, Mapping[str, str]]:
         )
     if DEAD_LETTER in plan.sinks:
         left_out[DEAD_LETTER] = "it takes records of branches that are left out"
-    return replace(plan, branches=kept), left_out
+    job = copy(plan.job)
+    job.sinks = [sink for sink in plan.job.sinks if sink.id not in left_out]
+    return replace(plan, job=job, branches=kept), left_out
 
 
 @contextmanager
@@ -125,7 +133,6 @@ class _Replay:
         folder: the only place that is written to.
         show: so many records of each sink.
         say: told of what takes long.
-        partial: whether branches are left out: which use of a source is whose is not known then.
     """
 
     job: Job
@@ -138,20 +145,18 @@ class _Replay:
     folder: Path
     show: int
     say: Callable[[str], None]
-    partial: bool
     _measuring: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> TaskResults:
         """Run the tasks and return what they report."""
-        with self._reading() as sources:
-            reads = self._reads(sources)
-            spark = self._session({jars for read in reads.values() for jars in read.jars})
+        with self._reading() as sources, self._planning(sources) as planner:
+            session = self._session()
             try:
-                return self._collect(spark, sources, reads)
+                return self._collect(session, sources, planner)
             except Exception as failure:  # told while the JVM is there to be asked
                 raise self._told(explain(failure, list(sources.values()))) from failure
             finally:
-                stop_spark(spark)
+                session.stop()
 
     def _told(self, error: PoundlockError) -> PoundlockError:
         error.checkpoint = self.decision.checkpoint if error.checkpoint is None else error.checkpoint
@@ -163,17 +168,29 @@ class _Replay:
     def _log(self) -> str:
         return f"{self.job.name}.replay.jvm.log"
 
+    @property
+    def _needed(self) -> set[str]:
+        """The names of the sources that are read."""
+        return {node.id for branch in self.plan.branches for node in branch.sources}
+
     @contextmanager
-    def _reading(self) -> Iterator[Mapping[str, Any]]:
-        names = {node.id for branch in self.plan.branches for node in branch.sources}
+    def _reading(self) -> Iterator[Mapping[str, SplitSource]]:
+        """Give the sources of the checkpoint; those of branches that are left out have a part in how work is divided."""
         sources: dict[str, Any] = {}
         try:
-            for name in sorted(names):
+            for name in sorted(self.plan.sources):
                 source = self.plan.sources[name]
                 if name not in self.decision.sources:
+                    if name not in self._needed:
+                        continue
                     raise DefinitionError(
                         f"checkpoint {self.decision.checkpoint} did not read source {name!r}",
                         next=f"it read {', '.join(self.decision.sources)}; name the source as it was",
+                    )
+                if not isinstance(source, SplitSource):
+                    raise DefinitionError(
+                        f"source {name!r} cannot be read from one offset to another: {type(source).__name__}",
+                        next="checkpoints of jobs without Spark sources can be replayed",
                     )
                 if isinstance(source, BindableSource):
                     previous = self.decision.sources[name].identity
@@ -185,61 +202,62 @@ class _Replay:
                 if isinstance(source, SourceReading):
                     source.close()
 
-    def _reads(self, sources: Mapping[str, Any]) -> dict[str, SparkRead]:
-        """Return how each use of a Spark source is read."""
-        reads = {}
-        for name, source in sources.items():
-            if isinstance(source, SplitSource):
-                continue
-            if not isinstance(source, RangeSource):
-                raise DefinitionError(
-                    f"source {name!r} cannot be read from one offset to another: {type(source).__name__}",
-                    next="checkpoints of Kafka, file and generator sources can be replayed",
-                )
-            uses = {use: span for use, span in self.decision.sources.items() if source_of(use) == name}
-            if self.partial and any((s.start, s.end) != (uses[name].start, uses[name].end) for s in uses.values()):
-                raise DefinitionError(
-                    f"checkpoint {self.decision.checkpoint} read different ranges of source {name!r} for the sinks that"
-                    " are left out and for the others",
-                    next="choose another checkpoint; most read the same",
-                )
-            for use, span in uses.items():
-                reads[use] = source.range_read(span.start, span.end, span.identity)
-        return reads
+    @contextmanager
+    def _planning(self, sources: Mapping[str, SplitSource]) -> Iterator[Planner]:
+        """Give what divides the work as it was divided then."""
+        planner = Planner(
+            sources,
+            lambda name: open_storage(f"{self.root}/sources/{name}"),
+            # As many tasks as then, whatever this machine has: how rows are cut into files depends on it.
+            self.decision.tasks or self.job.parallelism or 1,
+            whole=TimeGraph.of(list(self.job.graph())).per_record_sources,
+            alone=any(sink.kind is Kind.SKIPPING for sink in self.plan.sinks.values()),
+            read_only=True,
+        )
+        try:
+            yield planner
+        finally:
+            planner.close()
 
-    def _session(self, jar_sets: set[str]) -> Any:
-        local = on_this_machine(self.settings)
+    def _session(self) -> Session:
         return start_spark(
             self.job,
-            local,
-            jar_sets,
+            on_this_machine(self.settings),
+            (),
             log=self._log,
-            quick_start=self.plan.only_fused,
+            quick_start=not enters_jvm(self.plan),
             store=None,
             say=self.say,
         )
 
-    def _collect(self, spark: Any, sources: Mapping[str, Any], reads: Mapping[str, SparkRead]) -> TaskResults:
-        # As many as then, whatever this machine has: how rows are cut into files depends on it.
-        tasks = self.decision.tasks or self.job.parallelism or spark.sparkContext.defaultParallelism
-        lowered = RangeLowering(
-            plan=self.plan,
-            spark=spark,
+    def _collect(self, session: Session, sources: Mapping[str, SplitSource], planner: Planner) -> TaskResults:
+        chain = stage_chain(
+            self.plan,
             job_id=self.identity.job_id,
             sources=sources,
-            reads=reads,
             sinks={name: self._measured(name, sink) for name, sink in self.plan.sinks.items()},
-            parallelism=tasks,
-        ).lower()
-        splits, given = self._splits(sources, lowered.uses, tasks)
-        directive = self._directive(splits)
-        spark.sparkContext.setLocalProperty(PROPERTY, json.dumps(directive, separators=(",", ":")))
-        found = Gathered()
-        found.add(row[0] for row in lowered.frame.collect())
-        found.check_splits({b.head.id: given.get(b.head.id, 0) for b in self.plan.branches if b.placement == "fused"})
-        if any(lowered.observed.values()):
-            found.count_before_stage(lowered, observed_rows(lowered.frame._jdf.queryExecution()).rows)
-        return found.results(self.plan.shared)
+            parallelism=self.decision.tasks or self.job.parallelism or session.context.defaultParallelism,
+            state_dir=str(self.folder),
+            analysis=SessionAnalysis(session),
+        )
+        whole = planner.plan_again(self.decision.checkpoint, self.decision.sources)
+        plan = self._without_left_out(whole)
+        planner.check_ranges(plan)
+        directive = self._directive(chain, planner.inputs(whole.ranges), whole.places)
+        reports = BatchJobs(session, self.job.name, chain).run(directive, plan.work)
+        planner.check_identity(plan)
+        return task_results(chain, plan, reports, watermarks=None, event_time=None)
+
+    def _without_left_out(self, plan: CheckpointPlan) -> CheckpointPlan:
+        """Return a plan without what only branches that are left out read; each task keeps its number."""
+        needed = self._needed
+        work = [replace(task, splits=[s for s in task.splits if s.source in needed]) for task in plan.work]
+        return replace(
+            plan,
+            ranges={name: span for name, span in plan.ranges.items() if name in needed},
+            work=[task for task in work if task.splits],
+            splits={name: count for name, count in plan.splits.items() if name in needed},
+        )
 
     def _measured(self, name: str, sink: Any) -> Any:
         """Return what stands for a sink in the tasks."""
@@ -250,37 +268,27 @@ class _Replay:
             self._measuring[name] = owned.measuring(str(place))
         return MeasuredSink(sink, self._measuring.get(name), self.show)
 
-    def _splits(
-        self, sources: Mapping[str, Any], uses: Sequence[str], tasks: int
-    ) -> tuple[dict[str, Any], dict[str, int]]:
-        """Return what the directive says of each use of a split-planned source, and how many splits that are."""
-        planned = {name: source for name, source in sources.items() if isinstance(source, SplitSource)}
-        planner = SplitPlanner(planned, lambda: self.decision.sources, self._workspace)
-        said, given = {}, {}
-        for use in uses:
-            name = source_of(use)
-            if name in planned:
-                work = planner.splits(name, self.decision.sources[name])
-                said[use], given[use] = pack(work, 0, tasks), len(work)
-        return said, given
-
-    def _workspace(self, name: str) -> Storage:
-        return open_storage(f"{self.root}/sources/{name}")
-
-    def _directive(self, splits: Mapping[str, Any]) -> dict[str, Any]:
+    def _directive(
+        self, chain: StageChain, inputs: Mapping[str, SourceInput], places: Sequence[SplitPlace]
+    ) -> Directive:
         """Return what the tasks were told then, as far as the ledger knows it."""
         decision = self.decision
         took = sum(decision.durations_ms.get(name, 0) for name in ("run", "verify"))
-        return {
-            "checkpoint": decision.checkpoint,
-            "epoch": decision.epoch,
-            "started_ms": decision.time_ms - took if decision.started_ms is None else decision.started_ms,
-            "decided": False,
-            "sinks": {
+        started_ms = decision.time_ms - took if decision.started_ms is None else decision.started_ms
+        time = decision.watermarks or {}
+        return Directive(
+            checkpoint=decision.checkpoint,
+            epoch=decision.epoch,
+            started_ms=started_ms,
+            run=secrets.token_hex(8),
+            sinks={
                 name: {} if self.before is None else self._directive_of(name, self.before) for name in self.plan.sinks
             },
-            "splits": splits,
-        }
+            time=JobTime.directive_of(time)
+            if "directive" in time
+            else TimeDirective(chain.times.initial(), started_ms, dict(inputs)),
+            places=places if chain.has_segments else (),
+        )
 
     def _directive_of(self, name: str, before: Decision) -> Any:
         sink = self._measuring.get(name)

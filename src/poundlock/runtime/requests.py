@@ -121,7 +121,7 @@ class Requests:
         with self._lock:
             return self._waiting.popleft() if self._waiting else None
 
-    def give_back(self, trigger: Trigger) -> None:
+    def requeue(self, trigger: Trigger) -> None:
         """Driver: let the next life of the query take a trigger that this one could not end."""
         with self._lock:
             if trigger.status == "IN_PROGRESS" and self._closed is None:

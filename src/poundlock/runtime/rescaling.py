@@ -11,12 +11,12 @@ from typing import Any
 from poundlock.config import Settings
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
-from poundlock.runtime import session as sessions
 from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.partitions import Rescaling, state_partitions
-from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
+from poundlock.runtime.starting import on_this_machine, start_spark
 from poundlock.runtime.stores import spark_path
 from poundlock.savepoint.sparklog import PROVIDER
+from poundlock.spark.session import Session, jvm_gone
 from poundlock.storage import Storage, open_storage
 
 __all__ = ["rescale"]
@@ -42,7 +42,7 @@ def rescale(job: Job, settings: Settings, folder: str, wanted: Rescaling, *, say
     log = f"{job.name}.rescale.jvm.log"
     # The state is written in the very format it has, whatever the job says of new state.
     settings = on_this_machine(settings).model_copy(update={"spark": {**settings.spark, PROVIDER: wanted.provider}})
-    spark = start_spark(
+    session = start_spark(
         job,
         settings,
         (),
@@ -52,13 +52,14 @@ def rescale(job: Job, settings: Settings, folder: str, wanted: Rescaling, *, say
         say=say,
     )
     try:
+        spark = session.sql
         _ = spark.streams  # makes the coordinator of state stores, which the repartition asks for and does not make
         path = spark_path(open_storage(f"{folder}/spark"))
         spark._streamingCheckpointManager.repartition(path, wanted.after, enforce_exactly_once_sink=True)
     except Exception as error:
-        raise _failed(error, wanted, f"{settings.logs}/{log}") from error
+        raise _failed(session, error, wanted, f"{settings.logs}/{log}") from error
     finally:
-        stop_spark(spark)
+        session.stop()
     return _checked(open_storage(folder), wanted)
 
 
@@ -88,9 +89,9 @@ def _forget_partitions(checkpoint: Storage, count: int) -> None:
             checkpoint.delete(entry.path)
 
 
-def _failed(error: Any, wanted: Rescaling, log: str) -> PoundlockError:
-    if not sessions.jvm_alive():
-        return sessions.jvm_gone()
+def _failed(session: Session, error: Any, wanted: Rescaling, log: str) -> PoundlockError:
+    if not session.jvm_alive:
+        return jvm_gone()
     java = getattr(error, "java_exception", None)
     text = str(error if java is None else java.getMessage())
     if "No space left" in text:

@@ -10,8 +10,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.trouble import storage_trouble
@@ -41,6 +42,14 @@ class Saved:
 
     trigger: Trigger
     path: str
+
+
+class Between(Protocol):
+    """Knows the moments between two checkpoints."""
+
+    def reached(self) -> AbstractContextManager[bool]:
+        """Say whether no checkpoint runs, and keep the next from beginning meanwhile."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,7 @@ class Savepoints:
         say: told of each that is whole.
     """
 
-    border: Border
+    border: Between
     cut: Callable[[Trigger], Cut]
     hold: Callable[[], None]
     go_on: Callable[[], None]
@@ -161,10 +170,10 @@ class Savepoints:
             self._making.remove(making)
             self._tell(making)
 
-    def give_back(self, requests: Requests) -> None:
+    def requeue(self, requests: Requests) -> None:
         """Wait for those that were cut, and leave the others to the next life of the query, with those the job was to end with."""
         for trigger in reversed(self._waiting):
-            requests.give_back(trigger)
+            requests.requeue(trigger)
         self._waiting.clear()
         for making in self._making:
             if making.thread is not None:
@@ -173,7 +182,7 @@ class Savepoints:
                 self._tell(making)
                 continue
             _discard(making.cut)  # the job goes on from its checkpoint, so nobody is to go on from this
-            requests.give_back(making.trigger)
+            requests.requeue(making.trigger)
         self._making.clear()
 
     def _cut(self, trigger: Trigger) -> None:

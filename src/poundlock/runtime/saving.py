@@ -72,7 +72,9 @@ def cut(
         job_id=identity.job_id,
         created_ms=clock.now_ms(),
         versions={package: version_of(package) for package in ("poundlock", "pyspark")},
-        decision=replace(coordinator.newest, sources=coordinator.sources, watermarks=coordinator.watermarks),
+        decision=replace(
+            coordinator.newest, sources=coordinator.sources, watermarks=coordinator.watermarks, state=coordinator.state
+        ),
         operators=operators(plan, stateful=stateful),
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
         spark={**spark, "shuffle_partitions": state_partitions(checkpoint)},

@@ -72,9 +72,9 @@ class Serving:
         """End a pause: the query is to end."""
         self._wake.set()
 
-    def give_back(self) -> None:
+    def requeue(self) -> None:
         """Leave what could not be served to the next life of the query."""
         with self._lock:
             left, self._asked = self._asked, []
         for trigger in reversed(left):
-            self._requests.give_back(trigger)
+            self._requests.requeue(trigger)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from typing import Any
 
 from poundlock.config import Settings
 from poundlock.job import Job
 from poundlock.runtime import cds, submitted
-from poundlock.runtime import session as sessions
 from poundlock.runtime.backends import backend_conf
-from poundlock.runtime.executors import await_executors
 from poundlock.runtime.jars import JarPlaces, jar_set
 from poundlock.runtime.java import find_java
-from poundlock.runtime.logs import write_log4j2
 from poundlock.runtime.masters import Master
 from poundlock.runtime.partitions import PARTITIONS, wanted_partitions
 from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_files
 from poundlock.runtime.stores import StoreNeeds, executor_settings, needs_of
+from poundlock.spark.executors import await_executors
+from poundlock.spark.jvm_log import write_log4j2
+from poundlock.spark.session import Session, start_session
+from poundlock.spark.session_conf import SessionSpec
 from poundlock.storage import LocalStorage, Storage
 
-__all__ = ["on_this_machine", "start_spark", "stop_spark"]
+__all__ = ["on_this_machine", "start_spark"]
 
 
 def start_spark(
@@ -33,7 +33,7 @@ def start_spark(
     quick_start: bool,
     store: Storage | None,
     say: Callable[[str], None],
-) -> Any:
+) -> Session:
     """Start a session and return it.
 
     Args:
@@ -62,7 +62,7 @@ def start_spark(
     path = settings.logs / log
     path.parent.mkdir(parents=True, exist_ok=True)
     user = {**job.spark, **settings.spark, **({} if partitions is None else {PARTITIONS: str(partitions)})}
-    spec = sessions.SessionSpec(
+    spec = SessionSpec(
         name=job.name,
         master=master,
         cores=job.parallelism,
@@ -81,12 +81,12 @@ def start_spark(
         user=user,
         store={**executor_settings(), **needs.settings},
     )
-    session = sessions.start_session(spec)
+    session = start_session(spec)
     if not master.local:
         try:
             await_executors(session, wanted=job.parallelism, patience=settings.executor_timeout, say=say)
         except BaseException:
-            stop_spark(session)
+            session.stop()
             raise
     return session
 
@@ -94,16 +94,6 @@ def start_spark(
 def on_this_machine(settings: Settings) -> Settings:
     """Return the settings for what is done here whatever the job's master is: it is one piece of work, with files of this machine."""
     return settings if settings.master.startswith("local") else settings.model_copy(update={"master": "local[*]"})
-
-
-def stop_spark(spark: Any) -> None:
-    """End a session and its JVM; must not raise."""
-    try:
-        if sessions.jvm_alive():
-            spark.stop()
-    except Exception:
-        pass  # it is going away either way
-    sessions.forget_session()
 
 
 def _environment(settings: Settings) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from poundlock.config import Settings
 from poundlock.job import Job
 from poundlock.runtime.failures import explain
-from poundlock.runtime.starting import on_this_machine, start_spark, stop_spark
+from poundlock.runtime.starting import on_this_machine, start_spark
 from poundlock.savepoint.sparklog import StateOperator
 
 __all__ = ["state_rows", "state_session"]
@@ -18,7 +18,7 @@ __all__ = ["state_rows", "state_session"]
 @contextmanager
 def state_session(job: str, settings: Settings, say: Callable[[str], None]) -> Iterator[Any]:
     """Give a Spark session of this machine whose reader of state can be used. Raises PoundlockError where Spark does not start."""
-    spark = start_spark(
+    session = start_spark(
         Job(job),
         on_this_machine(settings),
         (),
@@ -28,10 +28,11 @@ def state_session(job: str, settings: Settings, say: Callable[[str], None]) -> I
         say=say,
     )
     try:
+        spark = session.sql
         _ = spark.streams  # makes the coordinator of state stores, which the reader asks for and does not make
         yield spark
     finally:
-        stop_spark(spark)
+        session.stop()
 
 
 def state_rows(

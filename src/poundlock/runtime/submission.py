@@ -27,10 +27,10 @@ from poundlock.plan.shipping import user_modules
 from poundlock.runtime.jars import JarPlaces, jar_set, pyspark_jars
 from poundlock.runtime.masters import Master
 from poundlock.runtime.restoring import Beginning
-from poundlock.runtime.session import HADOOP_CONF
 from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_files
 from poundlock.runtime.stores import executor_settings, needs_of
 from poundlock.runtime.submitted import NOT_INSTALLED, OTHER_PYTHON
+from poundlock.spark.session_conf import HADOOP_CONF
 from poundlock.storage import LocalStorage, open_storage
 
 __all__ = ["SETTINGS", "Submission", "check", "jars_of", "named_in", "refusal", "submit", "travelling"]
@@ -50,7 +50,8 @@ _STAY = {
 _NOT_PASSED_ON = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME")
 
 # Has to be understood by whatever Python there is.
-_MAIN = f"""import sys
+_MAIN = f"""import os
+import sys
 
 if sys.argv[1] != "%d.%d" % sys.version_info[:2]:
     sys.stderr.write("the job was submitted by Python %s, and this is %s\\n" % (sys.argv[1], sys.version))
@@ -60,7 +61,7 @@ try:
 except ImportError as error:
     sys.stderr.write("%s cannot import what poundlock needs: %s\\n" % (sys.executable, error))
     sys.exit({NOT_INSTALLED})
-main(sys.argv[2:])
+main(sys.argv[2:], os.environ)
 """
 _LOG4J = """status = error
 rootLogger.level = info

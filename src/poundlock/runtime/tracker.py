@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from poundlock.checkpoint.participant import Counts
-from poundlock.operators.job_watermarks import HeldBack
 from poundlock.operators.watermarks import MIN
 from poundlock.plan.plan import DEAD_LETTER
 from poundlock.runtime.progress import Progress, State
@@ -49,7 +48,7 @@ class Tracker:
         """Note how many records wait, and how much memory state takes."""
         self._set(replace(self.progress, lag=lag, state_bytes=state_bytes, message=""))
 
-    def event_time(self, watermark: int, held_by: HeldBack | None) -> None:
+    def event_time(self, watermark: int, held_by: object | None) -> None:
         """Note the watermark, ms, and who holds it back."""
         shown = None if watermark == MIN else watermark
         who = None if held_by is None else str(held_by)

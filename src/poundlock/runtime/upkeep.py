@@ -14,10 +14,10 @@ from typing import Any
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.participant import Occasion
 from poundlock.runtime.delivery import waiting
-from poundlock.runtime.executors import Watch
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.savepoints import Border
 from poundlock.runtime.tracker import Tracker
+from poundlock.spark.executors import Watch
 from poundlock.values import Clock
 
 __all__ = ["Upkeep"]

@@ -82,6 +82,8 @@ def _sources(a: Mapping[str, Reading], b: Mapping[str, Reading]) -> Iterator[Dif
 
 
 def _state(inspection: Inspection) -> dict[str, Any]:
+    if inspection.key_groups is not None:
+        return {"key groups": inspection.key_groups}
     if inspection.partitions is None:
         return {}
     return {"partitions": inspection.partitions, "backend": inspection.backend}

@@ -1,6 +1,7 @@
 """A new savepoint made of another by hand: sources set to other offsets, operators left out. The old one is only read.
 
-The ledger's position and Spark's are changed together or not at all; what Spark could not begin with is refused.
+Where Spark keeps the job's state, the ledger's position and Spark's are changed together or not at all, and what Spark could not
+begin with is refused.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from poundlock.errors import DefinitionError
 from poundlock.plan.uses import source_of, spark_name
 from poundlock.savepoint.metadata import Metadata, check_files, new_name, read_metadata
 from poundlock.savepoint.positions import is_kafka
+from poundlock.savepoint.restore import without_operators
 from poundlock.savepoint.sparklog import OffsetLog, read_offsets
-from poundlock.savepoint.take import Cut, finish
+from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.storage import Storage, open_storage
 
 __all__ = ["OffsetEdit", "edit"]
@@ -115,7 +117,8 @@ class _Edit:
     @classmethod
     def of(cls, savepoint: Storage, metadata: Metadata) -> _Edit:
         newest = metadata.decision.checkpoint
-        return cls(savepoint, metadata, None if newest < 0 else read_offsets(savepoint, newest))
+        of_spark = any(path.startswith("spark/") for path in metadata.files)
+        return cls(savepoint, metadata, read_offsets(savepoint, newest) if of_spark and newest >= 0 else None)
 
     def _is_spark_s(self, use: str, position: Any) -> bool:
         """Return whether Spark reads a use, so that its log has the position; of other sources it has ticks only."""
@@ -195,7 +198,10 @@ class _Edit:
             elif kind == "sink":
                 self._drop_sink(id)
         if stateful := [id for id, kind in kinds.items() if kind == "stateful"]:
-            self._drop_state(stateful)
+            if self.log is None and self.metadata.decision.state is not None:
+                self._drop_kept(stateful)
+            else:
+                self._drop_state(stateful)
 
     def _drop_source(self, id: str) -> None:
         sources, log = dict(self.metadata.decision.sources), self.log
@@ -216,6 +222,19 @@ class _Edit:
         self.metadata = replace(self.metadata, decision=decision, sinks=described, noted=noted)
         self.left_out.append(lambda path: path.startswith(f"sinks/{id}/"))
         self.done.append(f"sink {id} dropped, with the data that waited in it")
+
+    def _drop_kept(self, ids: Sequence[str]) -> None:
+        """Leave the state of some operators out; where none is left, event time begins anew as well."""
+        decision = self.metadata.decision
+        rest = [id for id, operator in self.metadata.operators.items() if operator.kind == "stateful"]
+        state = without_operators(decision.state, ids) if rest else None
+        decision = replace(decision, state=state)
+        if not rest:
+            decision = replace(decision, event_time=None, watermarks=None)
+        needed = set(state_files(decision))
+        self.left_out.append(lambda path: path.startswith("state/") and path not in needed)
+        self.metadata = replace(self.metadata, decision=decision)
+        self.done.append(f"state of {', '.join(ids)} dropped{'' if rest else '; event time begins anew'}")
 
     def _drop_state(self, ids: Sequence[str]) -> None:
         """Leave all of Spark's files out: Spark then begins with its first batch, at the positions of the decision."""
@@ -261,7 +280,7 @@ class _Edit:
                 if path == newest and self.log is not None:
                     cut.put(path, self.log.text().encode())
                 else:
-                    cut.add(self.savepoint, path, path, linked=path.startswith(("spark/state/", "sinks/")))
+                    cut.add(self.savepoint, path, path, linked=path.startswith(("spark/state/", "state/", "sinks/")))
             return target.root, finish(cut)
         except BaseException:
             with suppress(OSError):

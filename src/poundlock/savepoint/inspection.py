@@ -11,6 +11,7 @@ from typing import Any
 
 from poundlock.checkpoint.portable import Legible, PendingFile
 from poundlock.connectors.rebuild import rebuild_sink
+from poundlock.driver.job_state import manifests_of
 from poundlock.errors import DefinitionError
 from poundlock.operators.job_watermarks import resumed
 from poundlock.operators.watermarks import MIN
@@ -18,6 +19,7 @@ from poundlock.savepoint.metadata import Metadata, damage, damaged, read_metadat
 from poundlock.savepoint.positions import Reading, reading
 from poundlock.savepoint.sparklog import StateOperator, newest_offsets, state_operators, watermark_ms
 from poundlock.savepoint.take import saved_state
+from poundlock.state.manifest import Manifest
 from poundlock.storage import Storage
 
 __all__ = ["Inspection", "inspect", "pending"]
@@ -33,8 +35,9 @@ class Inspection:
         sources: per source, or use of one, how far it was read.
         watermark_ms: the watermark of the next checkpoint, ms since the epoch; None where there is none.
         pending: per sink, what waits to become visible; a sink that cannot say is left out.
+        key_groups: into how many key groups keyed state is divided; None where there is none, or Spark keeps it.
         partitions: in how many partitions Spark keeps state; None where it keeps none.
-        state: what keeps state in Spark.
+        state: what keeps state.
         backend: what keeps it: "rocksdb", "memory", or a class name; "" where there is none.
         sizes: bytes of each part.
         damage: path and fault of each file that is not as it was written; None where nobody looked.
@@ -45,6 +48,7 @@ class Inspection:
     sources: Mapping[str, Reading]
     watermark_ms: int | None
     pending: Mapping[str, Sequence[PendingFile]]
+    key_groups: int | None
     partitions: int | None
     backend: str
     state: Sequence[StateOperator]
@@ -79,6 +83,7 @@ class Inspection:
             "operators": {i: o.to_json() for i, o in said.operators.items()},
             "pending": {name: [asdict(file) for file in files] for name, files in self.pending.items()},
             "state": {
+                "key_groups": self.key_groups,
                 "partitions": self.partitions,
                 "backend": self.backend,
                 "operators": [asdict(operator) for operator in self.state],
@@ -104,15 +109,17 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
     found = list(damage(savepoint, metadata)) if check else None
     try:
         log, state = newest_offsets(savepoint), state_operators(savepoint)
+        manifests = {} if metadata.decision.state is None else manifests_of(metadata.decision.state)
         return Inspection(
             path=savepoint.root,
             metadata=metadata,
             sources={name: reading(savepoint, name, span.end) for name, span in metadata.decision.sources.items()},
             watermark_ms=_watermark(savepoint, metadata),
             pending=pending(metadata),
+            key_groups=next((each.max_parallelism for each in manifests.values()), None),
             partitions=log.partitions if log is not None and state else None,
             backend=_backend(log.provider) if log is not None and state else "",
-            state=state,
+            state=[*state, *_kept(manifests)],
             sizes=_sizes(metadata, state),
             damage=found,
         )
@@ -122,13 +129,31 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
         raise
 
 
+def _kept(manifests: Mapping[str, Manifest]) -> list[StateOperator]:
+    """Return the operators with keyed state; a file is shared by those of a stage, and counts for the first of them."""
+    found, counted = [], set()
+    for manifest in manifests.values():
+        size = sum(file.bytes for file in manifest.files if file.name not in counted)
+        counted |= {file.name for file in manifest.files}
+        for id, meta in manifest.operators.items():
+            found.append(StateOperator(str(meta.number), id, size))
+            size = 0
+    return found
+
+
 def _watermark(savepoint: Storage, metadata: Metadata) -> int | None:
     """Return the watermark a job goes on with: of the decision; of Spark's log where an older version decided it."""
     state = metadata.decision.watermarks
     if state is None:
         return watermark_ms(savepoint)
-    found = resumed(state)
+    found = resumed({**state, "before_end": _before_end(state)} if "state" in state else state)
     return None if found == MIN else found
+
+
+def _before_end(state: Mapping[str, Any]) -> int | None:
+    """Return the least watermark that streams had before the end of their input."""
+    found = [state["state"]["streams"].get(name, {}).get("before_end") for name in state["state"].get("sources", ())]
+    return min((watermark for watermark in found if watermark is not None), default=None)
 
 
 def pending(metadata: Metadata) -> dict[str, Sequence[PendingFile]]:
@@ -155,6 +180,8 @@ def _sizes(metadata: Metadata, state: Sequence[StateOperator]) -> dict[str, int]
             part = " ".join(text for text in (f"state {number}", names.get(number, "")) if text)
         elif head == "spark":
             part = "Spark's logs"
+        elif head == "state":
+            part = "state"
         else:
             part = f"{head.removesuffix('s')} {rest.partition('/')[0]}"
         sizes[part] = sizes.get(part, 0) + file.bytes

@@ -13,6 +13,7 @@ from typing import Any
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
@@ -26,7 +27,7 @@ from poundlock.storage.copying import copy
 __all__ = ["Restoring", "check", "restore"]
 
 
-_OF_A_CHECKPOINT = ("job.json", CLAIM, "spark", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
+_OF_A_CHECKPOINT = ("job.json", CLAIM, "spark", "state", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +87,25 @@ def check(
             f"{checkpoint.root} has the checkpoint of a job already ({found.name}, id {found.job_id})",
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
-    dropped = _compare(savepoint.root, metadata.operators, operators, allow_non_restored)
+    dropped = _compare(
+        savepoint.root,
+        metadata.operators,
+        operators,
+        allow_non_restored,
+        spark_free=metadata.decision.state is not None,
+    )
     _check_saved(metadata, sinks)
     unseen = [] if newer == "keep" else list(_refuse_newer(metadata, sinks, newer))
     return Restoring(savepoint, metadata, dropped, unseen)
 
 
 def _compare(
-    root: str, saved: Mapping[str, Operator], operators: Mapping[str, Operator], allow_non_restored: bool
+    root: str,
+    saved: Mapping[str, Operator],
+    operators: Mapping[str, Operator],
+    allow_non_restored: bool,
+    *,
+    spark_free: bool,
 ) -> list[str]:
     """Return the ids of what is not restored; raise DefinitionError naming what cannot be restored."""
     dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]
@@ -105,7 +117,7 @@ def _compare(
             f"the savepoint {root} has state of {said}, and the job has no such operator{new and f', but {new}'}",
             next="give the operator its name again, or say -n (--allow-non-restored-state) to leave its state behind",
         )
-    if "stateful" in {saved[i].kind for i in dropped}:
+    if "stateful" in {saved[i].kind for i in dropped} and not spark_free:
         raise DefinitionError(
             f"{', '.join(dropped)}: Spark cannot leave the state of one operator behind and keep the rest",
             next="keep the operator, or begin without the savepoint",
@@ -117,12 +129,27 @@ def _compare(
                 next="write it as it was, or give the new one another name and begin without its state",
             )
     before, now = ([i for i, o in side.items() if o.kind == "stateful"] for side in (saved, operators))
-    if before != now and before:
+    if before != now and before and not spark_free:
         raise DefinitionError(
             f"the savepoint {root} has stateful operators {listed(before)}, and the job has {listed(now)}",
             next="Spark knows their state by their order: keep it, and add none before the state is no longer needed",
         )
     return dropped
+
+
+def without_operators(state: JSON | None, dropped: Sequence[str]) -> JSON | None:
+    """Return the keyed state of a savepoint without that of some operators: merges drop their rows."""
+    if state is None:
+        return None
+    manifests = {name: _without(manifest, dropped) for name, manifest in state["manifest"].items()}
+    return {**state, "manifest": {name: manifest for name, manifest in manifests.items() if manifest["operators"]}}
+
+
+def _without(manifest: JSON, dropped: Sequence[str]) -> JSON:
+    kept = {name: meta for name, meta in manifest["operators"].items() if name not in dropped}
+    numbers = {meta["number"] for meta in kept.values()}
+    timers = [bound for bound in manifest.get("timers", ()) if bound[0] in numbers]
+    return {**manifest, "operators": kept, "timers": timers}
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
@@ -204,8 +231,8 @@ def restore(
             checkpoint.delete(entry.path)
     metadata, savepoint = restoring.metadata, restoring.savepoint
     for path in metadata.files:
-        if path.partition("/")[0] in ("spark", "sources"):
-            copy(savepoint, path, checkpoint, path, linked=path.startswith("spark/state/"))
+        if path.partition("/")[0] in ("spark", "sources", "state"):
+            copy(savepoint, path, checkpoint, path, linked=path.startswith(("spark/state/", "state/")))
     settle_schemas(checkpoint)
     hit(SavepointFailpoint.RESTORE_COPIED)
     checkpoint_number = metadata.decision.checkpoint
@@ -228,6 +255,7 @@ def restore(
         sources={i: span for i, span in metadata.decision.sources.items() if i not in restoring.dropped},
         sinks=states,
         watermarks=metadata.decision.watermarks,
+        state=without_operators(metadata.decision.state, restoring.dropped),
         restored={"savepoint": metadata.name, "path": savepoint.root, "job_id": metadata.job_id},
     )
     ledger = Ledger(checkpoint)

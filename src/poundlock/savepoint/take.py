@@ -21,7 +21,7 @@ from poundlock.storage import Storage
 from poundlock.storage.copying import copy, link
 from poundlock.storage.removal import remove_root, remove_tree
 
-__all__ = ["Cut", "finish", "is_temporary", "take"]
+__all__ = ["Cut", "finish", "is_temporary", "state_files", "take"]
 
 LOGS = ("offsets", "commits")
 _BATCHES = 2
@@ -134,6 +134,8 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
     for path in sorted(needed_state(checkpoint, state, newest)):
         with suppress(FileNotFoundError):  # of an old version, and just cleaned away
             cut.add(checkpoint, path, path, linked=True, stays=True)
+    for path in state_files(metadata.decision):
+        cut.add(checkpoint, path, path, linked=True, stays=True)
     for entry in checkpoint.list("sources"):
         if not is_temporary(entry.path):
             cut.add(checkpoint, entry.path, entry.path, linked=linked)
@@ -177,6 +179,12 @@ def is_temporary(path: str) -> bool:
     """Return whether a file of a checkpoint folder is half of one or Hadoop's checksum of one, which no copy takes along."""
     name = path.rpartition("/")[2]
     return name.startswith(".") or name.endswith((".tmp", ".crc"))
+
+
+def state_files(decision: Decision) -> list[str]:
+    """Return the files of the keyed state that a decision names whole: paths below the checkpoint folder."""
+    manifests = (decision.state or {}).get("manifest", {})
+    return list(dict.fromkeys(str(file["name"]) for manifest in manifests.values() for file in manifest["files"]))
 
 
 def saved_state(decision: Decision, sink: str) -> JSON:

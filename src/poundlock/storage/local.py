@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 
 from poundlock.storage.base import Entry
 
-__all__ = ["LocalStorage"]
+__all__ = ["LocalStorage", "move", "sync_folder"]
 
 _NOREPLACE = 1  # linux/fs.h RENAME_NOREPLACE
 _AT_FDCWD = -100
@@ -60,7 +60,7 @@ class LocalStorage:
                 handle.write(data)
                 os.fsync(handle.fileno())
             won = _publish(temporary, target)
-            _sync_folder(os.path.dirname(target))
+            sync_folder(os.path.dirname(target))
             return won
         finally:
             with suppress(FileNotFoundError):
@@ -77,7 +77,7 @@ class LocalStorage:
                 handle.write(data)
                 os.fsync(handle.fileno())
             os.replace(temporary, target)
-            _sync_folder(os.path.dirname(target))
+            sync_folder(os.path.dirname(target))
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -91,14 +91,14 @@ class LocalStorage:
         handle.flush()
         os.fsync(handle.fileno())
         _forget_pages(handle)
-        _sync_folder(os.path.dirname(handle.name))
+        sync_folder(os.path.dirname(handle.name))
 
     def settle(self, path: str) -> None:
         """Make a file that another process left, and its name, durable. Raises FileNotFoundError."""
         target = self._at(path)
         with io.FileIO(target) as handle:
             os.fsync(handle.fileno())
-        _sync_folder(os.path.dirname(target))
+        sync_folder(os.path.dirname(target))
 
     def read(self, path: str) -> bytes:
         """Return the whole content. Raises FileNotFoundError."""
@@ -123,15 +123,9 @@ class LocalStorage:
         Atomic where the kernel can rename without replacing; elsewhere a crash may leave both names on one content.
         """
         old, new = self._at(source), self._at(target)
-        try:
-            _rename_exclusive(old, new)
-        except FileNotFoundError:
-            if not os.path.lexists(old):
-                raise
-            _make_folder(os.path.dirname(new))
-            _rename_exclusive(old, new)
+        move(old, new)
         for folder in {os.path.dirname(new), os.path.dirname(old)}:
-            _sync_folder(folder)
+            sync_folder(folder)
 
     def concat(self, sources: Sequence[str], target: str) -> None:
         """Write the content of the sources, in order, to a new durable file, whole or not at all. The sources stay."""
@@ -144,7 +138,7 @@ class LocalStorage:
                         _copy(part, handle)
                 os.fsync(handle.fileno())
             _rename_exclusive(temporary, new)
-            _sync_folder(os.path.dirname(new))
+            sync_folder(os.path.dirname(new))
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -219,7 +213,7 @@ def _make_folder(folder: str) -> None:
     for made in reversed(missing):
         with suppress(FileExistsError):  # another task made it meanwhile; if it is a file, opening below it says so
             os.mkdir(made)
-        _sync_folder(os.path.dirname(made))
+        sync_folder(os.path.dirname(made))
 
 
 def _forget_pages(handle: BinaryIO) -> None:
@@ -229,7 +223,24 @@ def _forget_pages(handle: BinaryIO) -> None:
         os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _sync_folder(folder: str) -> None:
+def move(old: str, new: str) -> None:
+    """Give a file another name, whose folder is made where it is missing; nothing is synced.
+
+    Raises:
+        FileExistsError: the new name is taken.
+        FileNotFoundError: there is no such file.
+    """
+    try:
+        _rename_exclusive(old, new)
+    except FileNotFoundError:
+        if not os.path.lexists(old):
+            raise
+        _make_folder(os.path.dirname(new))
+        _rename_exclusive(old, new)
+
+
+def sync_folder(folder: str) -> None:
+    """Make the names in a folder durable, on mounts that can."""
     handle = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ApplyNode",
     "Node",
+    "OnError",
     "PythonNode",
     "SideOutputNode",
     "SinkNode",
@@ -33,6 +34,9 @@ __all__ = [
     "WindowNode",
     "walk",
 ]
+
+
+OnError = Literal["fail", "bad_record"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +64,7 @@ class SqlNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class ApplyNode(Node):
-    """Any function of DataFrames, one for each input, to a DataFrame that Spark can stream."""
+    """Any function of DataFrames, one for each input, to a DataFrame; called with the rows of one checkpoint."""
 
     function: Callable[[Any], Any]
 
@@ -69,13 +73,15 @@ class ApplyNode(Node):
 class PythonNode(Node):
     """A user's Python function, per record (map, flat_map, filter: dicts) or per Arrow batch (map_batches: pyarrow.RecordBatch).
 
-    `schema` is the DDL of what it gives, None = the same as its input (filter). `side_outputs` maps tags to their DDL.
+    `schema` is the DDL of what it gives, None = the same as its input (filter). `side_outputs` maps tags to their DDL. `on_error`
+    says whether an exception of the function fails the job, or makes its record a bad one.
     """
 
     kind: Literal["map", "flat_map", "filter", "map_batches"]
     function: Callable[..., Any]
     schema: str | None
     side_outputs: Mapping[str, str]
+    on_error: OnError = "fail"
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ record or per Arrow batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.assigners import WindowAssigner
@@ -15,6 +15,7 @@ from poundlock.stream.keyed import KeyedStream, WindowedStream
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
+    OnError,
     PythonNode,
     SideOutputNode,
     SinkNode,
@@ -24,6 +25,7 @@ from poundlock.stream.nodes import (
     WindowNode,
 )
 from poundlock.stream.process_nodes import KeyedNode
+from poundlock.stream.rich_function import check_rich_function
 from poundlock.stream.stream_methods import StreamMethods
 from poundlock.stream.watermarks import Timestamp, WatermarkStrategy
 
@@ -79,7 +81,9 @@ class DataStream(StreamMethods):
         return self._sql("drop", name, *columns)
 
     def apply(self, function: Callable[..., Any], *others: DataStream, name: str | None = None) -> DataStream:
-        """Apply any function DataFrame -> DataFrame that Spark can stream. It must be deterministic: a replay runs it again.
+        """Apply any function DataFrame -> DataFrame to the rows of each checkpoint. It must be deterministic: a replay runs it again.
+
+        It sees a batch DataFrame: an aggregation in it is over one checkpoint, and nothing is kept for the next one.
 
         Args:
             function: takes the DataFrame of this stream, then one for each other stream.
@@ -95,9 +99,24 @@ class DataStream(StreamMethods):
         if any(other._job is not self._job for other in others):
             raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
 
-    def map(self, function: Callable[[Record], Record], *, schema: str, name: str | None = None) -> DataStream:
-        """Turn each record (a dict) into one record. `schema` is the DDL of the result, such as "user string, n bigint"."""
-        return self._python("map", function, schema, {}, name)
+    def map(
+        self,
+        function: Callable[[Record], Record],
+        *,
+        schema: str,
+        on_error: OnError = "fail",
+        name: str | None = None,
+    ) -> DataStream:
+        """Turn each record (a dict) into one record.
+
+        Args:
+            function: a function, or a callable object; see `RichFunction` for one that has something to open and to close.
+            schema: the DDL of the result, such as "user string, n bigint".
+            on_error: what an exception of the function does: "fail" the job, or make its record a "bad_record", of which
+                `Job(on_error=…)` says what becomes. A PoundlockError, such as a TransientError, fails the job in any case.
+            name: of the operator.
+        """
+        return self._python("map", function, schema, {}, on_error, name)
 
     def flat_map(
         self,
@@ -105,31 +124,61 @@ class DataStream(StreamMethods):
         *,
         schema: str,
         side_outputs: Mapping[str, str] | None = None,
+        on_error: OnError = "fail",
         name: str | None = None,
     ) -> DataStream:
-        """Turn each record into any number of records. `side_outputs` maps tags to DDL; yield Side(tag, record) for those."""
-        return self._python("flat_map", function, schema, dict(side_outputs or {}), name)
+        """Turn each record into any number of records. `side_outputs` maps tags to DDL; yield Side(tag, record) for those.
 
-    def filter(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
-        """Keep the records for which a Python function returns something true; the others are counted as filtered."""
-        return self._python("filter", function, None, {}, name)
+        `function`, `on_error` and `name` are as in `map`. Of a bad record nothing is emitted, also what was yielded before.
+        """
+        return self._python("flat_map", function, schema, dict(side_outputs or {}), on_error, name)
+
+    def filter(
+        self, function: Callable[[Record], Any], *, on_error: OnError = "fail", name: str | None = None
+    ) -> DataStream:
+        """Keep the records for which a Python function returns something true; the others are counted as filtered.
+
+        `function`, `on_error` and `name` are as in `map`.
+        """
+        return self._python("filter", function, None, {}, on_error, name)
 
     def map_batches(
-        self, function: Callable[[pa.RecordBatch], Any], *, schema: str, name: str | None = None
+        self,
+        function: Callable[[pa.RecordBatch], Any],
+        *,
+        schema: str,
+        on_error: OnError = "fail",
+        name: str | None = None,
     ) -> DataStream:
-        """Turn each pyarrow.RecordBatch into a RecordBatch, a Table, or an iterable of them, with columns as in `schema` (DDL)."""
-        return self._python("map_batches", function, schema, {}, name)
+        """Turn each pyarrow.RecordBatch into a RecordBatch, a Table, or an iterable of them, with columns as in `schema` (DDL).
+
+        `function`, `on_error` and `name` are as in `map`. With "bad_record" a batch for which the function raises is given
+        to it again in halves, until the records are known that it raises for.
+        """
+        return self._python("map_batches", function, schema, {}, on_error, name)
 
     def _python(
-        self, kind: Any, function: Callable[..., Any], schema: str | None, sides: Mapping[str, str], name: str | None
+        self,
+        kind: Literal["map", "flat_map", "filter", "map_batches"],
+        function: Callable[..., Any],
+        schema: str | None,
+        sides: Mapping[str, str],
+        on_error: OnError,
+        name: str | None,
     ) -> DataStream:
         from poundlock.formats import ddl  # Arrow is loaded where a schema is given, not by importing this package
 
+        if on_error not in get_args(OnError):
+            raise DefinitionError(
+                f"{kind}: on_error={on_error!r} is not known",
+                next='use "fail" or "bad_record"; Job(on_error=…) says what becomes of bad records',
+            )
+        check_rich_function(function, kind)
+
         for text in (*([] if schema is None else [schema]), *sides.values()):
             ddl.parse(text)  # said here, a mistake is told with the user's line
-        return self._next(
-            PythonNode(self._id(kind, name), [self._node], kind, _callable(function, kind), schema, dict(sides))
-        )
+        checked = _callable(function, kind)
+        return self._next(PythonNode(self._id(kind, name), [self._node], kind, checked, schema, dict(sides), on_error))
 
     def side_output(self, tag: str) -> DataStream:
         """Return the stream of records that this stream's function sent to a tag, or of its windows' late rows.
@@ -208,6 +257,18 @@ class DataStream(StreamMethods):
     def then(self, node: Node) -> DataStream:
         """Return the stream that comes out of a further step."""
         return self._next(node)
+
+    def preview(self, n: int = 20, **options: Any) -> list[dict[str, Any]]:
+        """Return the first rows that this stream gives, at most `n`, without a sink; nothing is kept of it.
+
+        Tasks stop reading when they have rows enough. Bad records are left out.
+
+        Args:
+            n: how many rows.
+            options: `spark`, the session to run in; `timeout`, after which what has come is returned; default "60 s". See
+                `poundlock.driver.preview.preview`.
+        """
+        return self.job.preview(self, n, **options)
 
     def sink_to(self, sink: Any, *, name: str | None = None) -> DataStream:
         """Send the rows to a sink; may be called several times. Returns this stream."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, Protocol
 
+from poundlock.arguments import refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, format_duration
 
-__all__ = ["Alignment", "WatermarkGenerator", "WatermarkOutput", "WatermarkStrategy"]
+__all__ = ["Alignment", "RecordWatermarkGenerator", "WatermarkGenerator", "WatermarkOutput", "WatermarkStrategy"]
 
 Kind = Literal["bounded", "monotonous", "none", "generator", "ingestion", "processing"]
 Timestamp = str | Callable[[dict[str, Any]], Any]
@@ -39,10 +40,10 @@ class WatermarkOutput(Protocol):
 
 
 class WatermarkGenerator(Protocol):
-    """A user's own watermarks. The driver has one object for each source partition, and calls it once a checkpoint.
+    """A user's own watermarks, once a checkpoint for each source partition: the greatest event time and how many rows had one.
 
-    Rows are not handed over one by one: of a checkpoint a generator sees the greatest event time and how many rows had one.
-    After a restart a new object goes on from what `snapshot` of the old one gave, where it has that method.
+    A generator is made again from what `snapshot` of the last one gave; without that method from its attributes, if they are
+    plain JSON. It may depend on nothing but what it is given, for the driver and every task have to get the same from it.
     """
 
     def on_event(self, timestamp: int, count: int, output: WatermarkOutput) -> None:
@@ -60,6 +61,30 @@ class WatermarkGenerator(Protocol):
         ...
 
 
+class RecordWatermarkGenerator(Protocol):
+    """A user's own watermarks out of each record, as Flink's punctuated ones; see `WatermarkStrategy.for_generator(…, per_record=True)`.
+
+    There is one object for each source partition, in the task that reads it; it sees the records in the order of the partition.
+    The next checkpoint's task, and a restart, goes on from its `snapshot`; without that method from its attributes, if they
+    are plain JSON. It may depend on nothing but what it is given: other tasks, and a checkpoint that is run again, must get
+    the same from it.
+    """
+
+    def on_record(self, record: dict[str, Any], timestamp: int, output: WatermarkOutput) -> None:
+        """Take a record.
+
+        Args:
+            record: column name to value, with the column of event time.
+            timestamp: its event time, ms since 1970.
+            output: where watermarks go.
+        """
+        ...
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Called behind the last record of a checkpoint, and where a checkpoint has none of the partition."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Alignment:
     """Sources that are not to run ahead of each other.
@@ -67,12 +92,10 @@ class Alignment:
     Args:
         group: the name of the group.
         max_drift: how far ahead of the slowest of the group a source may be.
-        update: how often Flink tells them; here it is once a checkpoint, whatever this says.
     """
 
     group: str
     max_drift: timedelta
-    update: timedelta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +109,7 @@ class WatermarkStrategy:
         column: the column the event time is put into.
         kind: which of the strategies it is.
         generator: makes a user's generator.
+        per_record: whether that sees each record (`RecordWatermarkGenerator`) and not each checkpoint (`WatermarkGenerator`).
         idleness: a partition without rows for longer is not waited for; None = it always is.
         alignment: the group of sources this one may not run ahead of; None = none.
     """
@@ -94,7 +118,8 @@ class WatermarkStrategy:
     delay: timedelta = timedelta(0)
     column: str = "event_time"
     kind: Kind = "bounded"
-    generator: Callable[[], WatermarkGenerator] | None = None
+    generator: Callable[[], WatermarkGenerator] | Callable[[], RecordWatermarkGenerator] | None = None
+    per_record: bool = False
     idleness: timedelta | None = None
     alignment: Alignment | None = None
 
@@ -146,28 +171,39 @@ class WatermarkStrategy:
     @classmethod
     def for_generator(
         cls,
-        generator: Callable[[], WatermarkGenerator],
+        generator: Callable[[], WatermarkGenerator] | Callable[[], RecordWatermarkGenerator],
         *,
         timestamp: Timestamp | None = None,
         column: str = "event_time",
+        per_record: bool = False,
     ) -> WatermarkStrategy:
         """Return the strategy of a user's own generator.
 
         Args:
-            generator: makes one for a partition, such as the class itself; see `WatermarkGenerator` for what one sees.
+            generator: makes one for a partition, such as the class itself.
             timestamp, column: see the class.
+            per_record: False = it is called once a checkpoint, see `WatermarkGenerator`; True = with each record, see
+                `RecordWatermarkGenerator`. The splits of a partition are read by one task of a checkpoint then.
         """
         if not callable(generator):
             raise DefinitionError(
                 f"{generator!r} makes no generators", next="give the class of your WatermarkGenerator, or a function"
             )
-        return cls(timestamp=timestamp, column=column, kind="generator", generator=generator)
+        needed = "on_record" if per_record else "on_event"
+        if isinstance(generator, type) and not hasattr(generator, needed):
+            raise DefinitionError(
+                f"the watermark generator {generator.__name__} has no method {needed}",
+                next="write on_record(self, record, timestamp, output) and say per_record=True"
+                if hasattr(generator, "on_record")
+                else f"write {needed}, or change per_record=",
+            )
+        return cls(timestamp=timestamp, column=column, kind="generator", generator=generator, per_record=per_record)
 
     @classmethod
     def ingestion_time(cls, *, column: str = "event_time") -> WatermarkStrategy:
         """Return the strategy that gives rows the time at which their checkpoint began; nothing is ever late.
 
-        The time is in Spark's log of the checkpoint, so a checkpoint that is taken again gives rows the same.
+        The time is read once a checkpoint, for all of its tasks.
         """
         return cls(column=column, kind="ingestion")
 
@@ -183,7 +219,16 @@ class WatermarkStrategy:
         return replace(self, timestamp=timestamp)
 
     def with_idleness(self, timeout: str | timedelta) -> WatermarkStrategy:
-        """Return the strategy that waits no longer for a partition without rows for more than `timeout`."""
+        """Return the strategy that waits no longer for a partition without rows for more than `timeout`.
+
+        Raises:
+            DefinitionError: the timeout is zero, or the watermark is that of a clock, which waits for no partition.
+        """
+        if self.clocked:
+            raise DefinitionError(
+                f"with_idleness: timeout has no effect, because {self.kind} time goes on without rows",
+                next="leave with_idleness out",
+            )
         span = duration(timeout)
         if span <= timedelta(0):
             raise DefinitionError(
@@ -199,11 +244,20 @@ class WatermarkStrategy:
         Args:
             group: a name that several sources of the job share.
             max_drift: such as "1 min".
-            update: taken for the sake of Flink's signature; here it is once a checkpoint.
+            update: stands in Flink's signature. Ranges are planned once a checkpoint, so only the default is taken.
+
+        Raises:
+            DefinitionError: the group has no name, or `update` is not the default.
         """
+        refuse_without_effect(
+            "with_watermark_alignment",
+            {"update": (duration(update), timedelta(seconds=1))},
+            because="a source is held back when a checkpoint is planned",
+            next="leave update out, and set Job(checkpoint_interval=…)",
+        )
         if not isinstance(group, str) or not group.strip():
             raise DefinitionError("watermark alignment needs the name of a group", next='write ("group", "1 min")')
-        return replace(self, alignment=Alignment(group=group, max_drift=duration(max_drift), update=duration(update)))
+        return replace(self, alignment=Alignment(group=group, max_drift=duration(max_drift)))
 
     @property
     def clocked(self) -> bool:
@@ -211,8 +265,8 @@ class WatermarkStrategy:
         return self.kind in _CLOCKED
 
     @property
-    def said(self) -> str:
-        """What a person knows a row's event time by."""
+    def time_name(self) -> str:
+        """What people know the event time of a row by."""
         return self.timestamp if isinstance(self.timestamp, str) else self.column
 
     def check(self) -> None:
@@ -240,5 +294,6 @@ class WatermarkStrategy:
         if self.kind == "bounded":
             return [f"at most {format_duration(self.delay)} late"]
         if self.kind == "generator":
-            return [f"watermarks of {getattr(self.generator, '__name__', type(self.generator).__name__)}"]
+            name = getattr(self.generator, "__name__", type(self.generator).__name__)
+            return [f"watermarks of {name}, which sees each record" if self.per_record else f"watermarks of {name}"]
         return {"monotonous": ["in order"], "none": ["no watermarks"]}.get(self.kind, [])

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import psutil
 
-from poundlock.runtime.daemon import MODULE as DAEMON
+from poundlock.spark.worker_daemon import MODULE as DAEMON
 
 __all__ = ["TAG", "JobProcess", "Line", "Victim", "completed", "end_tagged", "new_tag", "tagged"]
 

@@ -40,8 +40,8 @@ job = Job("crash-numbered", checkpoint_interval="0 s", checkpoint_dir=environ["C
 SCHEMA = "k string, i bigint, first boolean"
 rows = job.from_source(
     FileSource(
-        environ["CRASH_IN"], format="json", schema=SCHEMA, watch=environ.get("CRASH_WATCH") == "1",
-        discover_every="200 ms", max_files_per_checkpoint=2,
+        environ["CRASH_IN"], format="json", schema=SCHEMA, max_files_per_checkpoint=2,
+        **({"watch": True, "discover_every": "200 ms"} if environ.get("CRASH_WATCH") == "1" else {}),
     ),
     name="rows",
 )  # fmt: skip

@@ -13,6 +13,8 @@ from benchmarks.data import WrongOutput
 from benchmarks.jobs import ledger_life
 from benchmarks.ledger_cost import growth, prove
 
+pytestmark = pytest.mark.slow
+
 LAST, RETENTION_S = 3099, 500
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks.measure import Usage, UsageLost, run
 
+pytestmark = pytest.mark.slow
+
 BURN = """
 import os, sys, time
 def burn(seconds):

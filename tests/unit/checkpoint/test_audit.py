@@ -24,8 +24,8 @@ from poundlock.connectors.files.compaction import FileCompaction
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.sink import FileSink
 from poundlock.storage import LocalStorage
-from poundlock.testing.sinks import FileSinkHarness, batch, lines
 from poundlock.values import ManualClock
+from support.sinks import FileSinkHarness, batch, lines
 
 
 class Ran:
@@ -35,7 +35,8 @@ class Ran:
         self.storage = LocalStorage(str(folder / "checkpoint"))
         self.clock = ManualClock(1000)
         self.identity = open_identity(self.storage, name="ran", clock=self.clock)
-        settings = {"row": "value", "rolling": RollingPolicy(every="1 s"), **settings}
+        whole = settings.get("header") or settings.get("format") in ("parquet", "avro")
+        settings = {"row": "value", "rolling": RollingPolicy(every="60 s" if whole else "1 s"), **settings}
         self.sink = FileSink(str(folder / "out"), **settings).bind(job_id=self.identity.job_id, sink="out")
         self.tasks = FileSinkHarness(self.sink)
         self.ledger = Ledger(self.storage)

@@ -35,7 +35,7 @@ from poundlock.checkpoint.participant import (
     unchecked,
 )
 from poundlock.errors import CommitUnknown, DefinitionError, FencedError, TerminalError, TransientError
-from poundlock.storage import LocalStorage
+from poundlock.storage import LocalStorage, Storage
 from poundlock.values import ManualClock
 
 
@@ -44,7 +44,7 @@ class PartSink:
 
     kind = Kind.TRANSACTIONAL
 
-    def __init__(self, storage: LocalStorage, roll_ms: int = 0) -> None:
+    def __init__(self, storage: Storage, roll_ms: int = 0) -> None:
         self.storage, self.roll_ms = storage, roll_ms
         self.failures: list[Exception] = []
         self.aborts: Aborted | None = None
@@ -125,12 +125,12 @@ class PartSink:
 
 
 class Bench:
-    """A job with sinks on a local disk; `start` is a new life of its driver."""
+    """A job with sinks on one store; `start` is a new life of its driver."""
 
-    def __init__(self, folder: Path, roll_ms: int = 0) -> None:
-        self.checkpoint = LocalStorage(str(folder / "checkpoint"))
+    def __init__(self, folder: Path, roll_ms: int = 0, open_folder: Callable[[str], Storage] = LocalStorage) -> None:
+        self.checkpoint = open_folder(str(folder / "checkpoint"))
         self.clock = ManualClock(1000)
-        self.sink = PartSink(LocalStorage(str(folder / "out")), roll_ms)
+        self.sink = PartSink(open_folder(str(folder / "out")), roll_ms)
         self.sinks: dict[str, PartSink] = {"out": self.sink}
         self.pauses: list[float] = []
         self.pieces = 0
@@ -180,8 +180,25 @@ class Bench:
         return [(record.number, record.occasion, record.checkpoint) for record in Ledger(self.checkpoint)]
 
 
+def in_memory(folder: str) -> Storage:
+    """Return a folder of a store in memory, whose puts are conditional as Google's and Microsoft's are."""
+    from poundlock.storage.objects import open_objects
+
+    return open_objects(f"memory://{folder.replace('/', '-').strip('-')}/job")
+
+
+@pytest.fixture(params=["local", "objects"])
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    if request.param == "objects":
+        pytest.importorskip("obstore")
+    made = Bench(tmp_path, open_folder=LocalStorage if request.param == "local" else in_memory)
+    yield made
+    made.stop()
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def on_disk(tmp_path: Path) -> Iterator[Bench]:
+    """A bench on a local disk, where a living driver has a lock."""
     made = Bench(tmp_path)
     yield made
     made.stop()
@@ -512,56 +529,56 @@ def check(bench: Bench, *, fix: bool = False) -> FsckReport:
     return fsck(bench.checkpoint, rebuild, clock=bench.clock, fix=fix, sleep=bench.pauses.append)
 
 
-def test_fsck_finds_nothing_after_a_clean_run(bench: Bench) -> None:
-    bench.take(bench.start(), 0)
-    bench.stop()
-    report = check(bench)
+def test_fsck_finds_nothing_after_a_clean_run(on_disk: Bench) -> None:
+    on_disk.take(on_disk.start(), 0)
+    on_disk.stop()
+    report = check(on_disk)
     assert report.clean
     assert (report.records, report.checkpoint, report.driver) == (2, 0, None)
     assert json.loads(json.dumps(report.to_json()))["clean"]
 
 
-def test_fsck_tells_orphans_from_work_left_and_fixes_both(bench: Bench) -> None:
-    coordinator = bench.start()
-    bench.sink.failures = [RuntimeError("killed here")]
+def test_fsck_tells_orphans_from_work_left_and_fixes_both(on_disk: Bench) -> None:
+    coordinator = on_disk.start()
+    on_disk.sink.failures = [RuntimeError("killed here")]
     with pytest.raises(RuntimeError):
-        bench.take(coordinator, 0)
-    bench.sink.storage.create_exclusive(".stray", b"x")
-    bench.stop()
-    report = check(bench)
+        on_disk.take(coordinator, 0)
+    on_disk.sink.storage.create_exclusive(".stray", b"x")
+    on_disk.stop()
+    report = check(on_disk)
     assert not report.clean
     assert [orphan.path for orphan in report.orphans["out"]] == [".stray"]
     assert report.findings["out"] == [Finding("pending", "p1", 5)]
-    assert bench.sink.hidden() == [".p1", ".stray"], "looking changes nothing"
-    assert check(bench, fix=True).clean
-    assert bench.sink.shown() == ["p1"]
-    assert bench.sink.hidden() == []
+    assert on_disk.sink.hidden() == [".p1", ".stray"], "looking changes nothing"
+    assert check(on_disk, fix=True).clean
+    assert on_disk.sink.shown() == ["p1"]
+    assert on_disk.sink.hidden() == []
 
 
-def test_fsck_names_finished_files_that_are_gone_or_changed(bench: Bench) -> None:
-    coordinator = bench.start()
+def test_fsck_names_finished_files_that_are_gone_or_changed(on_disk: Bench) -> None:
+    coordinator = on_disk.start()
     for n in range(2):
-        bench.take(coordinator, n)
-    bench.stop()
-    bench.sink.storage.delete("p1")
-    bench.sink.storage.delete("p2")
-    bench.sink.storage.create_exclusive("p2", b"1")
-    assert check(bench).findings["out"] == [Finding("missing", "p1", 5), Finding("size", "p2", 5, 1)]
+        on_disk.take(coordinator, n)
+    on_disk.stop()
+    on_disk.sink.storage.delete("p1")
+    on_disk.sink.storage.delete("p2")
+    on_disk.sink.storage.create_exclusive("p2", b"1")
+    assert check(on_disk).findings["out"] == [Finding("missing", "p1", 5), Finding("size", "p2", 5, 1)]
 
 
-def test_fsck_fixes_nothing_under_a_living_driver(bench: Bench) -> None:
-    bench.take(bench.start(), 0)
-    bench.sink.storage.create_exclusive(".being-written", b"x")
-    assert check(bench).driver == f"process {os.getpid()} on {os.uname().nodename}"
+def test_fsck_fixes_nothing_under_a_living_driver(on_disk: Bench) -> None:
+    on_disk.take(on_disk.start(), 0)
+    on_disk.sink.storage.create_exclusive(".being-written", b"x")
+    assert check(on_disk).driver == f"process {os.getpid()} on {os.uname().nodename}"
     with pytest.raises(DefinitionError, match="nothing is removed under a living driver"):
-        check(bench, fix=True)
-    assert bench.sink.hidden() == [".being-written"]
+        check(on_disk, fix=True)
+    assert on_disk.sink.hidden() == [".being-written"]
 
 
-def test_fsck_says_which_sinks_it_cannot_know(bench: Bench) -> None:
-    bench.take(bench.start(), 0)
-    bench.stop()
-    report = fsck(bench.checkpoint, lambda name, description: None, clock=bench.clock)
+def test_fsck_says_which_sinks_it_cannot_know(on_disk: Bench) -> None:
+    on_disk.take(on_disk.start(), 0)
+    on_disk.stop()
+    report = fsck(on_disk.checkpoint, lambda name, description: None, clock=on_disk.clock)
     assert set(report.unchecked) == {"out"}
     assert not report.clean
 

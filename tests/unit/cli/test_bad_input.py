@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rest_job import ID, TOKEN, observed
-from saved import files_of, save
 
 from poundlock.rest.server import RestServer, take_port
 from poundlock.runtime.registry import JobEntry, Registry, registered
 from poundlock.savepoint.metadata import METADATA
+from support.rest_job import ID, TOKEN, observed
+from support.saved import files_of, save
+
+pytestmark = pytest.mark.slow
 
 OTHER = "c0ff00" + "0" * 26
 JOB = """

@@ -25,8 +25,9 @@ from poundlock.connectors.files.compaction import FileCompaction
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.sink import FileSink
 from poundlock.storage import LocalStorage
-from poundlock.testing.sinks import batch, lines
+from poundlock.storage.deferred import DeferredStorage
 from poundlock.values import SystemClock
+from support.sinks import batch, lines
 
 EACH = RollingPolicy(on_checkpoint=True)
 LATER = RollingPolicy(every="1 h")
@@ -121,7 +122,7 @@ class Project:
             raise Died
 
         with monkeypatch.context() as patched:
-            patched.setattr(LocalStorage, operation, die)
+            patched.setattr(DeferredStorage if operation == "rename" else LocalStorage, operation, die)
             with pytest.raises(Died):
                 self.take(**rows)
         self.stop()

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rest_job import ID, TOKEN, observed
 
 from poundlock.cli.main import main
 from poundlock.config import load_settings
@@ -23,6 +22,7 @@ from poundlock.rest.server import RestServer, take_port
 from poundlock.runtime.processes import process_start
 from poundlock.runtime.progress import Progress
 from poundlock.runtime.registry import JobEntry, Registration, Registry, registered
+from support.rest_job import ID, TOKEN, observed
 
 OTHER = "c0ff00" + "0" * 26
 

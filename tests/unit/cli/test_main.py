@@ -186,6 +186,7 @@ def test_the_module_runs_as_a_program() -> None:
     assert len(done.stderr.splitlines()) == 2
 
 
+@pytest.mark.engine
 def test_doctor_is_content_here(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["doctor", "--json"])
     report = json.loads(capsys.readouterr().out)
@@ -194,6 +195,7 @@ def test_doctor_is_content_here(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
 
 
+@pytest.mark.engine
 def test_doctor_says_what_to_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     arguments = ["-D", f"state_dir={tmp_path}/file/x", "-D", "driver_memory=900g", "-D", f"jars_dir={tmp_path}"]

@@ -18,6 +18,8 @@ from poundlock.cli.output import Output
 from poundlock.cli.status import status_line, watcher
 from poundlock.runtime.progress import Progress
 
+pytestmark = pytest.mark.slow
+
 RUNNING = Progress(
     state="RUNNING",
     checkpoint=12,

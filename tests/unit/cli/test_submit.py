@@ -29,6 +29,8 @@ from poundlock.runtime.requests import Requests
 from poundlock.runtime.yarn import Application
 from poundlock.storage import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 ID = "c0ffee" + "0" * 26
 APPLICATION = "application_1545534487726_0001"
 JOB = """
@@ -320,15 +322,21 @@ def attempt(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch, typed: t
     def leave(code: int) -> None:
         raise Left(code)
 
-    monkeypatch.setenv("CONTAINER_ID", f"container_1545534487726_0001_{number:02d}_000001")
-    monkeypatch.setenv("LOG_DIRS", str(folder / "logs"))
+    environment = {
+        "CONTAINER_ID": f"container_1545534487726_0001_{number:02d}_000001",
+        "LOG_DIRS": f"{folder / 'logs'},/another/disk",
+    }
+    before = dict(os.environ)
     monkeypatch.setattr(submitted, "end_with_parent", lambda: None)
     with monkeypatch.context() as patch:
-        for name in (submitted.VARIABLE, "POUNDLOCK_CACHE_DIR", "POUNDLOCK_LOG_DIR", "HADOOP_CONF_DIR"):
-            patch.setenv(name, "")  # so that it is put back
         patch.setattr(os, "_exit", leave)
         with pytest.raises(Left) as raised:
-            driving.main([str(folder / "checkpoint"), ID, *typed])
+            driving.main([str(folder / "checkpoint"), ID, *typed], environment)
+    assert dict(os.environ) == before
+    assert environment["POUNDLOCK_LOG_DIR"] == str(folder / "logs")
+    place = submitted.container(environment)
+    assert place is not None
+    assert (place.attempt, place.checkpoint, place.job_id) == (number, str(folder / "checkpoint"), ID)
     code: int = raised.value.args[0]
     return code
 

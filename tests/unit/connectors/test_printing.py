@@ -10,7 +10,7 @@ import pytest
 
 from poundlock import CommitUnknown, DefinitionError, PrintSink
 from poundlock.checkpoint.participant import Occasion, Prepared, WriterContext
-from poundlock.testing.sinks import JOB, batch, lines
+from support.sinks import JOB, batch, lines
 
 
 def prepared(sink: PrintSink, *chunks: object, subtask: int = 0) -> list[Prepared]:

@@ -11,7 +11,7 @@ from poundlock import FileSource, Job, TerminalError, TwoPhaseCommitSink
 from poundlock.checkpoint.participant import Committed, Kind, Occasion, Prepared, WriterContext
 from poundlock.connectors.two_phase import TwoPhaseParticipant
 from poundlock.plan.plan import make_plan
-from poundlock.testing.sinks import JOB, lines
+from support.sinks import JOB, lines
 
 
 class Recording(TwoPhaseCommitSink):

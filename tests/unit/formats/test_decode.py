@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 from collections.abc import Callable
@@ -264,8 +265,6 @@ AVRO_ROW = {
 
 
 def avro_bytes(row: dict[str, Any]) -> bytes:
-    import io
-
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(AVRO), row)
     return out.getvalue()
@@ -276,7 +275,8 @@ def avro_bytes(row: dict[str, Any]) -> bytes:
 def test_avro(want: str, confluent: bool, values: Make) -> None:
     head = b"\0\0\0\0\7" if confluent else b""
     body = avro_bytes(AVRO_ROW)
-    made = pickle.loads(pickle.dumps(decoder("avro", avro_schema=json.dumps(AVRO), confluent=confluent)))
+    framed = {"confluent": True, "schema_id": 7} if confluent else {}
+    made = pickle.loads(pickle.dumps(decoder("avro", avro_schema=json.dumps(AVRO), **framed)))
     wrong = [head + body[:-3], head + body + b"x", head + body.replace(b"\x00\x00", b"\x05", 1), b""]
     wrong += [b"\1" + head[1:] + body] if confluent else []
     rows, places, rejected = run(made, values(head + body, *wrong, head + body), want)
@@ -286,6 +286,25 @@ def test_avro(want: str, confluent: bool, values: Make) -> None:
     assert ddl.render(made.schema()).startswith(
         "at timestamp NOT NULL, id string NOT NULL, kind string NOT NULL, n int, "
     )
+
+
+def test_avro_of_another_schema_is_rejected_and_not_read_into_other_columns(values: Make) -> None:
+    schema, swapped = (
+        {"type": "record", "name": "R", "fields": [{"name": name, "type": "string"} for name in names]}
+        for names in (("first", "second"), ("second", "first"))
+    )
+
+    def framed(number: int, of: dict[str, Any]) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(of), {"first": "1st", "second": "2nd"})
+        return b"\0" + number.to_bytes(4, "big") + out.getvalue()
+
+    made = decoder("avro", avro_schema=schema, confluent=True, schema_id=7)
+    for want in WANTS:
+        rows, _, rejected = run(made, values(framed(7, schema), framed(300, swapped)), want)
+        assert rows == [{"first": "1st", "second": "2nd"}]
+        assert [r.value for r in rejected] == [framed(300, swapped)]
+        assert "schema 300 wrote it, and schema_id=7 is expected" in rejected[0].reason
 
 
 def test_avro_without_fastavro_says_what_to_install() -> None:
@@ -307,6 +326,9 @@ def test_avro_without_fastavro_says_what_to_install() -> None:
         (("csv", "a int"), {"delimiter": "ab"}, "delimiter"),
         (("csv", "a int"), {"quote": ","}, "the same"),
         (("avro",), {}, "schema"),
+        (("avro",), {"avro_schema": AVRO, "confluent": True}, "which schema is expected"),
+        (("avro",), {"avro_schema": AVRO, "schema_id": 7}, "five bytes"),
+        (("avro",), {"avro_schema": AVRO, "confluent": True, "schema_id": -1}, "no number of a schema"),
         (("avro",), {"avro_schema": "{"}, "Avro schema"),
         (("avro",), {"avro_schema": '{"type":"array","items":"int"}'}, "array"),
     ],

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from poundlock.errors import DefinitionError
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Records
-from poundlock.operators.chain import Chain, Edge, Emit, Filter, FlatMap, Map, MapBatches, Operator, Pass, Step
+from poundlock.operators.chain import Chain, Edge, Emit, Operator, Pass, Step
+from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
 from poundlock.stream.stream import Side
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError, WatermarkStrategy
-from poundlock.operators.job_watermarks import HeldBack, resumed
+from poundlock.operators.combined_watermarks import StreamHolder
+from poundlock.operators.held_partitions import Held
 from poundlock.testing.watermarks import MAX, MIN, WatermarkHarness
 from poundlock.values import ManualClock
 
@@ -65,8 +66,8 @@ def test_it_never_moves_back_and_never_passes_an_active_partition(steps: list[An
     for step in steps:
         (now,) = play(harness, [step])
         assert now >= before
-        source = harness.job.sources["source"]
-        active = [w for name, w in source.partitions.items() if name not in source.idle_partitions]
+        partitions = harness.job.source("source").partitions
+        active = [MIN if each.watermark is None else each.watermark for each in partitions.values() if not each.idle]
         assert now <= max(min(active, default=now), before), "it moves no further than the least of the active ones"
         before = now
 
@@ -102,13 +103,13 @@ def test_an_idle_partition_does_not_hold_it_back_and_counts_again_when_it_wakes(
     harness = WatermarkHarness(STRATEGY.with_idleness("20 ms"), ["fast", "slow"])
     harness.checkpoint({"fast": [100], "slow": [10]})
     assert harness.watermark == 10 - DELAY - 1
-    assert harness.job.held_by == HeldBack("source", "slow")
+    assert harness.job.held_by == StreamHolder("source", "slow")
     harness.checkpoint({"fast": [200]})  # slow is found silent here for the first time
     harness.clock.set(20)
     assert harness.checkpoint({"fast": [300]}) == 4, "not for longer than the timeout yet"
     harness.clock.set(21)
     assert harness.checkpoint({"fast": [300]}) == 300 - DELAY - 1
-    assert harness.job.sources["source"].idle_partitions == ["slow"]
+    assert [name for name, each in harness.job.source("source").partitions.items() if each.idle] == ["slow"]
     harness.checkpoint({"fast": [400], "slow": [50]})
     assert harness.watermark == 300 - DELAY - 1, "not back, and not on either: slow is behind"
     assert harness.checkpoint({"slow": [500]}) == 400 - DELAY - 1
@@ -120,7 +121,7 @@ def test_where_all_fall_silent_it_ends_at_the_greatest() -> None:
     harness.advance(1)
     assert harness.advance(20) == 4
     assert harness.advance(1) == 94
-    assert harness.job.sources["source"].idle
+    assert harness.job.source("source").idle
 
 
 def test_partitions_that_come_and_go() -> None:
@@ -128,7 +129,7 @@ def test_partitions_that_come_and_go() -> None:
     assert harness.checkpoint({"a": [100]}) == 94
     harness.partitions["source"] = ["a", "b"]
     assert harness.checkpoint({"a": [200]}) == 94, "nothing is known of b"
-    assert harness.job.held_by == HeldBack("source", "b")
+    assert harness.job.held_by == StreamHolder("source", "b")
     harness.partitions["source"] = ["a"]
     assert harness.checkpoint({}) == 194
 
@@ -136,16 +137,16 @@ def test_partitions_that_come_and_go() -> None:
 def test_files_count_against_each_other_in_the_checkpoint_that_reads_them() -> None:
     harness = WatermarkHarness(STRATEGY)
     assert harness.checkpoint({"one": [100], "two": [60]}) == 54
-    assert harness.job.held_by == HeldBack("source", "two")
+    assert harness.job.held_by == StreamHolder("source", "two")
     assert harness.checkpoint({}) == 54
     assert harness.checkpoint({"three": [300]}) == 294, "those before are read to their end"
-    assert harness.snapshot()["sources"]["source"]["partitions"] == {}, "thousands of files are not kept"
+    assert not harness.job.source("source").partitions, "thousands of files are not kept"
 
 
 def test_the_least_of_several_sources_and_the_end_of_one() -> None:
     harness = WatermarkHarness({"a": STRATEGY, "b": STRATEGY}, {"b": ["p"]})
     assert harness.checkpoint({("a", "f"): [100]}) == MIN
-    assert harness.job.held_by == HeldBack("b", "p")
+    assert harness.job.held_by == StreamHolder("b", "p")
     assert harness.checkpoint({("b", "p"): [50]}) == 44
     assert harness.checkpoint({("b", "p"): [500]}) == 94
     assert harness.checkpoint({}, ended=["a"]) == 494, "what has ended holds nobody back"
@@ -161,7 +162,7 @@ def test_of_sources_that_wake_up_together_the_least_counts_whatever_their_order(
     harness.advance(0)
     assert harness.advance(21) == 94
     assert harness.checkpoint({("a", "p"): [300], ("b", "p"): [200]}) == 194
-    assert harness.job.held_by == HeldBack("b", "p")
+    assert harness.job.held_by == StreamHolder("b", "p")
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -185,7 +186,6 @@ def test_behind_the_end_a_restart_goes_on_with_the_watermark_before_it() -> None
     harness.checkpoint({"one": [100]})
     harness.job.end()
     assert harness.watermark == MAX
-    assert resumed(harness.snapshot()) == 94
     through_json(harness)
     assert harness.watermark == 94
     assert harness.checkpoint({"two": [200]}) == 194
@@ -224,10 +224,10 @@ def test_a_users_generator_sees_a_partition_and_a_checkpoint_at_a_time() -> None
                 output.mark_idle()
 
         def snapshot(self) -> Any:
-            return self.seen
+            return [self.seen, self.empty]
 
         def restore(self, state: Any) -> None:
-            self.seen = [(t, n) for t, n in state]
+            self.seen, self.empty = [(t, n) for t, n in state[0]], state[1]
 
     harness = WatermarkHarness(WatermarkStrategy.for_generator(Punctuated), ["a", "b"])
     assert harness.checkpoint({"a": [1, 7, 3], "b": [5]}) == MIN
@@ -251,12 +251,12 @@ def test_the_clock_gives_time_to_rows_and_to_the_watermark() -> None:
 
 def test_the_clock_never_falls_silent() -> None:
     clock = ManualClock(1000)
-    harness = WatermarkHarness(WatermarkStrategy.ingestion_time().with_idleness("20 ms"), [], clock=clock)
+    harness = WatermarkHarness(WatermarkStrategy.ingestion_time(), [], clock=clock)
     harness.checkpoint({})
     harness.advance(21)
     assert harness.advance(21) == 1041
     assert harness.checkpoint({}) == 1041
-    assert not harness.job.sources["source"].idle
+    assert not harness.job.source("source").idle
 
 
 def test_the_clock_goes_on_from_the_state_of_another_strategy() -> None:
@@ -275,25 +275,24 @@ def test_alignment_names_who_waits_and_by_how_much() -> None:
         {"a": aligned, "b": aligned, "c": STRATEGY}, {"a": ["a0", "a1"], "b": ["b0"], "c": ["c0"]}
     )
     harness.checkpoint({("a", "a0"): [1000], ("a", "a1"): [500], ("b", "b0"): [200], ("c", "c0"): [9000]})
-    assert [(p.source, p.partition, p.ahead_ms) for p in harness.job.paused] == [
-        ("a", None, 200),  # 494 against 194 + 100
-        ("a", "a0", 700),
-        ("a", "a1", 200),
-    ]
+    assert harness.job.held == {"a": Held(True, frozenset({"a0", "a1"}), 700)}  # 494 and 994 against 194 + 100
     harness.checkpoint({("b", "b0"): [2000]})
-    assert [(p.source, p.partition) for p in harness.job.paused] == [("a", "a0"), ("b", None), ("b", "b0")]
+    assert harness.job.held == {
+        "a": Held(False, frozenset({"a0"}), 400),
+        "b": Held(True, frozenset({"b0"}), 1400),
+    }
 
 
 def test_a_source_that_waits_for_its_group_is_not_silent() -> None:
     aligned = STRATEGY.with_watermark_alignment("g", "100 ms").with_idleness("20 ms")
     harness = WatermarkHarness({"files": aligned, "live": aligned}, {"live": ["p"]})
     harness.checkpoint({("files", "one"): [1000], ("live", "p"): [200]})
-    assert [each.source for each in harness.job.paused if each.partition is None] == ["files"]
+    assert harness.job.held == {"files": Held(True, frozenset(), 700)}
     for _ in range(3):
         harness.clock.set(harness.clock.now_ms() + 15)
         assert harness.checkpoint({("live", "p"): [300]}) == 294
     assert harness.checkpoint({("live", "p"): [5000]}) == 994, "not past what the files have that are not read yet"
-    assert harness.job.held_by == HeldBack("files", "one")
+    assert harness.job.held_by == StreamHolder("files", "one")
     assert harness.checkpoint({("files", "two"): [1500]}) == 1494
     harness.advance(0)
     assert harness.advance(21) == 4994, "it is read, and silent"
@@ -302,7 +301,7 @@ def test_a_source_that_waits_for_its_group_is_not_silent() -> None:
 def test_no_watermarks_hold_everything_until_the_end() -> None:
     harness = WatermarkHarness({"a": STRATEGY, "b": WatermarkStrategy.no_watermarks()}, {"a": ["p"], "b": ["p"]})
     assert harness.checkpoint({("a", "p"): [100], ("b", "p"): [100]}) == MIN
-    assert harness.job.held_by == HeldBack("b", "p")
+    assert harness.job.held_by == StreamHolder("b", "p")
     assert harness.job.end() == MAX
 
 
@@ -320,6 +319,39 @@ def test_no_watermarks_hold_everything_until_the_end() -> None:
 def test_what_cannot_be_is_refused(make: Any, says: str) -> None:
     with pytest.raises(DefinitionError, match=says):
         make()
+
+
+def test_a_generator_of_each_record_sees_them_in_the_order_of_the_partition() -> None:
+    class Marks:
+        """Emits the time of each record that says so."""
+
+        def on_record(self, record: dict[str, Any], timestamp: int, output: Any) -> None:
+            if record["mark"]:
+                output.emit_watermark(timestamp)
+
+        def on_periodic_emit(self, output: Any) -> None:
+            pass
+
+    strategy = WatermarkStrategy.for_generator(Marks, timestamp="ts", per_record=True)
+    harness = WatermarkHarness(strategy, ["p"])
+    assert harness.checkpoint({"p": [(900, {"mark": False}), (500, {"mark": True})]}) == 500
+    through_json(harness)
+    assert harness.checkpoint({"p": [(400, {"mark": True}), (2000, {"mark": False})]}) == 500, "it never moves back"
+    assert harness.checkpoint({"p": [(700, {"mark": True})]}) == 700
+
+
+def test_each_source_has_a_stream_of_its_own() -> None:
+    harness = WatermarkHarness({"a": STRATEGY, "b": STRATEGY}, {"a": ["p"], "b": ["p"]})
+    assert harness.checkpoint({("a", "p"): [1000], ("b", "p"): [100]}) == 94
+    assert (harness.job.watermark_of("a"), harness.job.watermark_of("b")) == (994, 94)
+
+
+def test_a_partition_that_is_read_to_its_end_holds_nobody_back_behind_it() -> None:
+    harness = WatermarkHarness(STRATEGY, ["p", "q"])
+    assert harness.checkpoint({"p": [1000], "q": [100]}) == 94
+    harness.partitions["source"] = ["p"]
+    assert harness.checkpoint({"p": [2000], "q": [200]}) == 1994
+    assert harness.job.held_by == StreamHolder("source", "p")
 
 
 @pytest.mark.parametrize("emitted", [None, "1000", 1.5, True, MAX + 1, MIN - 1])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from poundlock.formats.chunk import Batch, KafkaOrigin, Records
 from poundlock.formats.origin import SubsetOrigin, origin_of, within
-from poundlock.operators.chain import Filter, Map, MapBatches
+from poundlock.operators.user_functions import Filter, Map, MapBatches
 from poundlock.plan.rows import BAD, OFFSET, PARTITION, SPLIT, TOPIC, arrow_rows, chunk_of
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from rest_job import ID, TOKEN, decision, observed
 
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.errors import DefinitionError, PoundlockError
@@ -20,6 +19,7 @@ from poundlock.rest.probe import answers
 from poundlock.rest.server import RestServer, read_token, take_port
 from poundlock.runtime.progress import Progress
 from poundlock.storage import open_storage
+from support.rest_job import ID, TOKEN, decision, observed
 
 ALLOWED = {"Authorization": f"Bearer {TOKEN}"}
 

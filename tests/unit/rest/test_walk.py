@@ -14,10 +14,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rest_job import ID, TOKEN, observed
 
 from poundlock.rest.app import make_app
 from poundlock.rest.observed import Observed
+from support.rest_job import ID, TOKEN, observed
 
 PATHS = {
     "/overview", "/config", "/jobs", "/jobs/overview", "/jobs/{jid}", "/jobs/{jid}/checkpoints",

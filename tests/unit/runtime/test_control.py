@@ -24,6 +24,8 @@ from poundlock.runtime.registry import Registry, registered
 from poundlock.runtime.requests import Requests
 from poundlock.storage import LocalStorage
 
+pytestmark = pytest.mark.slow
+
 FIRST = Word(job_id="a" * 32, name="job", application="application_1_2", state="RUNNING", started_ms=1, said_ms=1)
 
 

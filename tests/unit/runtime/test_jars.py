@@ -53,6 +53,7 @@ def places(tmp_path: Path, root: str) -> JarPlaces:
     return JarPlaces(cache=tmp_path / "cache", ivy_settings=settings)
 
 
+@pytest.mark.engine
 def test_fetch_then_warm_without_java_and_network(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +69,7 @@ def test_fetch_then_warm_without_java_and_network(
     assert not list((tmp_path / "cache" / "jars").glob(".tmp-*"))
 
 
+@pytest.mark.engine
 def test_a_touched_jar_is_checked_again_and_a_damaged_one_fetched_again(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +83,7 @@ def test_a_touched_jar_is_checked_again_and_a_damaged_one_fetched_again(
     assert [Path(p).read_bytes() for p in jar_set("two", places=where)] == [ONE, TWO]
 
 
+@pytest.mark.engine
 def test_other_bytes_than_pinned_are_refused(tmp_path: Path, repository: Path) -> None:
     publish(repository, "two", b"something else")
     with pytest.raises(DefinitionError, match=r"two-1\.0\.jar has another SHA-256") as caught:
@@ -89,6 +92,7 @@ def test_other_bytes_than_pinned_are_refused(tmp_path: Path, repository: Path) -
     assert not list((tmp_path / "cache" / "jars").glob("two-*"))
 
 
+@pytest.mark.engine
 def test_unreachable_repository_names_the_jars_and_the_ways_out(tmp_path: Path, repository: Path) -> None:
     with pytest.raises(DefinitionError, match="the repository cannot be reached") as caught:
         jar_set("two", places=places(tmp_path, "http://127.0.0.1:1/"))
@@ -97,6 +101,7 @@ def test_unreachable_repository_names_the_jars_and_the_ways_out(tmp_path: Path, 
     assert "POUNDLOCK_IVY_SETTINGS" in caught.value.next
 
 
+@pytest.mark.engine
 def test_a_jar_the_repository_lacks(tmp_path: Path, repository: Path) -> None:
     (repository / "org/example/two/1.0/two-1.0.jar").unlink()
     (repository / "org/example/two/1.0/two-1.0.pom").unlink()
@@ -115,6 +120,7 @@ def test_a_folder_of_jars(tmp_path: Path, repository: Path, monkeypatch: pytest.
     assert jar_set("two") == [str(folder / "one_2.13-1.0.jar"), str(folder / "two-1.0.jar")]
 
 
+@pytest.mark.engine
 def test_processes_at_once_fetch_one_after_the_other(tmp_path: Path, repository: Path) -> None:
     where = places(tmp_path, repository.as_uri())
     code = (

@@ -13,7 +13,8 @@ import pytest
 
 from poundlock.errors import DefinitionError
 from poundlock.runtime.java import find_java
-from poundlock.runtime.logs import open_log, write_log4j2
+from poundlock.runtime.logs import open_log
+from poundlock.spark.jvm_log import write_log4j2
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -76,6 +77,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert "log_dir" in caught.value.next
 
 
+@pytest.mark.engine
 def test_the_jvm_logs_to_the_file_and_nowhere_else(tmp_path: Path) -> None:
     """The properties file is read by the log4j that comes with Spark, in a real JVM."""
     from poundlock.runtime.jars import pyspark_jars

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from saved import EVENTS, MEMORY, files_of, save
 
 from poundlock import (
     DatagenSource,
@@ -32,6 +31,7 @@ from poundlock.runtime.partitions import (
 from poundlock.runtime.restoring import Beginning, begin
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
+from support.saved import EVENTS, MEMORY, files_of, save
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,8 @@ def test_whatever_fails_in_spark_is_told_in_two_lines(
     checkpoint = save(tmp_path, positions={"clicks": EVENTS}, partitions=4, state=["win"])
     spark = SimpleNamespace(streams=None, _streamingCheckpointManager=Manager(error))
     stopped = []
-    monkeypatch.setattr(rescaling, "start_spark", lambda *_, **__: spark)
-    monkeypatch.setattr(rescaling, "stop_spark", stopped.append)
-    monkeypatch.setattr(rescaling.sessions, "jvm_alive", lambda: alive)
+    session = SimpleNamespace(sql=spark, jvm_alive=alive, stop=lambda: stopped.append(spark))
+    monkeypatch.setattr(rescaling, "start_spark", lambda *_, **__: session)
     lines: list[str] = []
     with pytest.raises(kind, match=said) as caught:
         rescaling.rescale(

@@ -29,7 +29,7 @@ def test_triggers_are_taken_in_order_and_found_by_kind() -> None:
     )
     noted = requests.trigger("stop")
     assert [requests.take(), requests.take(), requests.take()] == [first, second, None]
-    requests.give_back(first)
+    requests.requeue(first)
     assert requests.take() is first
     assert (second.directory, second.then, second.drain) == ("/s", "stop", True)
     assert requests.find(noted.id, "savepoint", "stop") is noted
@@ -47,7 +47,7 @@ def test_the_end_of_the_job_ends_what_waits() -> None:
     assert waiting.failure.next
     assert requests.take() is None
     assert requests.trigger("checkpoint").status == "FAILED"
-    requests.give_back(taken)
+    requests.requeue(taken)
     assert requests.take() is None
 
 
@@ -79,7 +79,7 @@ def test_a_checkpoint_serves_those_who_asked_before_it_began() -> None:
     serving.checkpoint_wanted(late)
     serving.done(served, 4)
     assert (early.location, late.status, serving.asked) == (4, "IN_PROGRESS", True)
-    serving.give_back()
+    serving.requeue()
     assert requests.take() is late, "the next life of the query serves it"
     assert not serving.asked
 

@@ -172,7 +172,7 @@ def test_what_was_not_cut_is_left_to_the_next_life_and_what_was_is_made_whole(sc
     with scene.coordinator.lock:
         scene.savepoints._cut(scene.savepoints._waiting.popleft())
     waiting = scene.ask()
-    scene.savepoints.give_back(scene.requests)
+    scene.savepoints.requeue(scene.requests)
     assert made.status == "COMPLETED"
     assert waiting.status == "IN_PROGRESS"
     assert scene.requests.take() is waiting
@@ -191,7 +191,7 @@ def whole(scene: Scene, **how: Any) -> Trigger:
 def test_one_that_a_failing_life_was_to_end_with_is_asked_of_the_next(scene: Scene) -> None:
     trigger = whole(scene, then="stop")
     assert scene.savepoints.ending
-    scene.savepoints.give_back(scene.requests)
+    scene.savepoints.requeue(scene.requests)
     assert scene.requests.take() is trigger
     assert trigger.status == "IN_PROGRESS"
     assert not (scene.folder / trigger.id).exists(), "nobody goes on from it"
@@ -200,7 +200,7 @@ def test_one_that_a_failing_life_was_to_end_with_is_asked_of_the_next(scene: Sce
 def test_one_that_the_job_could_not_end_with_is_asked_of_the_next_life_as_well(scene: Scene) -> None:
     trigger = whole(scene, then="stop")
     assert scene.savepoints.step() is not None
-    scene.savepoints.give_back(scene.requests)  # the driver found no place for its note, say
+    scene.savepoints.requeue(scene.requests)  # the driver found no place for its note, say
     assert scene.requests.take() is trigger
 
 

@@ -17,9 +17,9 @@ from poundlock.job import Job
 from poundlock.runtime import submission
 from poundlock.runtime.masters import Master
 from poundlock.runtime.restoring import Beginning
-from poundlock.runtime.session import SessionSpec
 from poundlock.runtime.submission import SETTINGS, Submission, check, refusal, travelling
 from poundlock.runtime.submitted import NOT_INSTALLED, OTHER_PYTHON, Container, container
+from poundlock.spark.session_conf import SessionSpec
 
 JOB_ID = "a" * 32
 

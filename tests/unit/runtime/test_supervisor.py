@@ -29,6 +29,8 @@ from poundlock.runtime.restart import (
 from poundlock.runtime.supervision import Ending
 from poundlock.runtime.supervisor import is_final
 
+pytestmark = pytest.mark.slow
+
 ID = "c0ffee" + "0" * 26
 
 # A process that is listed like a job; each of its lives does what the next line of `lives` says.

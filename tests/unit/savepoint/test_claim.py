@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from saved import EVENTS, files_of, save
 
 from poundlock import DefinitionError
 from poundlock.checkpoint.identity import new_job_id, open_identity
@@ -20,6 +19,7 @@ from poundlock.savepoint.metadata import METADATA, Operator
 from poundlock.savepoint.restore import check, restore
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
+from support.saved import EVENTS, files_of, save
 
 OPERATORS = {"clicks": Operator("source"), "out": Operator("sink"), "win": Operator("stateful")}
 

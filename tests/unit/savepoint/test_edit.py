@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from saved import CHECKPOINT, EVENTS, JOB_ID, TICK, files_of, save
 
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.cli.main import main
+from poundlock.driver.job_state import manifests_of
 from poundlock.savepoint.metadata import Metadata, check_files, read_metadata
 from poundlock.savepoint.sparklog import read_offsets
 from poundlock.storage import LocalStorage
+from support.saved import CHECKPOINT, EVENTS, JOB_ID, TICK, files_of, save, save_kept
 
 SET = {"events": {"0": 100, "1": 80}}
 FILES = {"log": 0, "file": 1, "offset": 20}
@@ -178,6 +179,41 @@ def test_state_is_dropped_with_all_of_spark_s_files(tmp_path: Path, capsys: pyte
     assert main(["savepoint", "inspect", made.root]) == 0
     said = capsys.readouterr().out
     assert "state of sums, counts dropped" in said
+
+
+def test_one_of_several_operators_is_dropped_where_the_job_keeps_its_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = {"stage-1": ["counts", "sums"], "stage-2": ["busy"]}
+    savepoint = save_kept(tmp_path, stages, {"clicks": EVENTS})
+    _, metadata = edited(capsys, savepoint, "--drop-operator", "sums", "--offset", "events:0=100")
+    assert {*metadata.operators} == {"clicks", "counts", "busy"}
+    assert {*metadata.files} == {f"state/{JOB_ID}/stage-1.arrow", f"state/{JOB_ID}/stage-2.arrow"}
+    manifests = manifests_of(metadata.decision.state or {})
+    assert {stage: [*manifest.operators] for stage, manifest in manifests.items()} == {
+        "stage-1": ["counts"],
+        "stage-2": ["busy"],
+    }
+    assert manifests["stage-1"].next_timers("counts") == (7, None)
+    assert len(manifests["stage-1"].timers) == 1
+    assert (metadata.decision.checkpoint, metadata.decision.sources["clicks"].end) == (CHECKPOINT, SET)
+    assert metadata.decision.watermarks is not None
+
+    _, metadata = edited(capsys, savepoint, "--drop-operator", "counts", "--drop-operator", "sums")
+    assert [*metadata.files] == [f"state/{JOB_ID}/stage-2.arrow"]
+
+    made, metadata = edited(
+        capsys, savepoint, *(word for id in ("counts", "sums", "busy") for word in ("--drop-operator", id))
+    )
+    assert [*metadata.files] == []
+    assert (metadata.decision.state, metadata.decision.watermarks) == (None, None)
+    assert metadata.decision.checkpoint == CHECKPOINT
+    assert main(["savepoint", "inspect", savepoint.root, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["state"]["key_groups"], said["watermark_ms"], said["sizes"]["state"]) == (128, 5, 100)
+    assert [each["name"] for each in said["state"]["operators"]] == ["counts", "sums", "busy"]
+    assert main(["savepoint", "diff", savepoint.root, made.root]) == 0
+    assert "state key groups" in capsys.readouterr().out
 
 
 def test_state_is_kept_where_spark_could_not_begin_at_a_position(

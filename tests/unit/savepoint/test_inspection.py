@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from saved import CHECKPOINT, EVENTS, JOB_ID, MEMORY, files_of, save
 
 from poundlock.cli.main import main
 from poundlock.savepoint.inspection import inspect
@@ -15,6 +14,7 @@ from poundlock.savepoint.metadata import METADATA
 from poundlock.savepoint.positions import is_kafka, reading
 from poundlock.savepoint.sparklog import OffsetLog
 from poundlock.storage import LocalStorage
+from support.saved import CHECKPOINT, EVENTS, JOB_ID, MEMORY, files_of, save
 
 LOG = json.dumps({"v": 1, "root": "/in", "more": False, "files": [["a", 100, 1], ["b", 50, 2], ["c", 10, 3]]}).encode()
 AT_FILE = {"log": 0, "file": 1, "offset": 20}
@@ -88,7 +88,7 @@ def test_of_an_empty_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (found["sources"], found["watermark_ms"], found["state"]) == (
         {},
         None,
-        {"partitions": None, "backend": "", "operators": []},
+        {"key_groups": None, "partitions": None, "backend": "", "operators": []},
     )
 
 

@@ -19,7 +19,7 @@ from poundlock.storage.objects import ObjectStorage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address, StoreError
 from poundlock.storage.uploads import UploadGone, Uploads, shown_mark
-from poundlock.testing.sinks import JOB, FileSinkHarness, hidden, lines
+from support.sinks import JOB, FileSinkHarness, hidden, lines
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from poundlock import DefinitionError
 from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin
 from poundlock.formats.reject import Reject
 from poundlock.storage import Storage
@@ -38,6 +39,10 @@ class SpoolSource:
     @property
     def bounded(self) -> bool:
         return False
+
+    @property
+    def replay(self) -> ReplayPromise:
+        return ReplayPromise("if-unchanged", "a file that is written over behind its back is not noticed")
 
     def schema(self) -> pa.Schema:
         return pa.schema([("line", pa.string())])

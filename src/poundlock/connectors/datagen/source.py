@@ -13,8 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.datagen.rows import Columns, Events, Function, Rows, Times
+from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Chunk, Records
 from poundlock.formats.convert import to_batch, to_records
@@ -77,6 +79,9 @@ class DatagenSource:
                 raise DefinitionError(
                     f"{name}={number} is not possible", next=f"give a {name} above zero, or leave it out"
                 )
+        if callable(rows):
+            times = {"start_ms": (start_ms, _REFERENCE_MS), "out_of_orderness": (out_of_orderness, "0 s")}
+            refuse_without_effect("DatagenSource", times, because="a function makes its own times")
         if rows_per_checkpoint < 1 or rows_per_split < 1:
             raise DefinitionError("a limit of a generator is below one row", next="give one row or more")
         late_ms = duration(out_of_orderness) // timedelta(milliseconds=1)
@@ -91,6 +96,11 @@ class DatagenSource:
     def bounded(self) -> bool:
         """Whether the job ends by itself when this source is read to its end."""
         return self.count is not None
+
+    @property
+    def replay(self) -> ReplayPromise:
+        """What a second reading of a range gives: a row is a function of its number and the seed."""
+        return ReplayPromise("exact", "its position is in the decision, and a position always means the same rows")
 
     def schema(self) -> pa.Schema:
         """Return the columns of the rows."""

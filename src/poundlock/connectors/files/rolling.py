@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from poundlock.arguments import defaults_of, refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, format_bytes, format_duration, size
 
@@ -26,7 +27,7 @@ class RollingPolicy:
         on_checkpoint: finish every part at every checkpoint, so that data is visible after one interval.
 
     Raises:
-        DefinitionError: a limit is not a duration or size, or is zero.
+        DefinitionError: a limit is not a duration or size, is zero, or has no effect beside on_checkpoint.
     """
 
     every: str | timedelta | None = "60 s"
@@ -44,6 +45,16 @@ class RollingPolicy:
                         f"RollingPolicy {name}={value!r} is zero", next="use on_checkpoint=True to roll at each one"
                     )
                 object.__setattr__(self, name, span)
+        if self.on_checkpoint:
+            standing = defaults_of(RollingPolicy, "every", "inactivity")
+            times = {
+                name: (value, duration(default))
+                for name, default in standing.items()
+                if (value := getattr(self, name)) is not None
+            }
+            refuse_without_effect(
+                "RollingPolicy", times, because="on_checkpoint finishes every part at every checkpoint"
+            )
         if self.size is not None:
             object.__setattr__(self, "size", size(self.size))
 

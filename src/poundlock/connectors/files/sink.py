@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from poundlock.arguments import refuse_without_effect
 from poundlock.checkpoint.participant import (
     JSON,
+    CommitOutcome,
     Committed,
     Finding,
     Kind,
@@ -213,9 +215,9 @@ class FileSink:
         return staging.directive(state, named=self._uploads)
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
-        from poundlock.connectors.files.committer import verify
+        from poundlock.connectors.files.committing import verify_many
 
-        verify(self._storage(), prepared)
+        verify_many(self._storage(), prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         return staging.stage(self._rules(), state, prepared, occasion, now_ms)
@@ -232,6 +234,12 @@ class FileSink:
         from poundlock.formats.encode_bulk import BulkMerger
 
         return commit(self._storage(committable["root"]), committable, BulkMerger(self._codec))
+
+    def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
+        from poundlock.connectors.files.committing import commit_many
+        from poundlock.formats.encode_bulk import BulkMerger
+
+        return commit_many(self._storage, committables, BulkMerger(self._codec))
 
     def abort(self, prepared: Prepared) -> None:
         from poundlock.connectors.files.committer import abort
@@ -425,6 +433,15 @@ def _check_format(sink: FileSink) -> None:
         raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
     if not isinstance(sink.rolling, RollingPolicy):
         raise DefinitionError(f"rolling={sink.rolling!r} is no policy", next='write RollingPolicy(every="60 s")')
+    if (sink.header or sink.kind_of_rows in ("parquet", "avro")) and not sink.rolling.on_checkpoint:
+        standing = RollingPolicy()
+        times = {name: (getattr(sink.rolling, name), getattr(standing, name)) for name in ("every", "inactivity")}
+        refuse_without_effect(
+            "FileSink",
+            {f"rolling.{name}": pair for name, pair in times.items() if pair[0] is not None},
+            because=f"{sink.kind_of_rows} files{' with a header' if sink.header else ''} are finished at every checkpoint",
+            next="say RollingPolicy(on_checkpoint=True), and set Job(checkpoint_interval=…)",
+        )
     if not isinstance(sink.max_open_files, int) or sink.max_open_files < 1:
         raise DefinitionError(f"max_open_files={sink.max_open_files!r} is not a number", next="give 1 or more")
 

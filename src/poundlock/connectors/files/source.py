@@ -13,12 +13,14 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from poundlock.arguments import refuse_without_effect
 from poundlock.checkpoint.trouble import refuse_unreachable
 from poundlock.connectors.base import ReaderContext
 from poundlock.connectors.files.discovery import DiscoveryLog, Selection, split_glob
 from poundlock.connectors.files.enumerator import FileEnumerator, Limits, Position
 from poundlock.connectors.files.inference import infer_schema
 from poundlock.connectors.files.reader import FileReader, codec_of
+from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.decode import decoder
@@ -100,6 +102,27 @@ class FileSource:
         discover_every: str | timedelta = "1 s",
         clock: Clock | None = None,
     ) -> None:
+        unused: dict[str, tuple[object, object]] = {}
+        if format != "csv":
+            unused |= {"delimiter": (delimiter, ","), "quote": (quote, '"'), "null": (null, "")}
+        if format not in ("csv", "json"):
+            unused["timestamp_unit"] = (timestamp_unit, "s")
+        if format in ("parquet", "avro"):
+            unused["compression"] = (compression, "auto")
+        refuse_without_effect("FileSource", unused, because=f"format is {format!r}")
+        if not watch:
+            waits = {"settle": (settle, "0 s"), "discover_every": (discover_every, "1 s")}
+            refuse_without_effect(
+                "FileSource", waits, because="the files that are there are read once", next="give watch=True too"
+            )
+        if split_glob(path)[1] is not None:
+            looks = {"glob": (glob, "*"), "recursive": (recursive, True)}
+            refuse_without_effect(
+                "FileSource",
+                looks,
+                because="the path says which files",
+                next='write it into the path, such as "/data/**/*.json"',
+            )
         csv = {"delimiter": delimiter, "quote": quote, "null": null, "timestamp_unit": timestamp_unit}
         options = {"csv": csv, "json": {"timestamp_unit": timestamp_unit}}.get(format, {})
         limits = (size(split_size), size(max_bytes_per_checkpoint), max_files_per_checkpoint)
@@ -150,6 +173,11 @@ class FileSource:
     def bounded(self) -> bool:
         """Whether the job ends by itself when this source is read to its end."""
         return not self.watch
+
+    @property
+    def replay(self) -> ReplayPromise:
+        """What a second reading of a range gives: the same bytes, or an error that names the file."""
+        return ReplayPromise("exact", "its position is in the decision, and a position always means the same rows")
 
     def schema(self) -> pa.Schema:
         """Return the columns of the rows.

@@ -1,4 +1,4 @@
-"""Kafka: reading through Spark's own connector, asking the cluster through confluent-kafka.
+"""Kafka: topics read by the tasks themselves, and written in transactions. The driver asks the cluster through confluent-kafka.
 
-Nothing is imported here, so that naming a source costs nothing; see source.py, reading.py, cluster.py.
+Nothing is imported here, so that naming a source costs nothing; see source/ for reading, sink.py for writing.
 """

@@ -5,14 +5,11 @@ Kafka's format 2 only, in which a batch names its producer; what is older has no
 
 from __future__ import annotations
 
-import gzip
 import struct
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
-
+from poundlock.connectors.kafka.compression import decompress
 from poundlock.errors import DefinitionError
 
 __all__ = ["RecordBatch", "RecordHeader", "RecordParts", "batches", "committed"]
@@ -22,7 +19,6 @@ _PREFIX = struct.Struct(">qi")
 _MAGIC_AT = 16
 _CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _ABORT = 0
-_XERIAL = b"\x82SNAPPY\x00"
 
 RecordHeader = tuple[str, bytes | None]
 RecordParts = tuple[int, int, bytes | None, bytes | None, list[RecordHeader]]
@@ -72,8 +68,10 @@ class RecordBatch:
             DefinitionError: it is compressed in a way that cannot be undone here.
         """
         try:
-            yield from _messages(self, _unpacked(self.codec, self.data))
-        except (IndexError, struct.error, EOFError, OSError, zlib.error, UnicodeDecodeError) as error:
+            yield from _messages(self, decompress(self.codec, self.data) if self.codec else bytes(self.data))
+        except DefinitionError:
+            raise  # not the batch is at fault, but what is installed here
+        except (IndexError, ValueError, struct.error) as error:
             raise ValueError(f"the batch at offset {self.first} is damaged: {error}") from error
 
 
@@ -163,60 +161,3 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 128:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
-
-
-# --- compression ------------------------------------------------------------------------------------------------------
-
-
-def _unpacked(codec: int, data: memoryview) -> bytes:
-    if codec == 0:
-        return bytes(data)
-    if codec not in _CODECS:
-        raise ValueError(f"compression {codec} is not known")
-    return _CODECS[codec](data)
-
-
-def _stream(name: str) -> Callable[[memoryview], bytes]:
-    def unpack(data: memoryview) -> bytes:
-        _require(name)
-        return pa.CompressedInputStream(pa.py_buffer(data), name).read()  # type: ignore[no-any-return]
-
-    return unpack
-
-
-def _snappy(data: memoryview) -> bytes:
-    """Java's clients cut the messages into blocks behind a head of their own, librdkafka's do not."""
-    _require("snappy")
-    if bytes(data[:8]) != _XERIAL:
-        return _snappy_block(data)
-    blocks, at = [], 16
-    while at < len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        blocks.append(_snappy_block(data[at + 4 : at + 4 + length]))
-        at += 4 + length
-    return b"".join(blocks)
-
-
-def _snappy_block(data: memoryview) -> bytes:
-    size = shift = at = 0
-    while True:
-        size |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 128:
-            return pa.Codec("snappy").decompress(data, size, asbytes=True)  # type: ignore[no-any-return]
-
-
-def _require(name: str) -> None:
-    if not pa.Codec.is_available(name):
-        raise DefinitionError(
-            f"this pyarrow cannot read {name}, which messages are compressed with",
-            next="pip install --force-reinstall --only-binary :all: pyarrow",
-        )
-
-
-_CODECS: Mapping[int, Callable[[memoryview], bytes]] = {
-    1: gzip.decompress,
-    2: _snappy,
-    3: _stream("lz4"),
-    4: _stream("zstd"),
-}

@@ -7,7 +7,7 @@ from typing import Any
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["confluent", "kafka_python"]
+__all__ = ["confluent", "google_crc32c", "kafka_python"]
 
 
 def confluent(module: str = "") -> Any:
@@ -26,6 +26,15 @@ def kafka_python(module: str = "") -> Any:
         DefinitionError: it is not installed.
     """
     return _load("kafka", "kafka-python", module)
+
+
+def google_crc32c() -> Any:
+    """Return the package google_crc32c.
+
+    Raises:
+        DefinitionError: it is not installed.
+    """
+    return _load("google_crc32c", "google-crc32c", "")
 
 
 def _load(package: str, project: str, module: str) -> Any:

@@ -1,11 +1,10 @@
-"""KafkaSecurity: one set of words for TLS and SASL, said to both clients: Spark's (Java) and confluent-kafka (C).
+"""KafkaSecurity: one set of words for TLS and SASL, said to both clients: confluent-kafka (C) and kafka-python.
 
 Secrets are read when a client is made, and appear in no repr.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
@@ -16,7 +15,6 @@ __all__ = ["KafkaSecurity", "Redacted", "secret"]
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
-_MODULES = "org.apache.kafka.common.security"
 
 
 class Redacted(dict[str, str]):
@@ -30,9 +28,7 @@ class Redacted(dict[str, str]):
 
 
 def _is_secret(name: str) -> bool:
-    return any(
-        part in name.lower() for part in ("password", "secret", "jaas", "ssl.key.pem", "keystore.key", "token.value")
-    )
+    return any(part in name.lower() for part in ("password", "secret", "ssl.key.pem", "token.value"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +41,12 @@ class KafkaSecurity:
         protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
         mechanism: with SASL: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER" or "GSSAPI".
         username, password: for PLAIN and SCRAM.
-        ca: path of a PEM file with the certificates to trust; None = those of the system (Java's own in Spark).
+        ca: path of a PEM file with the certificates to trust; None = those of the system.
         certificate, key: paths of PEM files with the client's certificate chain and its PKCS#8 key, for mutual TLS.
         key_password: of an encrypted key.
         check_hostname: whether the server's certificate must be for the name that was called.
         token_url, client_id, client_secret, scope: for OAUTHBEARER, of the OpenID Connect provider.
-        service_name, principal, keytab: for GSSAPI (Kerberos).
+        service_name, principal, keytab: for GSSAPI (Kerberos); see login.py for what it needs.
     """
 
     protocol: Protocol = "PLAINTEXT"
@@ -120,47 +116,6 @@ class KafkaSecurity:
     def _secret(self, name: str) -> str:
         return secret(str(getattr(self, name)), f"Kafka {name}")
 
-    def spark(self) -> Redacted:
-        """Return the settings for Spark's connector, names with the leading "kafka.".
-
-        Raises:
-            DefinitionError: a secret or file cannot be read.
-        """
-        settings: dict[str, str] = {"security.protocol": self.protocol}
-        if self._sasl:
-            settings |= {"sasl.mechanism": str(self.mechanism), "sasl.jaas.config": self._jaas()}
-        if self.mechanism == "OAUTHBEARER":
-            settings["sasl.oauthbearer.token.endpoint.url"] = str(self.token_url)
-            settings["sasl.login.callback.handler.class"] = f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
-        if self.mechanism == "GSSAPI":
-            settings["sasl.kerberos.service.name"] = self.service_name
-        if self._tls:
-            settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_hostname else ""
-        # The files' content, not their paths: executors on other machines have no such files.
-        if self.ca is not None:
-            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": content(self.ca, "Kafka ca")}
-        if self.certificate is not None and self.key is not None:
-            settings["ssl.keystore.type"] = "PEM"
-            settings["ssl.keystore.certificate.chain"] = content(self.certificate, "Kafka certificate")
-            settings["ssl.keystore.key"] = content(self.key, "Kafka key")
-        if self.key_password is not None:
-            settings["ssl.key.password"] = self._secret("key_password")
-        return Redacted({f"kafka.{name}": value for name, value in settings.items()})
-
-    def _jaas(self) -> str:
-        if self.mechanism == "OAUTHBEARER":
-            login = {"clientId": str(self.client_id), "clientSecret": self._secret("client_secret")}
-            login |= {"scope": self.scope} if self.scope else {}
-            return _login(f"{_MODULES}.oauthbearer.OAuthBearerLoginModule", login)
-        if self.mechanism == "GSSAPI":
-            login = {"useKeyTab": "true", "storeKey": "true", "keyTab": self.keytab} if self.keytab else {}
-            login |= {"principal": self.principal} if self.principal else {}
-            login |= {} if self.keytab else {"useTicketCache": "true"}
-            return _login("com.sun.security.auth.module.Krb5LoginModule", login)
-        module = "plain.PlainLoginModule" if self.mechanism == "PLAIN" else "scram.ScramLoginModule"
-        login = {"username": str(self.username), "password": self._secret("password")}
-        return _login(f"{_MODULES}.{module}", login)
-
     def confluent(self) -> Redacted:
         """Return the settings for confluent-kafka.
 
@@ -218,9 +173,3 @@ class KafkaSecurity:
         if self.key_password is not None:
             settings["ssl_password"] = self._secret("key_password")
         return settings
-
-
-def _login(module: str, options: Mapping[str, str]) -> str:
-    """Return a JAAS line. Within its quotes, backslash and quote are the only characters with a meaning."""
-    quoted = {k: v.replace("\\", "\\\\").replace('"', '\\"') for k, v in options.items()}
-    return f"{module} required " + " ".join(f'{k}="{v}"' for k, v in quoted.items()) + ";"

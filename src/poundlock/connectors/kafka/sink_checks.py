@@ -10,9 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from poundlock.arguments import defaults_of, refuse_without_effect
 from poundlock.connectors.columns import need_columns
 from poundlock.connectors.kafka.names import PREFIX
 from poundlock.errors import DefinitionError
+from poundlock.values import duration
 
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink import KafkaSink
@@ -68,6 +70,15 @@ def check_sink(sink: KafkaSink) -> None:
         raise DefinitionError(
             f'commit_mode="per_task" is a way to commit transactions, and guarantee="{sink.guarantee}" has none',
             next="leave commit_mode out",
+        )
+    if sink.guarantee != "exactly-once":
+        names = ("transactional_id_prefix", "marker_topic", "transaction_timeout")
+        standing = defaults_of(type(sink), *names)
+        standing["transaction_timeout"] = duration(standing["transaction_timeout"])
+        refuse_without_effect(
+            "KafkaSink",
+            {name: (getattr(sink, name), standing[name]) for name in names},
+            because=f"guarantee={sink.guarantee!r} has no transactions",
         )
     if own := sorted(name for name in sink.client_options if name.lower() in _OWN):
         raise DefinitionError(

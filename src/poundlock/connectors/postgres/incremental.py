@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import Split
-from poundlock.connectors.postgres.connecting import identifier, literal
+from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.ranges import conditions_between
 from poundlock.connectors.postgres.relation import Relation, as_planned, look_up
 from poundlock.connectors.postgres.snapshot import copy_payload

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from poundlock.connectors.postgres.connecting import identifier
+from poundlock.connectors.postgres.connection import identifier
 from poundlock.connectors.postgres.relation import Relation
 from poundlock.errors import DefinitionError, SourceGoneError
 

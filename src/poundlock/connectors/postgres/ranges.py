@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from poundlock.connectors.postgres.connecting import identifier, literal
+from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.relation import Relation
 
 __all__ = ["by_key", "by_place", "conditions_between", "cut"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.postgres.cdc_messages import parse
 from poundlock.connectors.postgres.cdc_rows import ChangeRows, as_changes
-from poundlock.connectors.postgres.connecting import Login
+from poundlock.connectors.postgres.connection import Login
 from poundlock.connectors.postgres.snapshot import one_state
 from poundlock.connectors.postgres.types import Column, from_csv
 from poundlock.errors import SourceGoneError
@@ -49,7 +49,7 @@ class PostgresReader:
             yield to_records(chunk) if self._context.want == "records" else chunk
 
     def _rows(self, payload: Mapping[str, Any], columns: list[Column]) -> Iterator[pa.RecordBatch]:
-        with self._login.connect(f"reading {self._what}") as connection:
+        with self._login.reading(f"reading {self._what}") as connection:
             if "snapshot" in payload:
                 for statement in one_state(payload["snapshot"]):
                     connection.execute(statement)
@@ -80,7 +80,7 @@ class PostgresReader:
             end=payload["end"],
             what=self._what,
         )
-        with self._login.connect(f"reading changes of {self._what}") as connection:
+        with self._login.reading(f"reading changes of {self._what}") as connection:
             yield from rows.batches(parse(bytes(data)) for data in self._messages(connection, payload["changes"]))
 
     def _messages(self, connection: Any, function: str) -> Iterator[bytes]:

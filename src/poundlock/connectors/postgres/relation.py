@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from poundlock.connectors.postgres.connecting import identifier
+from poundlock.connectors.postgres.connection import identifier
 from poundlock.connectors.postgres.types import Column, column_of, select_list
 from poundlock.errors import DefinitionError, TerminalError
 

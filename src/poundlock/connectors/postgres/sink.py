@@ -25,8 +25,8 @@ from poundlock.checkpoint.participant import (
     unchecked,
 )
 from poundlock.connectors import matching
+from poundlock.connectors.postgres.connection import Login, Server, server
 from poundlock.connectors.postgres.sink_names import Markers, prefix_of
-from poundlock.connectors.postgres.sink_server import Address, Server, server
 from poundlock.errors import DefinitionError
 from poundlock.values import duration
 
@@ -212,7 +212,7 @@ class PostgresSink:
             "v": 1,
             "kind": "postgres",
             **said,
-            "dsn": self.address.open_text(),
+            "dsn": self.login.open_text(),
             "key": list(self.key or ()) or None,
         }
 
@@ -269,9 +269,9 @@ class PostgresSink:
     # Parts
 
     @property
-    def address(self) -> Address:
+    def login(self) -> Login:
         """Which database, as whom."""
-        return Address(self.dsn, self.password)
+        return Login(self.dsn, self.password)
 
     @property
     def lock_timeout_ms(self) -> int:
@@ -287,7 +287,7 @@ class PostgresSink:
         self._asked().close()
 
     def _asked(self) -> Server:
-        return server(self.address)
+        return server(self.login)
 
     def __repr__(self) -> str:
         by = f", key={list(self.key)!r}" if self.key else ""

@@ -30,8 +30,7 @@ def check_sink(sink: PostgresSink) -> None:
         raise DefinitionError(
             "PostgresSink has no dsn", next='write dsn="postgresql://user@host:5432/database" or dsn="env:DATABASE_URL"'
         )
-    if not sink.dsn.startswith(("env:", "file:")):
-        sink.address.parameters() if sink.password is None else type(sink.address)(sink.dsn).parameters()
+    sink.login.check()
     if not isinstance(sink.table, str) or not sink.table.strip():
         raise DefinitionError(f"table={sink.table!r} is no table", next='write table="events" or table="schema.events"')
     if sink.guarantee not in _GUARANTEES:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.connectors.postgres.connection import Server
 from poundlock.connectors.postgres.sink_names import Markers, epoch_of, prepared
-from poundlock.connectors.postgres.sink_server import Server
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
 
 __all__ = ["RETENTION_S", "abort", "commit", "inspect", "sweep", "verify"]
@@ -43,7 +43,7 @@ def verify(asked: Server, prefix: str, named: Sequence[Prepared]) -> None:
             _roll_back(asked, gid)
     if lost := sorted(wanted - there.keys()):
         raise TransientError(
-            f"prepared transaction {lost[0]} is not there any more in PostgreSQL at {asked.address.name}",
+            f"prepared transaction {lost[0]} is not there any more in PostgreSQL at {asked.login.name}",
             next="find out who rolls back prepared transactions; the checkpoint is repeated",
         )
 
@@ -61,14 +61,14 @@ def commit(asked: Server, markers: Markers, committable: JSON) -> Committed | Ab
         return Committed(_detail(committable))
     if refusal != _UNDEFINED:
         raise TerminalError(
-            f"PostgreSQL at {asked.address.name} does not commit {gid}: error {refusal}",
+            f"PostgreSQL at {asked.login.name} does not commit {gid}: error {refusal}",
             next=f"let the user who prepared it type: COMMIT PREPARED '{gid}', and start the job again",
         )
     return _outcome(asked, markers, committable)
 
 
 def _outcome(asked: Server, markers: Markers, committable: JSON) -> Committed | Aborted:
-    gid, where = committable["gid"], asked.address.name
+    gid, where = committable["gid"], asked.login.name
 
     def look(connection: Any) -> tuple[bool, tuple[str | None, int]]:
         return markers.has(connection, gid), markers.state(connection)
@@ -108,7 +108,7 @@ def _roll_back(asked: Server, gid: str) -> None:
     refusal = asked.end(f"ROLLBACK PREPARED '{gid}'", f"rolling back {gid}")
     if refusal and refusal != _UNDEFINED:
         raise TransientError(
-            f"PostgreSQL at {asked.address.name} does not roll back {gid}: error {refusal}",
+            f"PostgreSQL at {asked.login.name} does not roll back {gid}: error {refusal}",
             next=f"let the user who prepared it type: ROLLBACK PREPARED '{gid}'",
         )
 

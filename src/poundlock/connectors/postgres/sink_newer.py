@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer
+from poundlock.connectors.postgres.connection import Server
 from poundlock.connectors.postgres.sink_names import Markers
-from poundlock.connectors.postgres.sink_server import Server
 from poundlock.errors import PoundlockError
 
 __all__ = ["newer", "note"]

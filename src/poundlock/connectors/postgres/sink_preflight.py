@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from poundlock.connectors.postgres.errors import explained, load_psycopg
 from poundlock.connectors.postgres.sink_names import Markers
-from poundlock.connectors.postgres.sink_server import explained, load_psycopg
 from poundlock.connectors.postgres.sink_table import Table, look_up, matched
 from poundlock.errors import DefinitionError
 
@@ -28,8 +28,8 @@ GROUP BY i.indexrelid
 
 def preflight(sink: PostgresSink) -> Table:
     """Raise unless the sink can work, see PostgresSink.preflight; return its table."""
-    where = sink.address.name
-    connection = sink.address.connect(lock_timeout_ms=4000)
+    where = sink.login.name
+    connection = sink.login.connect(lock_timeout_ms=4000)
     try:
         with explained(where, "asking whether rows can be written"):
             connection.execute("SET statement_timeout = 4000")
@@ -59,14 +59,14 @@ def check_tasks(sink: PostgresSink, tasks: int, sinks: int) -> None:
     """Raise DefinitionError unless the server takes a prepared transaction of every task and sink at once."""
     if sink.mode != "prepare":
         return
-    connection = sink.address.connect()
+    connection = sink.login.connect()
     try:
         most = _prepared_most(sink, connection)
     finally:
         connection.close()
     if most < tasks * sinks:
         raise DefinitionError(
-            f"PostgreSQL at {sink.address.name} takes {most} prepared transactions, and {tasks} tasks and {sinks} sinks need"
+            f"PostgreSQL at {sink.login.name} takes {most} prepared transactions, and {tasks} tasks and {sinks} sinks need"
             f" {tasks * sinks}",
             next=f"ALTER SYSTEM SET max_prepared_transactions = {2 * tasks * sinks} and start the server again,"
             " or lower the job's parallelism",
@@ -77,7 +77,7 @@ def _prepared_most(sink: PostgresSink, connection: Any) -> int:
     most = int(connection.execute("SHOW max_prepared_transactions").fetchone()[0])
     if most == 0:
         raise DefinitionError(
-            f"PostgreSQL at {sink.address.name} has prepared transactions switched off: max_prepared_transactions = 0",
+            f"PostgreSQL at {sink.login.name} has prepared transactions switched off: max_prepared_transactions = 0",
             next="ALTER SYSTEM SET max_prepared_transactions = 64 and start the server again; or write by key: key=[…]",
         )
     return most
@@ -102,7 +102,7 @@ def _check_rights(sink: PostgresSink, connection: Any, table: Table) -> None:
         allowed, user = connection.execute(query, (table.oid, right, table.oid, column)).fetchone()
         if not allowed:
             raise DefinitionError(
-                f"PostgreSQL at {sink.address.name} does not allow user {user} {right} on table {table.name}",
+                f"PostgreSQL at {sink.login.name} does not allow user {user} {right} on table {table.name}",
                 next=f'let its owner type: GRANT {", ".join(wanted)} ON {table.name} TO "{user}"',
             )
 
@@ -113,7 +113,7 @@ def _check_temporary(sink: PostgresSink, connection: Any) -> None:
     ).fetchone()
     if not allowed:
         raise DefinitionError(
-            f"PostgreSQL at {sink.address.name} does not allow user {user} temporary tables, which rows by key go through",
+            f"PostgreSQL at {sink.login.name} does not allow user {user} temporary tables, which rows by key go through",
             next=f'let its owner type: GRANT TEMPORARY ON DATABASE "{database}" TO "{user}"',
         )
 
@@ -129,7 +129,7 @@ def _check_key(sink: PostgresSink, connection: Any, table: Table) -> None:
     if not any(sorted(names) == key for (names,) in connection.execute(_UNIQUE, (table.oid,)).fetchall()):
         listed = ", ".join(f'"{name}"' for name in sink.key or ())
         raise DefinitionError(
-            f"table {table.name} in PostgreSQL at {sink.address.name} has no unique key of just ({', '.join(key)})",
+            f"table {table.name} in PostgreSQL at {sink.login.name} has no unique key of just ({', '.join(key)})",
             next=f"ALTER TABLE {table.name} ADD UNIQUE ({listed})",
         )
 
@@ -151,7 +151,7 @@ def _make_markers(sink: PostgresSink, connection: Any) -> None:
         if failure.sqlstate != "42501" and failure.sqlstate != "3F000":
             raise
         raise DefinitionError(
-            f"the table of markers {markers.table} at {sink.address.name} cannot be used: {failure.diag.message_primary}",
+            f"the table of markers {markers.table} at {sink.login.name} cannot be used: {failure.diag.message_primary}",
             next=f"let somebody who may type: {markers.ddl}; GRANT SELECT, INSERT, UPDATE, DELETE ON {markers.table} TO "
             "this user; or name another with marker_table=",
         ) from failure

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.checkpoint.participant import JSON, WriterContext
+from poundlock.connectors.postgres.errors import BY_A_ROW, explained, load_psycopg
 from poundlock.connectors.postgres.sink_names import Markers, gid
 from poundlock.connectors.postgres.sink_rows import RowDigest, copy_text, prepared_columns, raw_row
-from poundlock.connectors.postgres.sink_server import BY_A_ROW, explained, load_psycopg
 from poundlock.connectors.postgres.sink_table import Column, Table, check_types, look_up, matched
 from poundlock.connectors.postgres.sink_upsert import Upsert
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
@@ -101,7 +101,7 @@ class PostgresWriter:
         self._close()
         if prepared:
             with contextlib.suppress(Exception):
-                self._connection = self._sink.address.connect()
+                self._connection = self._sink.login.connect()
                 self._connection.execute(f"ROLLBACK PREPARED '{self._name}'")
             self._close()
 
@@ -114,7 +114,7 @@ class PostgresWriter:
     @contextlib.contextmanager
     def _at_home(self) -> Any:
         try:
-            with explained(self._sink.address.name, f"writing to table {self._sink.table}"):
+            with explained(self._sink.login.name, f"writing to table {self._sink.table}"):
                 yield
         except PoundlockError as error:
             error.checkpoint = self._context.checkpoint if error.checkpoint is None else error.checkpoint
@@ -123,8 +123,8 @@ class PostgresWriter:
 
     def _open(self) -> None:
         sink, context = self._sink, self._context
-        self._connection = sink.address.connect(lock_timeout_ms=sink.lock_timeout_ms)
-        self._table = look_up(self._connection, sink.table, sink.address.name)
+        self._connection = sink.login.connect(lock_timeout_ms=sink.lock_timeout_ms)
+        self._table = look_up(self._connection, sink.table, sink.login.name)
         if sink.mode == "upsert":
             self._markers.raise_fence(self._connection, sink.prefix, context.epoch, context.checkpoint)
         self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")

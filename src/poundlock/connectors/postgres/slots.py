@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.connectors.postgres.cdc_messages import lsn_of, lsn_text
-from poundlock.connectors.postgres.connecting import NO_LIMITS, Login, identifier, literal
+from poundlock.connectors.postgres.connection import NO_LIMITS, Login, identifier, literal
 from poundlock.connectors.postgres.publications import check_published
 from poundlock.connectors.postgres.relation import Relation
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError

@@ -13,16 +13,18 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext
 from poundlock.connectors.postgres.cdc import CdcEnumerator, declared_columns
 from poundlock.connectors.postgres.cdc_rows import change_schema
-from poundlock.connectors.postgres.connecting import Login
+from poundlock.connectors.postgres.connection import Login
 from poundlock.connectors.postgres.incremental import IncrementalEnumerator, column_kind
 from poundlock.connectors.postgres.reader import PostgresReader
 from poundlock.connectors.postgres.relation import Relation, Selection, look_up
 from poundlock.connectors.postgres.slots import check_ready
 from poundlock.connectors.postgres.snapshot import SnapshotEnumerator, key_of
 from poundlock.connectors.postgres.types import Column
+from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock, duration, size
@@ -33,8 +35,19 @@ Mode = Literal["snapshot", "incremental", "cdc"]
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _OWN = {
     "snapshot": ("key", "lost_snapshot", "ranges_per_checkpoint"),
-    "incremental": ("column", "start", "until"),
+    "incremental": ("column", "start", "until", "append_only"),
     "cdc": ("slot", "publication", "key"),
+}
+# Argument to (the modes that look at it, its field, its default).
+_TUNING: dict[str, tuple[tuple[Mode, ...], str, object]] = {
+    "split_size": (("snapshot", "cdc"), "split_bytes", size("64 MB")),
+    "settle": (("incremental",), "settle_ms", 1_000),
+    "rows_per_split": (("incremental",), "rows_per_split", 250_000),
+    "max_rows_per_checkpoint": (("incremental",), "max_rows_per_checkpoint", 1_000_000),
+    "initial": (("cdc",), "initial", "snapshot"),
+    "before": (("cdc",), "before", "full"),
+    "max_wal_per_checkpoint": (("cdc",), "max_wal", size("64 MB")),
+    "poll_every": (("incremental", "cdc"), "poll_ms", 1_000),
 }
 
 
@@ -47,7 +60,7 @@ class PostgresSource:
     log, in rows with the columns `op`, `lsn`, `number`, `xid`, `commit_time`, `before` and `after`.
 
     Args:
-        dsn: connection string of libpq, such as "postgresql://user@host:5432/database".
+        dsn: "postgresql://user@host:5432/database", or the words of libpq, or "env:NAME" or "file:PATH" where it stands.
         table: name of a table, such as "public.events".
         query: a SELECT instead of a table; not for "cdc".
         mode: "snapshot", "incremental" or "cdc".
@@ -61,6 +74,9 @@ class PostgresSource:
         lost_snapshot: what to do after a crash with ranges that are left over: "stop", or read them as they are now:
             "newer". Only with ranges_per_checkpoint.
         column: the growing column of "incremental": a number, date or time.
+        append_only: you say that rows of the table, or of the query, are only added: none is changed or deleted once it is
+            there. Without that, "incremental" may miss or repeat rows that are changed between two readings, and a job
+            that requires a guarantee refuses it.
         start: read values greater than this, as text; None = from the beginning.
         until: read values up to this, as text, then end; None = never.
         settle: least time that a value was there before rows up to it are read, for writers that take a value, and write
@@ -88,6 +104,7 @@ class PostgresSource:
     ranges_per_checkpoint: int | None
     lost_snapshot: Literal["stop", "newer"]
     column: str | None
+    append_only: bool
     start: str | None
     until: str | None
     settle_ms: int
@@ -117,6 +134,7 @@ class PostgresSource:
         ranges_per_checkpoint: int | None = None,
         lost_snapshot: Literal["stop", "newer"] = "stop",
         column: str | None = None,
+        append_only: bool = False,
         start: Any = None,
         until: Any = None,
         settle: str | timedelta = "1 s",
@@ -141,6 +159,7 @@ class PostgresSource:
             "ranges_per_checkpoint": ranges_per_checkpoint,
             "lost_snapshot": lost_snapshot,
             "column": column,
+            "append_only": append_only,
             "start": None if start is None else str(start),
             "until": None if until is None else str(until),
             "settle_ms": duration(settle) // timedelta(milliseconds=1),
@@ -180,12 +199,13 @@ class PostgresSource:
                 raise DefinitionError(f"{name}={value!r} is not a positive number", next=f"write {name}=1000")
         if min(self.split_bytes, self.max_wal) < 1:
             raise DefinitionError("a limit of PostgresSource is zero", next='give sizes such as "64 MB"')
-        given = {name for names in _OWN.values() for name in names if getattr(self, name) not in (None, "stop")}
+        given = {name for names in _OWN.values() for name in names if getattr(self, name) not in (None, False, "stop")}
         if foreign := sorted(given - set(_OWN[self.mode])):
             fits = " or ".join(mode for mode, names in _OWN.items() if foreign[0] in names)
             raise DefinitionError(
                 f'{foreign[0]} means nothing in mode "{self.mode}"', next=f'leave it out, or say mode="{fits}"'
             )
+        self._refuse_of_other_modes()
         if self.lost_snapshot == "newer" and self.ranges_per_checkpoint is None:
             raise DefinitionError(
                 'lost_snapshot="newer" is for a snapshot that is read in several checkpoints',
@@ -195,6 +215,15 @@ class PostgresSource:
             raise DefinitionError('mode "incremental" needs a column whose values only grow', next='write column="id"')
         if self.mode == "cdc":
             self._check_cdc()
+
+    def _refuse_of_other_modes(self) -> None:
+        """Refuse limits and choices that this mode does not look at."""
+        unused = {name: pair for name, pair in _TUNING.items() if self.mode not in pair[0]}
+        refuse_without_effect(
+            "PostgresSource",
+            {said: (getattr(self, field), default) for said, (_, field, default) in unused.items()},
+            because=f"mode is {self.mode!r}",
+        )
 
     def _check_cdc(self) -> None:
         if self.selection.table is None or self.selection.where is not None:
@@ -221,6 +250,32 @@ class PostgresSource:
         """Whether the job ends by itself when this source is read to its end."""
         return self.mode == "snapshot" or (self.mode == "incremental" and self.until is not None)
 
+    @property
+    def replay(self) -> ReplayPromise:
+        """What a second reading of a range gives, which goes by the mode and by what is known of the table."""
+        if self.mode == "cdc":
+            return ReplayPromise(
+                "exact", "a position is a place in the server's log, which the slot keeps until it is decided"
+            )
+        if self.mode == "incremental":
+            if self.append_only:
+                return ReplayPromise(
+                    "exact", "append_only=True says that rows are only added, so a range of values stays as it is"
+                )
+            return ReplayPromise(
+                "if-unchanged",
+                "a row that is changed between two readings may be missed or come twice; append_only=True says there are none",
+            )
+        if self.lost_snapshot == "newer":
+            return ReplayPromise(
+                "if-unchanged",
+                'lost_snapshot="newer" reads the ranges that are left after a crash as they are then, so rows that were '
+                "changed may be missed or come twice",
+            )
+        return ReplayPromise(
+            "exact", "all ranges are read in one snapshot, and the job stops if it is lost with ranges left over"
+        )
+
     def schema(self) -> pa.Schema:
         """Return the columns of the rows, as the server knows them.
 
@@ -229,7 +284,7 @@ class PostgresSource:
             TransientError: no server answers.
         """
         if not self._schema:
-            with self.login.connect(f"looking up {self.selection.shown}") as connection:
+            with self.login.reading(f"looking up {self.selection.shown}") as connection:
                 self._schema.append(self._columns(connection, look_up(connection, self.selection)))
         return self._schema[0]
 
@@ -239,6 +294,14 @@ class PostgresSource:
             return change_schema([Column(*fields) for fields in columns])
         return pa.schema([(column.name, column.arrow) for column in relation.columns])
 
+    def refuse_preview(self) -> None:
+        """Raise DefinitionError for changes: their replication slot is made, and moved on, by reading."""
+        if self.mode == "cdc":
+            raise DefinitionError(
+                "a preview of changes would make their replication slot, or move it on",
+                next='look at the table as it is: mode="snapshot"',
+            )
+
     def preflight(self) -> None:
         """Ask the server whether all of this can be read.
 
@@ -247,7 +310,7 @@ class PostgresSource:
             TransientError: no server answers within 5 s.
         """
         self.login.check()
-        with self.login.connect(f"looking up {self.selection.shown}") as connection:
+        with self.login.reading(f"looking up {self.selection.shown}") as connection:
             relation = look_up(connection, self.selection)
             # Refused by name here, and not in the tasks: this user may see the table and not read it.
             connection.execute(relation.select("false"))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.connectors.postgres.connecting import identifier
+from poundlock.connectors.postgres.connection import identifier
 from poundlock.errors import TerminalError
 
 __all__ = ["Column", "column_of", "from_csv", "from_texts", "select_list"]

@@ -20,9 +20,12 @@ __all__ = [
     "FORMAT",
     "Blob",
     "Head",
+    "canonical_key",
     "decode",
     "encode",
+    "encode_each",
     "encode_key",
+    "encode_keys",
     "pack",
     "pack_column",
     "pack_table",
@@ -93,6 +96,29 @@ def encode_key(key: Any) -> bytes:
     if kind is str or kind is int:
         return encode(pack(key))
     return encode(pack(key + 0.0 if kind is float else key))  # there is one zero
+
+
+def encode_each(values: list[Any]) -> list[bytes]:
+    """Return each value as bytes of its own, as `encode(pack(value))` gives them; raises as they do."""
+    try:
+        return list(map(_encode, values if _plain(values) else map(pack, values)))
+    except UnicodeEncodeError:
+        return [encode(pack(value)) for value in values]  # says which text it is
+
+
+def encode_keys(keys: list[Any]) -> list[bytes]:
+    """Return the bytes each key is told apart by, as `encode_key` gives them."""
+    kinds = set(map(type, keys))
+    if kinds == {str} or (kinds == {int} and _small(keys, kinds)):
+        return encode_each(keys)
+    return list(map(encode_key, keys))
+
+
+def canonical_key(key: Any) -> Any:
+    """Return a key that was read from bytes so that it is found again: NaN equals nothing but the one object that stands for it."""
+    if type(key) is tuple:
+        return tuple([canonical_key(part) for part in key])
+    return math.nan if key != key else key
 
 
 def pack(value: Any, levels: int = _DEEPEST) -> Any:

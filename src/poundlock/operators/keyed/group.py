@@ -5,7 +5,7 @@ It is one object in memory and one blob of bytes on disk; what the bytes give ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from poundlock.errors import TerminalError
@@ -74,6 +74,9 @@ class KeyGroup:
         found = spaces[namespace] = {} if table is None else unpack_table(decode(table))
         return found
 
+    def prefetch(self, keys: Iterable[Any]) -> None:
+        """Make the entries of some keys ready to be looked up; called before a key's entries are read. Here all of them are."""
+
     def namespaces(self, name: str) -> list[Any]:
         """Return the namespaces of a table's name."""
         return list(self._tables.get(name, ()))
@@ -82,7 +85,9 @@ class KeyGroup:
         """Forget a table."""
         self._tables.get(name, {}).pop(namespace, None)
 
-    def declare(self, name: str, kind: str, ttl_ms: int | None = None, *, windowed: bool = False) -> None:
+    def declare(
+        self, name: str, kind: str, ttl_ms: int | None = None, *, windowed: bool = False, broadcast: bool = False
+    ) -> None:
         """Say what a table holds; entries with a time to live are kept as [last touched in ms, value].
 
         Args:
@@ -90,6 +95,7 @@ class KeyGroup:
             kind: such as "value", "list", "map".
             ttl_ms: time to live, None for ever.
             windowed: whether its entries are (key, window) rather than keys.
+            broadcast: whether it is the same for all tasks, so that one of them keeps it for all.
 
         Raises:
             TerminalError: the state on disk is of another kind.

@@ -44,16 +44,18 @@ class StateStore:
     Args:
         prefix: of the tables' names, so that a user's "count" and a trigger's are two.
         windowed: whether an entry is (key, window) rather than a key.
+        broadcast: whether it is the same for all tasks.
 
     `entry` is set by the operator before the user's code runs: the current key, or (key, window).
     """
 
-    def __init__(self, prefix: str = "", *, windowed: bool = False) -> None:
+    def __init__(self, prefix: str = "", *, windowed: bool = False, broadcast: bool = False) -> None:
         self.entry: Any = None
         self.group: KeyGroup = KeyGroup(0)
         self.now = 0
         self._prefix = prefix
         self._windowed = windowed
+        self._broadcast = broadcast
         self._states: dict[str, tuple[StateDescriptor, Any]] = {}
 
     def use(self, group: KeyGroup) -> None:
@@ -67,7 +69,13 @@ class StateStore:
     def _bind(self, descriptor: StateDescriptor, state: Any) -> None:
         name = self._prefix + descriptor.name
         ttl = getattr(descriptor, "ttl", None)
-        self.group.declare(name, _KINDS[type(descriptor)], None if ttl is None else ttl.ttl_ms, windowed=self._windowed)
+        self.group.declare(
+            name,
+            _KINDS[type(descriptor)],
+            None if ttl is None else ttl.ttl_ms,
+            windowed=self._windowed,
+            broadcast=self._broadcast,
+        )
         state.table = self.group.table(name)
 
     def _state(self, descriptor: StateDescriptor, make: Callable[[], Any]) -> Any:

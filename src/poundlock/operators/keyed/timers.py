@@ -86,6 +86,15 @@ class Timers:
                     yield time, entry
             self._due = None
 
+    def _put_first(self, time: int, entries: dict[Any, None]) -> None:
+        """Make entries fire at a time before those that are registered for it already."""
+        known = self._at.get(time)
+        if known is None:
+            heappush(self._heap, time)
+        else:
+            entries = {**entries, **dict.fromkeys(known)}
+        self._at[time] = entries if len(entries) > 1 else tuple(entries)
+
     def content(self) -> tuple[list[int], list[int], list[Any]]:
         """Return the times in order, how many entries each has, and the entries in the order they will fire."""
         at = self._at

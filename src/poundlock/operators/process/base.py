@@ -48,6 +48,7 @@ class TimedOperator:
 
     def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
         self._use(group)
+        group.prefetch(batch.keys)
         yield from self.work(batch)
         yield from self.out.drain()
 

@@ -196,7 +196,9 @@ class Writing:
             )
         state = store.get(descriptor)
         try:
-            for key in list(state.table):
+            keys = list(state.table)
+            store.group.prefetch(keys)
+            for key in keys:
                 store.entry = key
                 function(key, state)
         finally:
@@ -240,7 +242,7 @@ class BroadcastStates:
     """
 
     def __init__(self, descriptors: Sequence[MapStateDescriptor]) -> None:
-        self._store = StateStore("broadcast:")
+        self._store = StateStore("broadcast:", broadcast=True)
         self._states: Mapping[str, Any] = {d.name: self._store.get_map_state(d) for d in descriptors}
         self._readers = {name: _Reading(name, state) for name, state in self._states.items()}
 

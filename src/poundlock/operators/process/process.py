@@ -132,6 +132,8 @@ class ProcessOperator:
         call, context, keyed = self._inputs[batch.side]
         store, out, collect, most = self._store, self.out, self._rows.collect, self.out.chunk_rows
         store.entry = NO_KEY
+        if keyed:
+            group.prefetch(batch.keys)
         times = repeat(None, len(batch)) if batch.timestamps is None else batch.timestamps
         for key, value, time in zip(batch.keys, batch.values, times, strict=True):
             if keyed:

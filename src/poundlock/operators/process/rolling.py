@@ -115,8 +115,8 @@ class RollingOperator(TimedOperator):
 
     def work(self, batch: Batch) -> Iterator[OutputChunk]:
         if self._bounded:
-            if len(batch):
-                self.group.event_timers.register(MAX, None)  # one for all keys: the end of the input
+            if len(batch) and not self.group.event_timers:
+                self.group.event_timers.register(MAX, batch.keys[0])  # makes the end of the input wake the group
             for key, value in zip(batch.keys, batch.values, strict=True):
                 self._add(key, value)
             return
@@ -133,9 +133,19 @@ class RollingOperator(TimedOperator):
         held = table[key] = self._fold(table[key], value) if key in table else value
         return held
 
-    def on_timer(self, time: int, entry: Any) -> Iterator[OutputChunk]:
-        table, out = self._table, self.out
-        for key in list(table):
-            out.emit(table.pop(key), key, MAX)
+    def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[OutputChunk]:
+        ends = self._bounded and watermark == MAX and group.watermark < MAX
+        yield from super().advance_watermark(group, watermark)
+        if not ends:
+            return
+        self._use(group)
+        out = self.out
+        for key, held in list(self._table.items()):
+            del self._table[key]
+            out.emit(held, key, MAX)
             if out.full:
                 yield from out.drain()
+        yield from out.drain()
+
+    def on_timer(self, time: int, entry: Any) -> None:
+        """Do nothing: what the end of the input brings out is of all keys."""

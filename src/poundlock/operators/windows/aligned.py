@@ -50,6 +50,8 @@ class AlignedWindowOperator(WindowOperatorBase):
 
     def bind(self, group: KeyGroup) -> None:
         group.declare(PANES, "panes")
+        for namespace in group.namespaces(PANES):
+            self._set_timers(namespace)
 
     def work(self, batch: Batch) -> Iterator[OutputChunk]:
         if not len(batch):
@@ -113,19 +115,25 @@ class AlignedWindowOperator(WindowOperatorBase):
                 self.late(batch, at)
 
     def _pane(self, window: TimeWindow) -> dict[Any, Any]:
-        """Return the table of a window, with its timers if it is a new one."""
+        """Return the table of a window, with its timers set."""
         namespace = window[0], window[1]
-        pane = self.group.table(PANES, namespace)
-        if not pane:
-            last = window.end - 1
-            if not self.event_time:
-                self.group.processing_timers.register(last, namespace)
-                return pane
-            if last > self.group.watermark:
-                self.group.event_timers.register(last, namespace)
-            if self.spec.cleanup_time(last) < MAX:
-                self.group.event_timers.register(self.spec.cleanup_time(last), namespace)
-        return pane
+        self._set_timers(namespace)
+        return self.group.table(PANES, namespace)
+
+    def _set_timers(self, namespace: tuple[int, int]) -> None:
+        """Make a window fire at its end, if that is to come, and go away when its lateness is over.
+
+        The timers of a window of all keys follow from the window and the watermark, so a store need not keep them.
+        """
+        last = namespace[1] - 1
+        if not self.event_time:
+            self.group.processing_timers.register(last, namespace)
+            return
+        if last > self.group.watermark:
+            self.group.event_timers.register(last, namespace)
+        cleanup = self.spec.cleanup_time(last)
+        if self.group.watermark < cleanup < MAX:
+            self.group.event_timers.register(cleanup, namespace)
 
     def _add_and_fire(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterator[OutputChunk]:
         """Add elements to a window that has fired: each makes it fire again."""
@@ -142,6 +150,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             yield from self._fire(namespace, last)
         if time == self.spec.cleanup_time(last):
             if self.firing.clears:
+                self.group.prefetch(list(self.group.table(PANES, namespace)))
                 for key in self.group.table(PANES, namespace):
                     self.firing.clear(key, namespace)
             self.group.drop(PANES, namespace)
@@ -149,6 +158,7 @@ class AlignedWindowOperator(WindowOperatorBase):
     def _fire(self, namespace: Any, last: int) -> Iterator[OutputChunk]:
         pane, result, out = self.group.table(PANES, namespace), self.fold.result, self.out
         if self.firing.process is not None:
+            self.group.prefetch(list(pane))
             for key, held in pane.items():
                 self.firing.fire(key, namespace, last, result(held))
                 if out.full:

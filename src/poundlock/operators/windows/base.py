@@ -64,11 +64,13 @@ class WindowOperatorBase:
 
     def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
         self.use(group)
+        group.prefetch(batch.keys)
         yield from self.work(batch)
         yield from self.out.drain()
 
     def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[OutputChunk]:
         if watermark > group.watermark:
+            self.use(group)  # what a subclass derives from the watermark is as of the one before
             group.watermark = watermark
             yield from self._fire_due(group, group.event_timers, watermark, event=True)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON, Kind
+from poundlock.checkpoint.participant import JSON, CommitsMany, Committed, Kind
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
 from poundlock.testing.conformance.lives import Driver, Job, Written
-from poundlock.testing.conformance.report import Broken, Check
+from poundlock.testing.conformance.report import Broken, Check, Skipped
 from poundlock.testing.conformance.sink_rig import ANSWERING, HIDING, ONCE, SinkRig
 
 __all__ = ["CHECKS"]
@@ -113,6 +113,25 @@ def commit_twice(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after four commits of the same, two of them from other processes")
     rig.life(end=True)
     rig.expect(rig.rows(), "after the next start")
+
+
+def commit_many(rig: SinkRig) -> None:
+    with rig.driver() as driver:
+        sink = driver.participant
+        if not isinstance(sink, CommitsMany):
+            raise Skipped("it commits one by one")
+        committables = list(driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0))))
+        committables += driver.end()
+        rig.expect(rig.rows(0), "after a commit of many")
+        for _ in range(2):
+            outcomes = list(sink.commit_many(iter(committables)))
+            if len(outcomes) != len(committables):
+                raise Broken(f"commit_many() gave {len(outcomes)} outcomes for {len(committables)} committables")
+            if wrong := [outcome for outcome in outcomes if not isinstance(outcome, Committed)]:
+                raise Broken(f"commit_many() of what is committed says: {wrong[0]!r}")
+        if any(True for _ in sink.commit_many(iter(()))):
+            raise Broken("commit_many() of nothing gave an outcome")
+    rig.expect(rig.rows(0), "after three commits of the same")
 
 
 def replay_decided(rig: SinkRig) -> None:
@@ -246,6 +265,12 @@ CHECKS: Sequence[Check[SinkRig]] = [
         HIDING,
     ),
     Check("commit-twice", "commit() does nothing where it was done before, from any process", commit_twice, ONCE),
+    Check(
+        "commit-many",
+        "commit_many() gives an outcome for each committable, in their order, and does nothing where it was done before",
+        commit_many,
+        ONCE,
+    ),
     Check("replay-decided", "a decided checkpoint that is delivered again changes nothing", replay_decided, ANSWERING),
     Check(
         "sweep-orphans",

@@ -25,6 +25,7 @@ def source_conformance(
     rows: Sequence[Mapping[str, Any]] | Callable[[Any], Sequence[Mapping[str, Any]]],
     more: Callable[[Any], Sequence[Mapping[str, Any]]] | None = None,
     bad: int = 0,
+    change: Callable[[Any], None] | None = None,
     patience_s: float = 0.0,
     only: Iterable[str] | None = None,
     skip: Mapping[str, str] | None = None,
@@ -37,6 +38,8 @@ def source_conformance(
         rows: the rows that are there, or a function that returns them, given the source.
         more: adds rows to what the source reads, and returns them; given the source. None where nothing can be added.
         bad: how many of the records that are there, or added, cannot be decoded.
+        change: changes, or deletes, some of the rows that are there, by whatever means the other system has; given the
+            source. A source that declares its replay as "exact" must then give the same rows, or refuse.
         patience_s: how long to wait for rows that come by themselves, in seconds.
         only: names of checks to run; default all. See SOURCE_CHECKS.
         skip: names of checks to leave out, and why.
@@ -48,7 +51,7 @@ def source_conformance(
         ConformanceError: a check failed; the text says which, what was seen, and what the contract says.
         DefinitionError: what was given cannot be worked with.
     """
-    subject = SourceSubject.of(make, rows, more, bad, patience_s)
+    subject = SourceSubject.of(make, rows, more, bad, patience_s, change)
     folder = Path(tempfile.mkdtemp(prefix="conformance-"))
     try:
         with Children(folder / "children") as children:

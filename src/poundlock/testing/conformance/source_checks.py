@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.connectors.base import Split, SplitSource
+from poundlock.connectors.replay_promise import replay_of
+from poundlock.errors import PoundlockError
 from poundlock.plan.shipping import shipped
 from poundlock.testing.conformance.report import Broken, Check, Skipped
-from poundlock.testing.conformance.source_rig import SourceRig, Way, plan
+from poundlock.testing.conformance.source_rig import Read, SourceRig, Way, plan
 
 __all__ = ["CHECKS"]
 
@@ -78,7 +80,7 @@ def ends(rig: SourceRig) -> None:
             again = enumerator.finished(way.positions[-1])
         if not last or not again:
             raise Broken(f"it is bounded and was read to {way.positions[-1]!r}, and finished() says it goes on")
-    elif last and not getattr(rig.source, "received_once", False):
+    elif last and not _reads_once(rig):
         raise Broken("it is not bounded, and finished() says that nothing can come any more")
 
 
@@ -110,6 +112,50 @@ def replays(rig: SourceRig) -> None:
                 raise Broken(
                     f"{len(kept.rejects)} records were rejected at first and {len(again.rejects)} when read again"
                 )
+
+
+def keeps_promise(rig: SourceRig) -> None:
+    promise = replay_of(rig.source)
+    if promise.kind in ("unknown", "received-once"):
+        raise Skipped(f"it promises nothing of a second reading: {promise.reason}")
+    if not promise.reason or "\n" in promise.reason:
+        raise Broken(f"its promise needs a reason of one line, and has {promise.reason!r}")
+    with rig.enumerator() as enumerator:
+        way = rig.walk(enumerator)
+    for (a, b), kept in zip(_steps(way), way.reads, strict=True):
+        with rig.enumerator() as enumerator:
+            enumerator.initial()
+            _compare(rig.read_twice(enumerator.splits(a, b)), kept, a, b, f"it declares {promise.kind!r}")
+    if promise.kind == "exact" and rig.subject.change is not None:
+        _keeps_after_change(rig, way)
+
+
+def _keeps_after_change(rig: SourceRig, way: Way) -> None:
+    """Plan and read each range again behind the change that the author makes; the source may refuse, and not differ."""
+    assert rig.subject.change is not None
+    rig.subject.change(rig.source)
+    for (a, b), kept in zip(_steps(way), way.reads, strict=True):
+        try:
+            with rig.enumerator() as enumerator:
+                enumerator.initial()
+                splits = enumerator.splits(a, b)
+        except PoundlockError:
+            continue
+        result = rig.read_twice(splits)
+        if not isinstance(result, str):
+            _compare(result, kept, a, b, 'rows were changed, and it declares "exact"')
+
+
+def _compare(result: tuple[Read, Read] | str, kept: Read, start: Any, end: Any, when: str) -> None:
+    if isinstance(result, str):
+        raise Broken(f"{when}, and refuses to read from {start!r} to {end!r} again: {result}")
+    for number, again in enumerate(result, 2):
+        if again.rows != kept.rows or len(again.rejects) != len(kept.rejects):
+            raise Broken(f"{when}, and reading number {number} from {start!r} to {end!r} gave other rows")
+
+
+def _reads_once(rig: SourceRig) -> bool:
+    return replay_of(rig.source).kind == "received-once"
 
 
 def restarts(rig: SourceRig) -> None:
@@ -147,11 +193,7 @@ def told(rig: SourceRig) -> None:
             for _ in range(2):
                 enumerator.committed(end)
             at = end
-            with (
-                rig.enumerator()
-                if not getattr(rig.source, "received_once", False)
-                else nullcontext(enumerator) as fresh
-            ):
+            with rig.enumerator() if not _reads_once(rig) else nullcontext(enumerator) as fresh:
                 fresh.initial()
                 fresh.committed(end)
         rig.expect(way.rows, rig.expected, "while it was told of each checkpoint three times")
@@ -218,6 +260,12 @@ CHECKS: Sequence[Check[SourceRig]] = [
         splits_pure,
     ),
     Check("replay", "the same split gives the same rows in the same order, and the same rejects", replays),
+    Check(
+        "replay-promise",
+        "what `replay` declares is so: a range read twice by one reader, and by another behind a restart, gives the same rows; "
+        'one that is "exact" gives them, or an error, even when somebody changed them',
+        keeps_promise,
+    ),
     Check("restart", "from any position a new enumerator gives just the rest", restarts),
     Check("ranges", "a range gives the rows of the smaller ranges it is made of", ranges),
     Check(

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.base import ClosableEnumerator, Enumerator, ReaderContext, Split
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.formats.convert import to_records
 from poundlock.formats.reject import Reject
 from poundlock.plan.shipping import shipped
@@ -22,7 +22,7 @@ from poundlock.storage import LocalStorage
 from poundlock.testing.conformance.children import Children
 from poundlock.testing.conformance.report import Broken, difference
 
-__all__ = ["Read", "SourceRig", "SourceSubject", "Way", "plan", "read"]
+__all__ = ["Read", "SourceRig", "SourceSubject", "Way", "plan", "read", "read_twice"]
 
 Row = Mapping[str, Any]
 
@@ -49,6 +49,21 @@ def read(source: bytes, splits: Sequence[Split], want: Literal["batch", "records
     )
 
 
+def read_twice(source: bytes, splits: Sequence[Split]) -> tuple[Read, Read] | str:
+    """Read splits twice with one reader, as a task; return the text of the error if the source refuses to."""
+    rejects: list[Reject] = []
+    try:
+        reader = pickle.loads(source).reader(ReaderContext(reject=rejects.append))
+        reads = []
+        for _ in range(2):
+            rows = [[dict(r) for chunk in reader.read(split) for r in to_records(chunk).rows] for split in splits]
+            reads.append(Read(rows, list(rejects)))
+            rejects.clear()
+        return reads[0], reads[1]
+    except PoundlockError as error:
+        return str(error)
+
+
 def plan(source: bytes, workspace: str, start: JSON, end: JSON) -> Sequence[Split]:
     """Be the driver of another life that plans a range."""
     enumerator = pickle.loads(source).enumerator(LocalStorage(workspace))
@@ -68,9 +83,10 @@ class SourceSubject:
     more: Callable[[Any], Sequence[Row]] | None
     bad: int
     patience_s: float
+    change: Callable[[Any], None] | None = None
 
     @classmethod
-    def of(cls, make: Any, rows: Any, more: Any, bad: int, patience_s: float) -> SourceSubject:
+    def of(cls, make: Any, rows: Any, more: Any, bad: int, patience_s: float, change: Any = None) -> SourceSubject:
         """Return it checked.
 
         Raises:
@@ -81,10 +97,10 @@ class SourceSubject:
                 f"{type(make).__name__} is no function that makes a source", next="give one: lambda folder: MySource(…)"
             )
         if callable(rows):
-            return cls(make, rows, more, bad, patience_s)
+            return cls(make, rows, more, bad, patience_s, change)
         if len(rows) < 2:
             raise DefinitionError(f"{len(rows)} rows are too few", next="let the source have at least two")
-        return cls(make, lambda source: rows, more, bad, patience_s)
+        return cls(make, lambda source: rows, more, bad, patience_s, change)
 
 
 @dataclass
@@ -148,6 +164,12 @@ class SourceRig:
         sent = [Split(s.id, json.loads(json.dumps(s.payload)), s.weight) for s in splits]
         found: Read = self.children.call(read, self.shipped, sent, want)
         return found
+
+    def read_twice(self, splits: Sequence[Split]) -> tuple[Read, Read] | str:
+        """Read splits twice in a process of their own; return the text of the error if the source refuses to."""
+        sent = [Split(s.id, json.loads(json.dumps(s.payload)), s.weight) for s in splits]
+        result: tuple[Read, Read] | str = self.children.call(read_twice, self.shipped, sent)
+        return result
 
     def walk(self, enumerator: Enumerator, start: JSON | None = None, *, more: bool = True) -> Way:
         """Read on to where the source stands; `more`: have more data made on the way, where the author can."""

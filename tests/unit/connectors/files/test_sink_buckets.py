@@ -29,7 +29,7 @@ from poundlock.connectors.files.names import bucket_fault
 from poundlock.connectors.files.patterns import DatePattern
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Records
-from poundlock.testing.sinks import batch, lines
+from support.sinks import batch, lines
 
 # Offsets of seconds (Monrovia to 1972), half and quarter hours, changes at a minute past midnight (St. John's), a skipped
 # day (Apia 2011), midnight changes that repeat or skip the first hour of a day (Sao Paulo, Havana), no changes at all.

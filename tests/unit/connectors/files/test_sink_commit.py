@@ -24,7 +24,7 @@ from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, Tran
 from poundlock.storage import LocalStorage
 from poundlock.storage.base import OutcomeUnknown
 from poundlock.storage.s3_client import StoreError
-from poundlock.testing.sinks import JOB, FileSinkHarness, batch, lines
+from support.sinks import JOB, FileSinkHarness, batch, lines
 
 EACH = RollingPolicy(on_checkpoint=True)
 

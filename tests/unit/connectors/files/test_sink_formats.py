@@ -23,7 +23,7 @@ from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.sink import FileSink
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
-from poundlock.testing.sinks import FileSinkHarness, batch, lines
+from support.sinks import FileSinkHarness, batch, lines
 
 fastavro = pytest.importorskip("fastavro")
 

@@ -14,14 +14,19 @@ from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.compaction import FileCompaction
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.sink import FileSink
-from poundlock.testing.sinks import JOB, FileSinkHarness, batch, hidden, lines
+from support.sinks import JOB, FileSinkHarness, batch, hidden, lines
 
 policies = st.builds(
     RollingPolicy,
     every=st.sampled_from([None, "50 ms", "1 s"]),
     size=st.sampled_from([None, 0, 10, 64, 1000]),
     inactivity=st.sampled_from([None, "30 ms"]),
-    on_checkpoint=st.booleans(),
+) | st.builds(
+    RollingPolicy,
+    every=st.none(),
+    size=st.sampled_from([None, 0, 10, 64, 1000]),
+    inactivity=st.none(),
+    on_checkpoint=st.just(True),
 )
 compactions = st.none() | st.builds(
     FileCompaction,

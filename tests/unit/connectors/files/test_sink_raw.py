@@ -16,7 +16,7 @@ from poundlock.errors import DefinitionError, TransientError
 from poundlock.formats.chunk import Batch, KafkaOrigin, Lines, Records
 from poundlock.storage import LocalStorage
 from poundlock.storage.hdfs import HdfsStorage
-from poundlock.testing.sinks import FileSinkHarness, batch, lines
+from support.sinks import FileSinkHarness, batch, lines
 
 EVENTS = [
     b'{"timestamp":1545184226.432,"event":"page_view","uuid":"ac0e50bf-944c-4e2f-bbf5-a34b22718e0c"}',

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from poundlock.connectors.kafka.login import check_kerberos, login, tls_context
 from poundlock.connectors.kafka.security import KafkaSecurity, secret
 from poundlock.errors import DefinitionError
 
@@ -25,15 +26,11 @@ def test_scram_over_tls(tmp_path: Path) -> None:
         key=str(tmp_path / "key"),
         check_hostname=False,
     )
-    spark, confluent = s.spark(), s.confluent()
-    assert spark["kafka.security.protocol"] == confluent["security.protocol"] == "SASL_SSL"
-    assert spark["kafka.sasl.jaas.config"] == (
-        'org.apache.kafka.common.security.scram.ScramLoginModule required username="a\\"b" password="p\\\\q\\"r";'
-    )
+    confluent = s.confluent()
+    assert confluent["security.protocol"] == "SASL_SSL"
     assert (confluent["sasl.username"], confluent["sasl.password"]) == ('a"b', 'p\\q"r')
-    assert spark["kafka.ssl.truststore.certificates"] == confluent["ssl.ca.pem"] == "-----BEGIN ca-----\n"
-    assert spark["kafka.ssl.keystore.key"] == confluent["ssl.key.pem"] == "-----BEGIN key-----\n"
-    assert spark["kafka.ssl.endpoint.identification.algorithm"] == ""
+    assert confluent["ssl.ca.pem"] == "-----BEGIN ca-----\n"
+    assert confluent["ssl.key.pem"] == "-----BEGIN key-----\n"
     assert confluent["ssl.endpoint.identification.algorithm"] == "none"
 
 
@@ -46,8 +43,7 @@ def test_oauth() -> None:
         client_secret="hush",
         scope="kafka",
     )
-    assert s.spark()["kafka.sasl.oauthbearer.token.endpoint.url"] == "https://id.example/token"
-    assert 'clientId="job" clientSecret="hush" scope="kafka"' in s.spark()["kafka.sasl.jaas.config"]
+    assert s.confluent()["sasl.oauthbearer.token.endpoint.url"] == "https://id.example/token"
     assert s.confluent()["sasl.oauthbearer.client.secret"] == "hush"
 
 
@@ -65,8 +61,11 @@ def test_secrets_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_no_secret_is_shown() -> None:
     s = KafkaSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="u", password="hush")
-    for shown in (repr(s), repr(s.spark()), str(s.confluent()), f"{s.spark()}"):
+    who = login(s)
+    assert who.password == "hush"
+    for shown in (repr(s), repr(s.confluent()), str(s.confluent()), f"{s.confluent()}", repr(who)):
         assert "hush" not in shown
+    assert pickle.loads(pickle.dumps(who)) == who
     assert pickle.loads(pickle.dumps(s)) == s
 
 
@@ -91,4 +90,31 @@ def test_what_does_not_fit_is_refused(given: dict[str, Any], what: str) -> None:
 
 def test_a_missing_certificate_file_is_named() -> None:
     with pytest.raises(DefinitionError, match="Kafka ca: cannot read /none"):
-        KafkaSecurity(protocol="SSL", ca="/none").spark()
+        KafkaSecurity(protocol="SSL", ca="/none").confluent()
+
+
+def test_a_login_has_the_content_of_files_and_not_their_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors on other machines have neither the files nor the environment of the driver."""
+    monkeypatch.setenv("KEY_PW", "env:literally")
+    for name in ("ca", "cert", "key"):
+        (tmp_path / name).write_text(f"pem of {name}")
+    s = KafkaSecurity(
+        protocol="SSL",
+        ca=f"{tmp_path}/ca",
+        certificate=f"{tmp_path}/cert",
+        key=f"{tmp_path}/key",
+        key_password="env:KEY_PW",
+    )
+    who = login(s)
+    assert (who.ca, who.certificate, who.key) == ("pem of ca", "pem of cert", "pem of key")
+    assert who.key_password == "env:literally"
+    with pytest.raises(DefinitionError, match="certificates cannot be used"):
+        tls_context(who)
+
+
+def test_kerberos_is_refused_with_the_reason_where_a_client_lacks_it() -> None:
+    security = KafkaSecurity(protocol="SASL_SSL", mechanism="GSSAPI")
+    with pytest.raises(DefinitionError, match=r"Kerberos \(GSSAPI\) cannot be used: .*libsasl2") as caught:
+        check_kerberos(security)
+    assert "SCRAM-SHA-512" in caught.value.next
+    check_kerberos(KafkaSecurity())

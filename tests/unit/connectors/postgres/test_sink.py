@@ -13,10 +13,11 @@ import pytest
 
 from poundlock import DefinitionError, PostgresSink, TerminalError, TransientError
 from poundlock.checkpoint.participant import Kind, Occasion, Prepared
+from poundlock.connectors.postgres.connection import Login, Server
+from poundlock.connectors.postgres.errors import explained
 from poundlock.connectors.postgres.sink_committer import commit
 from poundlock.connectors.postgres.sink_names import Markers, epoch_of, gid, prefix_of
 from poundlock.connectors.postgres.sink_rows import RowDigest, copy_text, prepared_columns, raw_row
-from poundlock.connectors.postgres.sink_server import Address, Server, explained
 from poundlock.connectors.postgres.sink_table import Column, Table, fits, matched
 from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.errors import CommitUnknown, PoundlockError
@@ -61,13 +62,13 @@ def test_a_password_is_shown_nowhere() -> None:
         bound = sink.bind(job_id="a" * 32, sink="out")
         said = [
             repr(bound),
-            repr(bound.address),
+            repr(bound.login),
             bound.describe(),
-            bound.address.name,
+            bound.login.name,
             json.dumps(bound.describe_json()),
         ]
         assert "geh31m" not in "".join(said)
-        assert bound.address.parameters()["password"] == "geh31m"
+        assert bound.login.parameters()["password"] == "geh31m"
         assert pickle.loads(pickle.dumps(bound)) == bound
     assert PostgresSink("env:DB", "t").describe_json()["dsn"] == "env:DB"
 
@@ -78,7 +79,7 @@ def test_a_sink_is_made_again_from_its_description(monkeypatch: pytest.MonkeyPat
     again = rebuild_sink(json.loads(json.dumps(bound.describe_json())))
     assert isinstance(again, PostgresSink)
     assert (again.table, again.key, again.prefix, again.kind) == ("s.t", ("id",), bound.prefix, Kind.IDEMPOTENT)
-    assert again.address.parameters() == bound.address.parameters()
+    assert again.login.parameters() == bound.login.parameters()
     with pytest.raises(DefinitionError, match="version 2 is not known"):
         PostgresSink.from_json({"v": 2, "kind": "postgres"})
 
@@ -260,12 +261,12 @@ def test_what_a_server_cannot_do_now_is_asked_for_again(
     error = getattr(errors, name)
     made: list[Answering] = []
 
-    def connect(address: Address) -> Answering:
+    def connect(login: Login) -> Answering:
         made.append(Answering(error("could not write")))
         return made[-1]
 
-    monkeypatch.setattr(Address, "connect", connect)
-    asked = Server(Address(DSN))
+    monkeypatch.setattr(Login, "connect", connect)
+    asked = Server(Login(DSN))
     with pytest.raises(PoundlockError) as caught:
         commit(asked, Markers("m"), {"gid": "g", "rows": 1, "bytes": 1})
     assert type(caught.value) is kind

@@ -5,18 +5,20 @@ from __future__ import annotations
 import decimal
 import pickle
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, PostgresSource
 from poundlock.connectors.base import SplitSource
-from poundlock.connectors.postgres.connecting import identifier, literal
+from poundlock.connectors.postgres.connection import identifier, literal
+from poundlock.connectors.postgres.errors import Use, explain
 from poundlock.connectors.postgres.incremental import Seen, settled
 from poundlock.connectors.postgres.ranges import by_place, conditions_between
 from poundlock.connectors.postgres.types import Column, array_elements, from_csv, from_texts
-from poundlock.errors import TerminalError
+from poundlock.errors import TerminalError, TransientError
 
 DSN = "postgresql://me@localhost/db"
 CDC: dict[str, Any] = {"table": "t", "mode": "cdc", "slot": "s", "publication": "p"}
@@ -159,3 +161,48 @@ def test_a_value_that_does_not_fit_is_said() -> None:
 
 def test_elements_of_an_array_that_does_not_begin_at_one() -> None:
     assert array_elements("[2:3]={7,8}") == ["7", "8"]
+
+
+def test_the_address_of_a_source_may_stand_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHOP", "postgresql://etl:geh31m@db.example:5433/shop")
+    source = PostgresSource("env:SHOP", table="t")
+    assert source.login.name == "db.example:5433/shop"
+    assert source.login.parameters()["password"] == "geh31m"
+    assert source.path == "t of env:SHOP (snapshot)"
+    (tmp_path / "dsn").write_text("host=db.example dbname=shop user=etl password=geh31m\n")
+    other = PostgresSource(f"file:{tmp_path}/dsn", table="t", password="env:OTHER")
+    monkeypatch.setenv("OTHER", "an0ther")
+    assert other.login.parameters()["password"] == "an0ther"
+    for shown in (repr(source), repr(other), source.login.open_text(), other.login.open_text()):
+        assert "geh31m" not in shown
+        assert "an0ther" not in shown
+    monkeypatch.delenv("SHOP")
+    with pytest.raises(DefinitionError, match="environment variable SHOP is not set"):
+        _ = source.login.name
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("InsufficientPrivilege", DefinitionError),
+        ("InvalidPassword", DefinitionError),
+        ("UndefinedTable", DefinitionError),
+        ("NumericValueOutOfRange", TerminalError),
+        ("UniqueViolation", TerminalError),
+        ("ReadOnlySqlTransaction", TransientError),
+        ("LockNotAvailable", TransientError),
+        ("SerializationFailure", TransientError),
+        ("AdminShutdown", TransientError),
+        ("InternalError_", TerminalError),
+    ],
+)
+def test_an_error_of_the_server_is_of_one_kind_for_who_reads_and_who_writes(name: str, kind: type[Exception]) -> None:
+    from psycopg import errors
+
+    error = getattr(errors, name)("it said geh31m")
+    for use in get_args(Use):
+        result = explain(error, "db.example:5432/shop", "looking up t", use=use, secrets=["geh31m"])
+        assert type(result) is kind
+        assert "PostgreSQL at db.example:5432/shop, looking up t" in result.what
+        assert "geh31m" not in str(result)
+        assert result.next

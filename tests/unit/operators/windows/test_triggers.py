@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from window_scripts import All, ms
 
 from poundlock import DefinitionError
 from poundlock.stream.builtin_triggers import (
@@ -24,6 +23,7 @@ from poundlock.stream.triggers import OnMergeContext, Trigger, TriggerContext, T
 from poundlock.stream.window import Window
 from poundlock.stream.windows import EventTimeSessionWindows, TumblingEventTimeWindows
 from poundlock.testing import WindowHarness
+from support.window_scripts import All, ms
 
 TEN = TumblingEventTimeWindows(ms(10))
 

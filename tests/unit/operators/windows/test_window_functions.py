@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from window_scripts import All, ms
 
 from poundlock import DefinitionError, Side
 from poundlock.operators.keyed.group import KeyGroup
@@ -27,6 +26,7 @@ from poundlock.stream.window import CountWindow, GlobalWindow, TimeWindow, Windo
 from poundlock.stream.window_functions import AggregateWindow, ProcessWindow, ProcessWindowFunction, ReduceWindow
 from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from poundlock.testing import KeyedOperatorHarness, WindowHarness
+from support.window_scripts import All, ms
 
 TEN = TumblingEventTimeWindows(ms(10))
 BOTH = pytest.mark.parametrize("general", [False, True], ids=["quick", "general"])

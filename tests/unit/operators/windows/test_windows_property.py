@@ -7,14 +7,14 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from window_model import Model, shown
-from window_scripts import Setting, Step, aligned, ms, plain_settings, play, run, scripts, settings_of_all
 
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.stream.assigners import AlignedWindows, MergingWindowAssigner, WindowAssigner
 from poundlock.stream.count_windows import CountSlidingWindows
 from poundlock.stream.evictors import CountEvictor, DeltaEvictor
 from poundlock.stream.windows import EventTimeSessionWindows
+from support.window_model import Model, shown
+from support.window_scripts import Setting, Step, aligned, ms, plain_settings, play, run, scripts, settings_of_all
 
 COUNT_AND_SUM = [SqlAggregate(kind="count"), SqlAggregate(kind="sum", column="v")]
 MIN = -(1 << 63)

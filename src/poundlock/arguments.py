@@ -1,0 +1,40 @@
+"""An argument that has no effect is refused: one sentence, one way to say it, for every public class.
+
+A value that equals the default is taken as not given, because nobody can tell the two apart and neither changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from poundlock.errors import DefinitionError
+
+__all__ = ["defaults_of", "refuse_without_effect"]
+
+
+def refuse_without_effect(
+    owner: str, given: Mapping[str, tuple[object, object]], *, because: str, next: str | None = None
+) -> None:
+    """Raise DefinitionError if one of these arguments, none of which has an effect here, is not its default.
+
+    Args:
+        owner: the class or function as the user writes it, such as "FileSource".
+        given: argument name to (what was given, the default).
+        because: why they have no effect, one clause, such as 'format is "json"'.
+        next: what to write instead; None = leave it out.
+
+    Raises:
+        DefinitionError: an argument differs from its default; the first in alphabetical order is named.
+    """
+    for name, (value, default) in sorted(given.items()):
+        if value != default:
+            raise DefinitionError(
+                f"{owner}: {name}={value!r} has no effect, because {because}", next=next or f"leave {name} out"
+            )
+
+
+def defaults_of(cls: type[Any], *names: str) -> dict[str, Any]:
+    """Return the defaults of these fields of a dataclass, none of which is made by a factory."""
+    return {field.name: field.default for field in fields(cls) if field.name in names}

@@ -1,0 +1,294 @@
+"""Driver's half of a Kafka source: which partitions there are, how far the next checkpoint reads, and the splits in between.
+
+A position is an offset for each partition, and a partition that it does not name was not met yet: it enters with its first offset,
+and is read from the next position on. So the work between two positions follows from the positions alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from poundlock.connectors.base import Split
+from poundlock.connectors.kafka.cluster import Cluster
+from poundlock.connectors.kafka.errors import deleted, expired, recreated, went_back
+from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
+from poundlock.connectors.kafka.source.admission import cut, share
+from poundlock.connectors.kafka.source.decided_range import check_range
+from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
+from poundlock.connectors.kafka.source.pinned_start import PinnedStart, pin, read_pinned, words_of
+from poundlock.connectors.kafka.source.range_fetch import OffsetRange
+from poundlock.connectors.kafka.source.reader import payload
+from poundlock.errors import PoundlockError, TransientError
+from poundlock.storage.base import Storage
+
+if TYPE_CHECKING:
+    from poundlock.connectors.kafka.source.source import KafkaSource
+
+__all__ = ["KafkaEnumerator"]
+
+_log = logging.getLogger(__name__)
+_RENEW_S = 3600.0  # brokers forget a group's offsets when it is idle for a week
+_LAG_S = 2.0
+Position = dict[str, dict[str, int]]
+
+
+class KafkaEnumerator:
+    """Plans what is read of a KafkaSource. Used by one thread, but `committed` and `lag` may be called beside it.
+
+    Args:
+        source: what to read.
+        cluster: asked for topics and offsets.
+        workspace: the source's durable folder in the checkpoint.
+        group: whose offsets are committed; None or "" = none are.
+        previous: the identity in the newest decision that names this source; None on a first start.
+        records_per_split: greatest number of offsets in one split.
+        monotonic: gives seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        source: KafkaSource,
+        cluster: Cluster,
+        workspace: Storage,
+        *,
+        group: str | None,
+        previous: Mapping[str, Any] | None,
+        records_per_split: int,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source, self._cluster, self._workspace, self._group = source, cluster, workspace, group
+        self._restored = previous is not None
+        before = previous or {}
+        self._until: Offsets | None = from_json(before["until"]) if "until" in before else None
+        self._topics: dict[str, str] = dict(before.get("topics", {}))
+        self._recall()
+        self._records_per_split, self._monotonic = records_per_split, monotonic
+        self._discovery = PartitionDiscovery(source, cluster, monotonic=monotonic)
+        self._checked = False
+        self._renewed: tuple[float, Offsets] | None = None
+
+    def _recall(self) -> None:
+        """Take what the first start wrote down for what the newest decision does not say."""
+        if not self._restored:
+            return
+        found = read_pinned(self._workspace)
+        if found is not None:
+            self._topics = self._topics or dict(found.topics)
+            if self._until is None and found.words == words_of(self._source.start, self._source.end):
+                self._until = found.until_offsets
+
+    # -- where it begins and ends --------------------------------------------------------------------------------------
+
+    def initial(self) -> Position:
+        """Return the position before the first record, the same at every start until a checkpoint was decided.
+
+        Where a decision names the source already, nobody reads from there: the answer is empty and Kafka is not asked.
+
+        Raises:
+            DefinitionError: a topic is missing, or a start cannot be.
+            SourceGoneError: a committed offset has expired.
+            TransientError: Kafka does not answer.
+        """
+        return {} if self._restored else to_json(self._first_start().start_offsets)
+
+    def _first_start(self) -> PinnedStart:
+        s = self._source
+        words = words_of(s.start, s.end)
+        found = read_pinned(self._workspace)
+        if found is None or found.words != words:
+            partitions = self._discovery.partitions()
+            topics = self._cluster.topic_ids({topic for topic, _ in partitions})
+            start = s.start.resolve(partitions, self._cluster, group=self._group)
+            until = None if s.end is None else s.end.resolve(partitions, self._cluster, group=self._group, end=True)
+            found = pin(self._workspace, words, start, until, topics)
+        elif s.start.kind == "earliest":
+            # What expired before anything was read is no loss: the earliest record is the one that is there now.
+            found = found.starting_at(self._cluster.begin(found.start_offsets))
+        self._topics, self._until = {**found.topics, **self._topics}, found.until_offsets
+        return found
+
+    def _end(self, position: Offsets) -> Offsets | None:
+        """Return where each partition ends, None for an unbounded source."""
+        if self._source.end is None:
+            return None
+        if self._until is None and not self._restored:
+            self._first_start()
+        if self._until is None:
+            # The newest decision was made before the source had an end.
+            partitions = {*self._read_only(position.items()), *self._discovery.partitions()}
+            self._until = self._source.end.resolve(partitions, self._cluster, group=self._group, end=True)
+        return self._read_only(self._until.items())
+
+    def finished(self, position: Position) -> bool:
+        """Return whether a bounded source is read to its end at a position. Always False for an unbounded one."""
+        reached = from_json(position)
+        until = self._end(reached)
+        return until is not None and all(reached.get(place, 0) >= offset for place, offset in until.items())
+
+    # -- planning ------------------------------------------------------------------------------------------------------
+
+    def partitions(self, position: Position) -> Sequence[str]:
+        """Return the partitions that are read, by the names of their splits."""
+        return [names([place]) for place in sorted(from_json(position)) if self._source.reads(*place)]
+
+    def latest(self, start: Position, held: Collection[str] = ()) -> Position:
+        """Return how far the next checkpoint may read: what can be read now, at most `max_records_per_checkpoint` of it.
+
+        Args:
+            start: the newest decided position.
+            held: names of partitions of which nothing is to be read this time.
+
+        Raises:
+            SourceGoneError: a topic was deleted or created again, or records behind `start` have expired.
+            TransientError: Kafka does not answer.
+        """
+        position = from_json(start)
+        # What the source no longer names keeps its place, so that it can be named again; nothing of it is read.
+        read = self._read_only(position.items())
+        if not self._checked:
+            self._check_begin(read)
+        until = self._end(position)
+        added = self._added(position, until)
+        ends = self._ends(read)
+        self._checked = True
+        waiting = {}
+        for place, offset in read.items():
+            if ends[place] < offset:
+                raise self._went_back(place, offset, ends[place])
+            end = ends[place] if until is None else min(ends[place], max(until.get(place, 0), offset))
+            if end > offset and names([place]) not in held:
+                waiting[place] = end - offset
+        given = share(waiting, self._source.max_records_per_checkpoint)
+        return to_json({**position, **{place: position[place] + count for place, count in given.items()}, **added})
+
+    def _added(self, position: Offsets, until: Offsets | None) -> Offsets:
+        """Return the first offset of partitions that the position does not name, so that they enter with nothing read."""
+        if until is not None:
+            there: Iterable[Partition] = until
+        else:
+            there = self._discovery.partitions_if_due() if self._checked else self._discovery.partitions()
+        new = [place for place in there if place not in position]
+        if not new:
+            return {}
+        unknown = {topic for topic, _ in new} - self._topics.keys()
+        self._topics |= self._cluster.topic_ids(unknown)
+        _log.info("partitions %s are read from their first offset on", names(sorted(new)))
+        return self._cluster.begin(new)
+
+    def _ends(self, read: Offsets) -> Offsets:
+        try:
+            return self._cluster.end(read)
+        except TransientError:
+            self._check_there(read)
+            raise
+
+    def _check_there(self, read: Offsets) -> None:
+        """Raise SourceGoneError if a partition is not in Kafka any more."""
+        there = self._cluster.partitions()
+        for topic, partition in sorted(read):
+            if partition not in there.get(topic, ()):
+                raise deleted(topic, f"partition {partition} was read up to offset {read[topic, partition]}")
+
+    def _check_begin(self, read: Offsets) -> None:
+        """Look once, before the first range of a start, whether topics are those of before and nothing has expired."""
+        self._check_there(read)
+        self._check_ids(self._topics, self._cluster.topic_ids({topic for topic, _ in read}))
+        begin = self._cluster.begin(read)
+        for (topic, partition), offset in sorted(read.items()):
+            if offset < begin[topic, partition]:
+                raise expired(topic, partition, offset, begin[topic, partition])
+
+    def _went_back(self, place: Partition, reached: int, end: int) -> PoundlockError:
+        self._check_ids(self._topics, self._cluster.topic_ids({place[0]}))
+        return went_back(*place, reached, end)
+
+    def splits(self, start: Position, end: Position) -> Sequence[Split]:
+        """Return the work between two positions; a partition that `start` does not name has none."""
+        first, last = from_json(start), from_json(end)
+        ranges = {
+            place: (first[place], after) for place, after in last.items() if place in first and first[place] < after
+        }
+        pieces = cut(ranges, most=self._records_per_split, at_least=self._source.min_partitions)
+        return [self._split(OffsetRange(*place, begin, after)) for place, begin, after in pieces]
+
+    def _split(self, wanted: OffsetRange) -> Split:
+        return Split(
+            f"{wanted.topic}-{wanted.partition:06d}-{wanted.first:020d}",
+            payload(wanted, self._topics.get(wanted.topic)),
+            wanted.after - wanted.first,
+            name=names([(wanted.topic, wanted.partition)]),
+        )
+
+    # -- what was read -------------------------------------------------------------------------------------------------
+
+    def identity(self, start: Position, end: Position, previous: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what names the data in a range: {"topics": {name: id}}, with "until" where the source is bounded.
+
+        Args:
+            start, end: the range.
+            previous: the identity in the newest decision; {} if there is none.
+
+        Raises:
+            SourceGoneError: a topic was created again or deleted.
+            TransientError: Kafka does not answer.
+        """
+        first, last = from_json(start), from_json(end)
+        for (topic, partition), offset in sorted(first.items()):
+            now = last.get((topic, partition))
+            if now is None:
+                raise deleted(topic, f"partition {partition} was read up to offset {offset}")
+            if now < offset:
+                raise recreated(topic, f"partition {partition} went back from offset {offset} to {now}")
+        known = {**self._topics, **previous.get("topics", {})}
+        # Topics that are not read any more are not asked for; their ids stay for the day they are read again.
+        read = {topic for topic, partition in last if self._source.reads(topic, partition)}
+        ids = self._cluster.topic_ids(read)
+        if gone := sorted(topic for topic in read if topic in known and topic not in ids):
+            raise deleted(gone[0], f"its id was {known[gone[0]]}")
+        self._check_ids(known, ids)
+        self._topics = {**known, **ids}
+        until = self._end(last)
+        topics = {topic: self._topics[topic] for topic in sorted({t for t, _ in last}) if topic in self._topics}
+        return {"topics": topics, **({} if until is None else {"until": to_json(until)})}
+
+    def check_range(self, start: Position, end: Position, identity: Mapping[str, Any]) -> None:
+        """Raise SourceGoneError unless all records of a decided range are still there, and are those that were read."""
+        check_range(self._cluster, from_json(start), from_json(end), identity.get("topics", {}))
+
+    def _check_ids(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        for topic, old in sorted(before.items()):
+            if topic in now and now[topic] != old:
+                raise recreated(topic, f"its id was {old} and is {now[topic]}")
+
+    def committed(self, position: Position) -> None:
+        """Commit a position for the group, so that lag tools see it. Does not wait; what goes wrong is only logged."""
+        if self._group:
+            offsets = self._read_only(from_json(position).items())
+            self._renewed = (self._monotonic(), offsets)
+            self._cluster.commit(offsets, self._group)
+
+    def _read_only(self, offsets: Iterable[tuple[Partition, int]]) -> Offsets:
+        return {place: offset for place, offset in offsets if self._source.reads(*place)}
+
+    def lag(self, position: Position) -> int | None:
+        """Return how many offsets wait behind a position, None if Kafka does not say within 2 s.
+
+        Also commits the group's offsets again once an hour, as brokers forget those of a group that is idle for long.
+        """
+        if self._renewed and self._group and self._monotonic() - self._renewed[0] > _RENEW_S:
+            self.committed(to_json(self._renewed[1]))
+        offsets = self._read_only(from_json(position).items())
+        try:
+            there = self._cluster.end(offsets, timeout=_LAG_S)
+        except PoundlockError:
+            return None
+        if self._source.end is not None and self._until is not None:
+            there = {place: min(offset, self._until.get(place, 0)) for place, offset in there.items()}
+        return sum(max(0, there[place] - offset) for place, offset in offsets.items())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()

@@ -1,0 +1,103 @@
+"""Which partitions a source reads, by what its user named and what the cluster has; asked again from time to time.
+
+A topic or partition that the user named and that is not there is a DefinitionError that says what is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from poundlock.connectors.kafka.cluster import Cluster
+from poundlock.connectors.kafka.offsets import Partition
+from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from poundlock.connectors.kafka.source.source import KafkaSource
+
+__all__ = ["PartitionDiscovery"]
+
+_EVERY_S = 2.0
+
+
+class PartitionDiscovery:
+    """The partitions of one source.
+
+    Args:
+        source: what to read.
+        cluster: asked for its topics.
+        monotonic: gives seconds that never go back.
+    """
+
+    def __init__(
+        self, source: KafkaSource, cluster: Cluster, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source, self._cluster, self._monotonic = source, cluster, monotonic
+        self._looked: float | None = None
+
+    def partitions(self, timeout: float | None = None) -> list[Partition]:
+        """Return all partitions that the source reads now.
+
+        Args:
+            timeout: most seconds to wait for an answer; None = as long as the cluster's questions take.
+
+        Raises:
+            DefinitionError: a topic or partition is missing, or the servers refuse this user.
+            TransientError: no server answers; names them.
+        """
+        there = self._cluster.partitions(timeout)
+        self._looked = self._monotonic()
+        if self._source.pattern is not None:
+            found = self._matching(there)
+            if not found:
+                raise DefinitionError(
+                    f"no topic in Kafka at {self._source.bootstrap_servers} matches pattern {self._source.pattern!r}",
+                    next=f"the topics are: {_some(sorted(there))}",
+                )
+            return found
+        self._check_named(there)
+        return self._matching(there)
+
+    def partitions_if_due(self) -> Sequence[Partition]:
+        """Return all partitions that the source reads if it is time to look again, else none. What is missing is left out."""
+        if self._source.partitions is not None and self._looked is not None:
+            return ()
+        if self._looked is not None and self._monotonic() - self._looked < _EVERY_S:
+            return ()
+        there = self._cluster.partitions()
+        self._looked = self._monotonic()
+        return self._matching(there)
+
+    def _matching(self, there: Mapping[str, Sequence[int]]) -> list[Partition]:
+        return sorted((t, p) for t, partitions in there.items() for p in partitions if self._source.reads(t, p))
+
+    def _check_named(self, there: Mapping[str, Sequence[int]]) -> None:
+        s = self._source
+        wanted: Mapping[str, Sequence[int]] = s.partitions or dict.fromkeys(s.topics or (), ())
+        missing = [topic for topic in wanted if topic not in there]
+        if missing:
+            raise DefinitionError(
+                f"topic {missing[0]!r} is not in Kafka at {s.bootstrap_servers}, or this user may not see it",
+                next=_near(missing[0], sorted(there)),
+            )
+        for topic, numbers in wanted.items():
+            absent = sorted(set(numbers) - set(there[topic]))
+            if absent:
+                raise DefinitionError(
+                    f"topic {topic!r} has {len(there[topic])} partitions, none with number {absent[0]}",
+                    next="correct partitions=… of KafkaSource",
+                )
+
+
+def _near(topic: str, there: Iterable[str]) -> str:
+    names = list(there)
+    close = difflib.get_close_matches(topic, names, n=3, cutoff=0.6) or [t for t in names if t.lower() == topic.lower()]
+    if close:
+        return f"did you mean {' or '.join(repr(t) for t in close)}?"
+    return f"create it, or read one of: {_some(names)}" if names else "create it; there is no topic yet"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") if names else "none"

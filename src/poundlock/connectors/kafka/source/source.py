@@ -1,0 +1,313 @@
+"""KafkaSource: what a user says about reading Kafka, checked when it is said. The tasks read the brokers themselves.
+
+A source is a value: it holds no connection, can be pickled and compared, and shows no secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from poundlock.connectors.kafka.login import check_kerberos, login
+from poundlock.connectors.kafka.offsets import describe
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.source.bound_source import BoundKafkaSource
+from poundlock.connectors.kafka.source.client_properties import parse
+from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets
+from poundlock.connectors.replay_promise import ReplayPromise
+from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from poundlock.connectors.base import ReaderContext
+    from poundlock.connectors.kafka.source.enumerator import KafkaEnumerator
+    from poundlock.connectors.kafka.source.reader import KafkaReader
+    from poundlock.formats.decode import Decoder
+    from poundlock.storage.base import Storage
+
+__all__ = ["FIELDS", "KafkaSource"]
+
+Format = Literal["raw", "json", "csv", "avro"]
+Isolation = Literal["read_committed", "read_uncommitted"]
+FIELDS = ("key", "value", "topic", "partition", "offset", "timestamp", "headers", "timestamp_type")
+"""What a record has, by the names used here, in the order of a raw row's columns."""
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_WITH_SCHEMA = ("json", "csv")
+
+
+@dataclass(frozen=True, init=False)
+class KafkaSource:
+    """Records of Kafka topics. Exactly one of `topics`, `pattern` and `partitions` says which.
+
+    Rows have the columns `key`, `value` (binary), `topic`, `partition`, `offset`, `timestamp`, `timestamp_type`
+    ("CreateTime" or "LogAppendTime"), with `include_headers` also `headers` (array of key and value). With a format
+    other than "raw" they have the columns of `schema`, then those of `metadata`, and `headers` if asked for; a field of
+    the schema wins over a column of its name.
+
+    Args:
+        bootstrap_servers: host:port of some brokers, comma-separated.
+        topics: a topic, or several. New partitions are picked up while the job runs.
+        pattern: regular expression that a topic's whole name must match. New topics are picked up while the job runs.
+        partitions: topic to the partitions to read of it; nothing else is picked up.
+        start: where to begin on the first start: "earliest", "latest", "committed", a time, or StartingOffsets. Later
+            starts go on where the checkpoint is.
+        end: where to end, in the same words ("latest": what is there at the first start); None = never. A job whose
+            sources all end ends by itself.
+        group_id: group whose offsets are committed to Kafka after each checkpoint, for lag tools; never used to
+            decide where to read on. Default: `poundlock-<job>`. "" = commit none.
+        format: "raw", "json", "csv" or "avro": how a value is written.
+        schema: columns of the value, such as "ts timestamp, user string"; for json and csv.
+        format_options: further options of the format.
+        metadata: further columns: name to the field of the record it shows, such as {"kafka_time": "timestamp"} or, with
+            a format other than "raw", {"key": "key"}.
+        include_headers: whether there is a column `headers`.
+        isolation: "read_committed" leaves out records of transactions that were aborted or are open.
+        security: how to log in.
+        max_records_per_checkpoint: most offsets one checkpoint advances over, so that a backlog is cut into checkpoints;
+            offsets of aborted records and transaction markers count too. None = no limit.
+        min_partitions: least number of pieces that a checkpoint's records are read in; partitions are cut for it. None = a
+            partition is cut only where much waits in it.
+        options: settings of the consumer in the tasks, such as {"kafka.receive.buffer.bytes": "1048576"}; see
+            client_properties.py for those there are. Any other is refused.
+        client_options: further settings of confluent-kafka, which the driver uses to ask for topics and offsets.
+    """
+
+    task_modules: ClassVar[Sequence[str]] = ("kafka", "google_crc32c")  # what tasks import
+
+    bootstrap_servers: str
+    topics: tuple[str, ...] | None
+    pattern: str | None
+    partitions: Mapping[str, Sequence[int]] | None
+    start: StartingOffsets
+    end: StartingOffsets | None
+    group_id: str | None
+    format: Format
+    value_schema: str | None
+    format_options: Mapping[str, Any]
+    metadata: Mapping[str, str]
+    include_headers: bool
+    isolation: Isolation
+    security: KafkaSecurity
+    max_records_per_checkpoint: int | None
+    min_partitions: int | None
+    options: Mapping[str, Any] = field(repr=False)
+    client_options: Mapping[str, Any] = field(repr=False)
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str,
+        topics: str | Sequence[str] | None = None,
+        pattern: str | None = None,
+        partitions: Mapping[str, Sequence[int]] | None = None,
+        start: Any = "earliest",
+        end: Any = None,
+        group_id: str | None = None,
+        format: Format = "raw",
+        schema: str | None = None,
+        format_options: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        include_headers: bool = False,
+        isolation: Isolation = "read_committed",
+        security: KafkaSecurity | None = None,
+        max_records_per_checkpoint: int | None = 2_000_000,
+        min_partitions: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        client_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        values = {
+            "bootstrap_servers": bootstrap_servers,
+            "topics": (topics,) if isinstance(topics, str) else None if topics is None else tuple(topics),
+            "pattern": pattern,
+            "partitions": partitions,
+            "start": StartingOffsets.parse(start, "start"),
+            "end": None if end is None else StartingOffsets.parse(end, "end"),
+            "group_id": group_id,
+            "format": format,
+            "value_schema": schema,
+            "format_options": dict(format_options or {}),
+            "metadata": dict(metadata or {}),
+            "include_headers": include_headers,
+            "isolation": isolation,
+            "security": security or KafkaSecurity(),
+            "max_records_per_checkpoint": max_records_per_checkpoint,
+            "min_partitions": min_partitions,
+            "options": dict(options or {}),
+            "client_options": dict(client_options or {}),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check_servers()
+        self._check_topics()
+        self._check_values()
+        self._check_columns()
+        parse(self.options)
+        check_kerberos(self.security)
+
+    def _check_servers(self) -> None:
+        servers = [s.strip() for s in str(self.bootstrap_servers or "").split(",")]
+        if not all(re.fullmatch(r"\S+:[0-9]{1,5}", s) for s in servers):
+            raise DefinitionError(
+                f"bootstrap_servers={self.bootstrap_servers!r} is not a list of host:port",
+                next='write bootstrap_servers="localhost:9092"',
+            )
+        object.__setattr__(self, "bootstrap_servers", ",".join(servers))
+
+    def _check_topics(self) -> None:
+        if sum(x is not None for x in (self.topics, self.pattern, self.partitions)) != 1:
+            raise DefinitionError(
+                "KafkaSource needs exactly one of topics, pattern and partitions", next='write topics="my_topic"'
+            )
+        for topic in self.topics if self.topics is not None else self.partitions or ():
+            if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+                raise DefinitionError(f"{topic!r} is not a topic name", next='use letters, digits, ".", "_" and "-"')
+        if (self.topics is not None and not self.topics) or (self.partitions is not None and not self.partitions):
+            raise DefinitionError("KafkaSource names no topic", next='write topics="my_topic"')
+        for topic, numbers in (self.partitions or {}).items():
+            if not numbers or not all(isinstance(n, int) and n >= 0 for n in numbers):
+                raise DefinitionError(f"partitions of {topic!r}: {numbers!r}", next=f"write {{{topic!r}: [0, 1]}}")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise DefinitionError(
+                    f"pattern {self.pattern!r} is no regular expression: {error}", next='write pattern="events-.*"'
+                ) from error
+
+    def _check_values(self) -> None:
+        for name in ("max_records_per_checkpoint", "min_partitions"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise DefinitionError(f"{name}={value!r} is not a positive number", next=f"write {name}=100_000")
+        for name, known in (
+            ("isolation", ("read_committed", "read_uncommitted")),
+            ("format", ("raw", "json", "csv", "avro")),
+        ):
+            if getattr(self, name) not in known:
+                raise DefinitionError(
+                    f"{name}={getattr(self, name)!r} is not known", next=f"use one of {', '.join(known)}"
+                )
+
+    def _check_columns(self) -> None:
+        for column, shown in self.metadata.items():
+            if shown not in FIELDS:
+                raise DefinitionError(
+                    f"metadata column {column!r}: a Kafka record has no {shown!r}",
+                    next=f"use one of {', '.join(FIELDS)}",
+                )
+        if taken := sorted(name for name, shown in self.metadata.items() if name in FIELDS and name != shown):
+            raise DefinitionError(
+                f"metadata column {taken[0]!r} has a name of its own already", next="choose another name"
+            )
+        if self.value_schema is not None and self.format not in _WITH_SCHEMA:
+            raise DefinitionError(
+                f"schema= means nothing to format {self.format!r}",
+                next='leave it out, or give format="json"'
+                if self.format == "raw"
+                else "leave it out: the Avro schema says it",
+            )
+        if self.format == "raw" and self.format_options:
+            raise DefinitionError(
+                "format_options mean nothing to format 'raw'", next='leave them out, or give format="json"'
+            )
+        self.decoder()  # said here, a wrong schema or option is told with the user's line
+
+    # -- what is read --------------------------------------------------------------------------------------------------
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the job ends by itself when this source is read to its end."""
+        return self.end is not None
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same offsets give the same rows again; Kafka's do, or the job stops."""
+        return True
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The columns of the record that stand beside decoded ones."""
+        return (*self.metadata, *(("headers",) if self.include_headers and "headers" not in self.metadata else ()))
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The columns that are made of a record before its value is decoded: by name, the field each shows."""
+        if self.format != "raw":
+            return {"value": "value", **{name: self.metadata.get(name, name) for name in self.carried}}
+        return {**{name: name for name in FIELDS if name != "headers" or self.include_headers}, **self.metadata}
+
+    def reads(self, topic: str, partition: int | None = None) -> bool:
+        """Return whether a topic, or a partition of it, is one of this source's."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        if self.partitions is not None:
+            return topic in self.partitions and (partition is None or partition in self.partitions[topic])
+        return topic in (self.topics or ())
+
+    def decoder(self) -> Decoder | None:
+        """Return the decoder of `format`, None for raw values."""
+        if self.format == "raw":
+            return None
+        from poundlock.formats.decode import decoder
+
+        return decoder(self.format, self.value_schema, **self.format_options)
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the rows."""
+        import pyarrow as pa
+
+        from poundlock.connectors.kafka.source.record_columns import TYPES
+
+        columns = [pa.field(name, TYPES[field]) for name, field in self.columns.items()]
+        decoder = self.decoder()
+        if decoder is None:
+            return pa.schema(columns)
+        decoded = decoder.schema()
+        beside = [column for column in columns if column.name in self.carried and column.name not in decoded.names]
+        return pa.schema([*decoded, *beside])
+
+    # -- SplitSource ---------------------------------------------------------------------------------------------------
+
+    def bind(
+        self, *, job: str | None = None, name: str | None = None, previous: Mapping[str, Any] | None = None
+    ) -> BoundKafkaSource:
+        """Return this source for one start of a job.
+
+        Args:
+            job: name of the job; the default group is made of it.
+            name: name of the source in the job.
+            previous: the identity in the newest decision that names this source; None on a first start.
+
+        Raises:
+            DefinitionError: a secret or certificate cannot be read.
+        """
+        return BoundKafkaSource(self, login(self.security), job, name, previous)
+
+    @property
+    def replay(self) -> ReplayPromise:
+        """What a second reading of a range gives: the same records, or an error that names the range."""
+        return ReplayPromise("exact", "offsets always mean the same records, or the job stops and says which are gone")
+
+    @property
+    def task_per_partition(self) -> bool:
+        """Whether one task can read a partition's whole part of a checkpoint, where a sink asks for that."""
+        return True
+
+    def preflight(self) -> None:
+        """Check within 5 s that the servers answer and the topics are there; see `BoundKafkaSource.preflight`."""
+        self.bind().preflight()
+
+    def enumerator(self, workspace: Storage) -> KafkaEnumerator:
+        """Return the driver's half for a job without a name; see `BoundKafkaSource.enumerator`."""
+        return self.bind().enumerator(workspace)
+
+    def reader(self, context: ReaderContext) -> KafkaReader:
+        """Return the task's half; secrets are read where it is called."""
+        return self.bind().reader(context)
+
+    def describe(self, position: dict[str, Any]) -> str:
+        """Return a position for the log, as Flink prints restored state."""
+        return describe(position)

@@ -1,0 +1,1 @@
+"""One process, one job: the loop that takes checkpoint after checkpoint."""

@@ -1,0 +1,191 @@
+"""The keyed state of one attempt of a job: which runs there are, and what each decision changes of them.
+
+All of it can be made again from the ledger; what is kept here is the newest version, and the one before a decision that is not
+carried out yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.errors import TerminalError
+from poundlock.state.directive import PreparedState, StateDirective
+from poundlock.state.manifest import Manifest, ManifestChange, apply_change
+from poundlock.state.participant import StateParticipant
+from poundlock.state.spaces import check_dropped, in_spaces
+
+__all__ = ["JobState", "manifests_of", "state_behind"]
+
+FORMAT = 1
+_WHOLE_EVERY = 50  # so many decisions say what changed, then one says all there is
+Manifests = Mapping[str, Manifest]
+
+
+def manifests_of(state: JSON) -> dict[str, Manifest]:
+    """Return the manifests that a record names which says all there is, by stage."""
+    return {name: Manifest.from_json(_text(value)) for name, value in state["manifest"].items()}
+
+
+def state_behind(parts: Sequence[JSON]) -> JSON | None:
+    """Return all keyed state behind the newest decision, as a record says it; None where there is none.
+
+    Args:
+        parts: what decisions say, oldest first, beginning with one that says all there is.
+    """
+    known, _ = _followed(parts)
+    return None if known is None else {"v": FORMAT, "manifest": _written(known)}
+
+
+class JobState:
+    """See `KeyedState`.
+
+    Args:
+        participant: knows the files.
+        spaces: the operators that keep state, by the name of their stage.
+        max_parallelism: number of key groups.
+    """
+
+    def __init__(
+        self, participant: StateParticipant, spaces: Mapping[str, Sequence[str]], *, max_parallelism: int
+    ) -> None:
+        self._participant = participant
+        self._spaces = {name: list(operators) for name, operators in spaces.items()}
+        self._max_parallelism = max_parallelism
+        self._manifests: Manifests = {}
+        self._before: Manifests | None = None
+        self._staged: Manifests | None = None
+        self._directives: dict[str, StateDirective] = {}
+        self._since_whole = 0
+        self._pinned: list[str] = []  # files that nobody needs, and that a savepoint may still copy
+        self.pinned = False
+        """Whether a savepoint is being copied, so that no file of it may be deleted."""
+
+    @property
+    def bytes(self) -> int:
+        """The size of all runs."""
+        return sum({file.name: file.bytes for each in self._manifests.values() for file in each.files}.values())
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        """Return when the first timer of any operator is due, by event time and by the clock, in ms; None: there is none."""
+        result = [self._manifests[s].next_timers(operator) for s, names in self._spaces.items() for operator in names]
+        return _least([event for event, _ in result]), _least([clock for _, clock in result])
+
+    def resume(self, parts: Sequence[JSON], *, again: bool) -> JSON:
+        """Take the state as the ledger has it; see `KeyedState`."""
+        known, before = _followed(parts)
+        check_dropped(known or {}, self._spaces, allow_dropped=False)
+        self._manifests = in_spaces(known or {}, self._spaces, max_parallelism=self._max_parallelism)
+        self._before = None
+        if again and before is not None:
+            self._before = in_spaces(before, self._spaces, max_parallelism=self._max_parallelism)
+        for manifest in self._manifests.values():
+            self._participant.check_files(manifest)
+        whole = self.snapshot()
+        return whole if self._before is None else {**whole, "before": _written(self._before)}
+
+    def directives(self, checkpoint: int, *, parallelism: int, again: bool) -> dict[str, StateDirective]:
+        """Return which state the tasks of each stage begin a checkpoint with.
+
+        Args:
+            checkpoint: its number.
+            parallelism: how many tasks share the key groups; it may change from checkpoint to checkpoint.
+            again: whether it is decided and its tasks run once more: they begin with the state before it.
+        """
+        manifests = self._before if again and self._before is not None else self._manifests
+        self._directives = {
+            name: self._participant.directive(manifest, checkpoint=checkpoint, parallelism=parallelism)
+            for name, manifest in manifests.items()
+        }
+        return self._directives
+
+    def stage(self, prepared: Sequence[Any], *, again: bool) -> JSON | None:
+        """Check what the tasks prepared; see `KeyedState`. Reports come as (name of the stage, PreparedState)."""
+        reports: dict[str, list[PreparedState]] = {name: [] for name in self._directives}
+        for name, report in prepared:
+            reports[name].append(report)
+        for name, directive in self._directives.items():
+            self._participant.verify(directive, reports[name])
+        if again:
+            return None
+        staged, changes = {}, {}
+        for name, directive in self._directives.items():
+            change, staged[name] = self._participant.apply(directive, reports[name])
+            changes[name] = json.loads(change.to_json())
+        self._staged = staged
+        self._since_whole += 1
+        if self._since_whole >= _WHOLE_EVERY:
+            self._since_whole = 0
+            return {"v": FORMAT, "manifest": _written(staged)}
+        return {"v": FORMAT, "change": changes}
+
+    def decided(self) -> None:
+        """Take note that what was staged last is recorded."""
+        if self._staged is not None:
+            self._before, self._manifests, self._staged = self._manifests, self._staged, None
+
+    def committed(self) -> None:
+        """Delete the files that only the state before the newest decision named, once nobody copies them."""
+        if self._before is not None:
+            needed = _files(self._manifests)
+            self._pinned += [name for name in _files(self._before) if name not in needed]
+            self._before = None
+        if not self.pinned:
+            self._participant.delete(self._pinned)
+            self._pinned = []
+
+    def snapshot(self) -> JSON:
+        """Return what a savepoint says of the state behind the newest decision."""
+        return {"v": FORMAT, "manifest": _written(self._manifests)}
+
+    def sweep(self) -> None:
+        """Delete files that nothing refers to."""
+        kept = [*self._manifests.values(), *(self._before or {}).values()]
+        self._participant.sweep(kept, below=1 << 62)
+
+
+def _followed(parts: Sequence[JSON]) -> tuple[Manifests | None, Manifests | None]:
+    """Return the state behind the newest decision, and the one before it."""
+    known: Manifests | None = None
+    before: Manifests | None = None
+    for part in parts:
+        if "manifest" in part:
+            before = _read(part["before"]) if "before" in part else known
+            known = _read(part["manifest"])
+        else:
+            if known is None:
+                raise TerminalError(
+                    "the ledger says what changed of the state and not what it was",
+                    next="restore the checkpoint folder from one moment, or go on from a savepoint",
+                )
+            before, known = known, _changed(known, part["change"])
+    return known, before
+
+
+def _changed(known: Manifests, changes: Mapping[str, JSON]) -> dict[str, Manifest]:
+    return {
+        name: apply_change(manifest, ManifestChange.from_json(_text(changes[name]))) if name in changes else manifest
+        for name, manifest in known.items()
+    }
+
+
+def _read(manifests: Mapping[str, JSON]) -> dict[str, Manifest]:
+    return {name: Manifest.from_json(_text(value)) for name, value in manifests.items()}
+
+
+def _written(manifests: Manifests) -> dict[str, JSON]:
+    return {name: json.loads(manifest.to_json()) for name, manifest in manifests.items()}
+
+
+def _files(manifests: Manifests) -> dict[str, None]:
+    return {file.name: None for manifest in manifests.values() for file in manifest.files}
+
+
+def _text(value: JSON) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _least(times: Sequence[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)

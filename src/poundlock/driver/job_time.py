@@ -1,0 +1,135 @@
+"""Event time between the checkpoints of one attempt of a job: what a checkpoint begins with, and whether time alone asks for one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from poundlock.checkpoint.decision import EventTime
+from poundlock.checkpoint.participant import JSON
+from poundlock.operators.held_partitions import Held, held_of_source
+from poundlock.operators.stream_times import Advanced, StreamTimes, StreamWatermark, require_agreement
+from poundlock.operators.time_values import MIN, SourceInput, TimeDirective, TimeState, decode_state, shown
+from poundlock.tasks.report import TaskReport
+from poundlock.values import Clock
+
+__all__ = ["JobTime"]
+
+FORMAT = 2
+
+
+class JobTime:
+    """The event time of a job. Used by one thread at a time.
+
+    Args:
+        times: how it flows.
+        clock: the time.
+        decided: what the newest decision says of it; None before the first.
+        operators: ids of the operators that keep state.
+    """
+
+    def __init__(self, times: StreamTimes, clock: Clock, decided: JSON | None, operators: Sequence[str]) -> None:
+        self._times, self._clock, self._operators = times, clock, operators
+        known = times.initial() if decided is None else decode_state(json.dumps(decided["state"]))
+        self._state: TimeState = times.resume(known)
+        self.slowest: StreamWatermark | None = None
+        """The least of the streams that somebody holds back; None where nobody does, as while all partitions are idle."""
+        self.watermark = MIN
+        """The watermark of the job behind the newest checkpoint, ms; MIN before any, MAX behind the end of all input."""
+
+    @property
+    def active(self) -> bool:
+        """Whether there is any event time, or any operator that is given the time."""
+        return bool(self._times.graph.assigners) or bool(self._operators)
+
+    def directive(self, sources: Mapping[str, SourceInput], *, drain: bool = False) -> TimeDirective:
+        """Return what the tasks of a new checkpoint begin with.
+
+        Args:
+            sources: by name.
+            drain: whether the input ends for good with the checkpoint.
+        """
+        return self._times.directive(self._state, self._clock.now_ms(), sources, drain=drain)
+
+    def held(self) -> dict[str, Held]:
+        """Return, per source, what has to wait for others of its alignment group."""
+        return dict(held_of_source(self._times.graph, self._state))
+
+    @staticmethod
+    def directive_of(decided: JSON) -> TimeDirective:
+        """Return what the tasks of a decided checkpoint began with, for those that run once more."""
+        return msgspec.json.decode(json.dumps(decided["directive"]), type=TimeDirective)
+
+    def measured(self, directive: TimeDirective, reports: Sequence[TaskReport]) -> Advanced:
+        """Return what became of event time in a checkpoint.
+
+        Raises:
+            TerminalError: tasks came to another result.
+        """
+        advanced = self._times.advance(directive, [seen for report in reports for seen in report.times])
+        require_agreement(advanced, [report.watermarks for report in reports if report.watermarks])
+        return advanced
+
+    def checkpointed(self, advanced: Advanced, *, drained: bool = False) -> None:
+        """Take note that a checkpoint is decided; behind one that was drained the input goes on where it does."""
+        self._state = self._times.resume(advanced.state) if drained else advanced.state
+        self._note(advanced)
+
+    def _note(self, advanced: Advanced) -> None:
+        self.slowest, self.watermark = advanced.slowest, self._watermark(advanced)
+
+    def is_due(self, sources: Mapping[str, SourceInput], timers: tuple[int | None, int | None]) -> bool:
+        """Let time pass without rows; return whether a timer is due by it, for which a checkpoint is to be taken.
+
+        Args:
+            sources: by name.
+            timers: when the first timer of any operator is due, by event time and by the clock, ms.
+        """
+        directive = self.directive(sources)
+        advanced = self._times.advance(directive)
+        event, clock = timers
+        watermark = max((advanced.watermarks[name].after for name in self._operators), default=MIN)
+        if (event is not None and event <= watermark) or (clock is not None and clock <= directive.clock):
+            return True
+        self._state = advanced.state
+        self._note(advanced)
+        return False
+
+    def _watermark(self, advanced: Advanced) -> int:
+        """Return the least watermark of a job: that of its slowest stream, MAX behind the end of all."""
+        if advanced.slowest is not None:
+            return advanced.slowest.after
+        ends = [advanced.watermarks[node.id].after for node in self._times.graph.assigners]
+        return min(ends, default=MIN)
+
+    def seen(self, directive: TimeDirective, reports: Sequence[TaskReport]) -> EventTime | None:
+        """Return what a checkpoint's rows had of event time, and the watermark they were judged by; None where there is none."""
+        if not self._times.graph.assigners:
+            return None
+        greatest = [each.greatest for report in reports for each in report.times]
+        before = [
+            directive.state.streams[node.id].watermark
+            for node in self._times.graph.assigners
+            if node.id in directive.state.streams
+        ]
+        known = [watermark for watermark in before if watermark is not None]
+        return EventTime(
+            max_ms=max(greatest, default=None),
+            watermark_ms=min(known, default=None) if len(known) == len(before) else None,
+        )
+
+    def to_json(self, directive: TimeDirective, advanced: Advanced) -> JSON | None:
+        """Return what a decision says of event time; None where there is none."""
+        if not self.active:
+            return None
+        slowest = advanced.slowest
+        held = slowest.held_by if slowest is not None else None
+        return {
+            "v": FORMAT,
+            "watermark": shown(self._watermark(advanced)),
+            **({"held_by": {"source": held.source, "partition": held.partition}} if held is not None else {}),
+            "state": msgspec.to_builtins(advanced.state),
+            "directive": msgspec.to_builtins(directive),
+        }

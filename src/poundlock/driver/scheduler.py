@@ -1,0 +1,92 @@
+"""When the next checkpoint may begin, and who waits for one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from poundlock.errors import PoundlockError
+from poundlock.runtime.requests import Requests, Trigger
+
+__all__ = ["CheckpointScheduler"]
+
+_LOOK_S = 0.05  # at the least between two looks for data
+
+
+@dataclass
+class CheckpointScheduler:
+    """Keeps the interval and the pause between checkpoints. Used by the driver's main thread alone.
+
+    Args:
+        interval: time between the beginnings of two checkpoints; also how often an idle job looks for data.
+        min_pause: least time between the end of a checkpoint and the beginning of the next.
+        requests: where checkpoints are asked for.
+        now: the monotonic clock, seconds.
+    """
+
+    interval: timedelta
+    min_pause: timedelta
+    requests: Requests
+    now: Callable[[], float] = time.monotonic
+    _due: float = 0.0
+    _pending: list[Trigger] = field(default_factory=list)
+
+    def request(self, trigger: Trigger) -> None:
+        """Have the next checkpoint begin at once, and complete this trigger with it."""
+        self._pending.append(trigger)
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody waits for a checkpoint."""
+        return bool(self._pending)
+
+    @property
+    def due(self) -> bool:
+        """Whether the next checkpoint may begin now."""
+        return self.requested or self.now() >= self._due
+
+    @property
+    def wait_s(self) -> float:
+        """How long until the next may begin, seconds."""
+        return 0.0 if self.requested else max(0.0, self._due - self.now())
+
+    def waiting(self) -> Sequence[Trigger]:
+        """Return who waits for the checkpoint that begins now."""
+        return tuple(self._pending)
+
+    def completed(self, began: float, served: Sequence[Trigger], checkpoint: int) -> None:
+        """Take note of a checkpoint that was decided and carried out.
+
+        Args:
+            began: when it began, by `now`.
+            served: who waited for it.
+            checkpoint: its number.
+        """
+        self._due = max(began + self.interval.total_seconds(), self.now() + self.min_pause.total_seconds())
+        self._serve(served, checkpoint)
+
+    def nothing_to_do(self, served: Sequence[Trigger], newest: int) -> None:
+        """Take note that there was nothing to take a checkpoint for.
+
+        Args:
+            served: who waited for it.
+            newest: the newest decided checkpoint, -1 if there is none.
+        """
+        self._due = self.now() + max(self.interval.total_seconds(), _LOOK_S)
+        self._serve(served, newest)
+
+    def _serve(self, served: Sequence[Trigger], checkpoint: int) -> None:
+        self._pending = [trigger for trigger in self._pending if trigger not in served]
+        for trigger in served:
+            if checkpoint >= 0:
+                trigger.complete(checkpoint)
+            else:
+                trigger.fail(PoundlockError("the job has read nothing yet", next="ask again when there is some input"))
+
+    def release(self) -> None:
+        """Leave what could not be served to the next attempt."""
+        for trigger in reversed(self._pending):
+            self.requests.requeue(trigger)
+        self._pending.clear()

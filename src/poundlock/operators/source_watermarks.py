@@ -1,0 +1,224 @@
+"""The watermark of one source at one assigner: the least of those of its active partitions.
+
+It never moves back, whatever partitions come and go. It is made from its state for one step and gives the state behind it, so
+every process that makes the same step gets the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from poundlock.operators.generators import Generator, IdlenessTimer
+from poundlock.operators.time_values import MAX, GeneratorReport, PartitionTime, SourceTime, known, shown
+from poundlock.operators.user_generators import PartitionOutput, kept_generator
+from poundlock.stream.watermarks import WatermarkStrategy
+from poundlock.values import span_ms
+
+__all__ = ["CLOCK", "PartitionSeen", "SourceWatermark"]
+
+CLOCK = "clock"
+"""The one partition of a source whose rows get their time from the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSeen:
+    """What a checkpoint read of one partition: the greatest event time, ms, how many rows had one, what a generator made of them."""
+
+    greatest: int
+    count: int = 1
+    generator: GeneratorReport | None = None
+
+
+@dataclass(slots=True)
+class _Partition:
+    generator: Generator
+    timer: IdlenessTimer | None
+    output: PartitionOutput = field(default_factory=PartitionOutput)
+
+    @property
+    def watermark(self) -> int:
+        return self.output.watermark
+
+    @property
+    def idle(self) -> bool:
+        return self.output.idle
+
+    def state(self) -> PartitionTime:
+        since = None if self.timer is None else self.timer.silent_since
+        return PartitionTime(shown(self.watermark), self.idle, since, self.generator.snapshot())
+
+
+class SourceWatermark:
+    """The watermark of a source.
+
+    Args:
+        strategy: what it goes by.
+        state: behind the step before; None for a new source.
+    """
+
+    def __init__(self, strategy: WatermarkStrategy, state: SourceTime | None = None) -> None:
+        state = SourceTime() if state is None else state
+        self.strategy = strategy
+        self.watermark = known(state.watermark)
+        """The watermark of the source, ms; MIN before any."""
+        self.idle = state.idle
+        """Whether nobody waits for the source."""
+        self.held_by = state.held_by
+        """The partition with the least watermark of the active ones."""
+        self._partitions: dict[str, _Partition] = {}
+        self._timer = self._new_timer(state.silent_since)  # of a source whose splits come and go with every checkpoint
+        for name, each in state.partitions.items():
+            self._partitions[name] = self._restored(each)
+
+    def _new_timer(self, silent_since: int | None = None) -> IdlenessTimer | None:
+        # A clock is never silent, and rows that are given its time are not looked at.
+        if self.strategy.idleness is None or self.strategy.clocked:
+            return None
+        return IdlenessTimer(span_ms(self.strategy.idleness), silent_since)
+
+    def _restored(self, state: PartitionTime) -> _Partition:
+        partition = _Partition(kept_generator(self.strategy), self._new_timer(state.silent_since))
+        partition.output.watermark, partition.output.idle = known(state.watermark), state.idle
+        partition.generator.restore(state.generator)
+        return partition
+
+    @property
+    def partitions(self) -> Mapping[str, int]:
+        """The watermark of each partition, MIN where it has none yet."""
+        return {name: each.watermark for name, each in self._partitions.items()}
+
+    # --- one partition --------------------------------------------------------------------------------------------------
+
+    def add(self, partition: str) -> None:
+        """Take a new partition in: it is waited for from now on."""
+        if partition not in self._partitions:
+            self._partitions[partition] = _Partition(kept_generator(self.strategy), self._new_timer())
+
+    def remove(self, partition: str) -> None:
+        """Forget a partition. What it held back moves on with the next step."""
+        self._partitions.pop(partition, None)
+
+    def emit(self, partition: str, watermark: int) -> int:
+        """Take the watermark of a partition, which makes it active; return that of the source."""
+        self._partitions[partition].output.emit_watermark(watermark)
+        return self._combine()
+
+    def mark_idle(self, partition: str) -> int:
+        """Wait no longer for a partition; return the watermark of the source."""
+        self._partitions[partition].output.mark_idle()
+        return self._combine()
+
+    # --- a step of all of them ------------------------------------------------------------------------------------------
+
+    def checkpoint(
+        self,
+        seen: Mapping[str, PartitionSeen],
+        now_ms: int,
+        partitions: Collection[str] | None = None,
+        held: Collection[str] = (),
+    ) -> int:
+        """Take what a checkpoint read; return the watermark behind it.
+
+        Args:
+            seen: per partition that had rows.
+            now_ms: the checkpoint's clock.
+            partitions: all that may have rows after this checkpoint; None = splits that were read to their end.
+            held: partitions that wait for their alignment group: what is not read is not silent.
+        """
+        if self.strategy.clocked:
+            return self._step({}, now_ms, [CLOCK], ())
+        if partitions is None:
+            return self._splits(seen, now_ms)
+        return self._step(seen, now_ms, partitions, held)
+
+    def wait(self) -> None:
+        """Note that the source as a whole waits for its alignment group, so it is not silent."""
+        for timer in (self._timer, *(each.timer for each in self._partitions.values())):
+            if timer is not None:
+                timer.activity()
+
+    def end(self) -> int:
+        """Take the end of the input; return the watermark behind it, MAX. Processing time does not end."""
+        if self.strategy.kind != "processing":
+            self.watermark, self.idle, self.held_by = MAX, False, None
+        return self.watermark
+
+    def state(self) -> SourceTime:
+        """Return all of it."""
+        partitions = {name: each.state() for name, each in sorted(self._partitions.items())}
+        since = None if self._timer is None else self._timer.silent_since
+        return SourceTime(shown(self.watermark), self.idle, self.held_by, since, partitions)
+
+    def _step(
+        self, seen: Mapping[str, PartitionSeen], now_ms: int, partitions: Collection[str], held: Collection[str]
+    ) -> int:
+        wanted = {*partitions, *seen}
+        for name in [name for name in self._partitions if name not in wanted]:
+            self.remove(name)
+        for name in sorted(wanted):
+            self.add(name)
+        self._take(seen)
+        for name in held:
+            if name in self._partitions and (timer := self._partitions[name].timer) is not None:
+                timer.activity()
+        silent = [n for n, p in self._partitions.items() if p.timer is not None and p.timer.is_idle(now_ms)]
+        self._emit(now_ms, seen, silent)
+        self._combine()
+        # One after the other, the slowest first: where all fall silent together, the source ends at the greatest.
+        for name in sorted(silent, key=lambda n: (self._partitions[n].watermark, n)):
+            if not self._partitions[name].idle:
+                self.mark_idle(name)
+        if ended := wanted.difference(
+            partitions
+        ):  # read to their end with this checkpoint: they hold nobody back behind it
+            for name in ended:
+                self.remove(name)
+            self._combine()
+        return self.watermark
+
+    def _splits(self, seen: Mapping[str, PartitionSeen], now_ms: int) -> int:
+        """They count once, against each other: the least of them is what the source has reached."""
+        self._partitions = {}
+        for name in sorted(seen):
+            self.add(name)
+        self._take(seen)
+        self._emit(now_ms, seen)
+        self._combine()
+        self._partitions = {}
+        if self._timer is not None:
+            if seen:
+                self._timer.activity()
+            self.idle = self._timer.is_idle(now_ms)
+        return self.watermark
+
+    def _take(self, seen: Mapping[str, PartitionSeen]) -> None:
+        for name in sorted(seen):
+            partition, each = self._partitions[name], seen[name]
+            partition.output.mark_active()
+            if partition.timer is not None:
+                partition.timer.activity()
+            if each.generator is None:
+                partition.generator.on_event(each.greatest, each.count, partition.output)
+                continue
+            if each.generator.watermark is not None:
+                partition.output.emit_watermark(each.generator.watermark)
+            partition.output.idle = each.generator.idle
+            partition.generator.restore(each.generator.snapshot)
+
+    def _emit(self, now_ms: int, seen: Mapping[str, PartitionSeen], silent: Collection[str] = ()) -> None:
+        for name, partition in self._partitions.items():
+            if name in seen and seen[name].generator is not None:
+                continue  # it emitted what it had to in the task that read the partition
+            if name not in silent and not (partition.idle and partition.timer is not None):
+                partition.generator.on_periodic_emit(now_ms, partition.output)
+
+    def _combine(self) -> int:
+        active = {name: each.watermark for name, each in self._partitions.items() if not each.idle}
+        self.idle = bool(self._partitions) and not active
+        if active:
+            self.held_by = min(active, key=lambda name: (active[name], name))
+            self.watermark = max(self.watermark, active[self.held_by])
+        elif self._partitions:
+            self.held_by = None
+        return self.watermark

@@ -1,0 +1,238 @@
+"""The operators that call a user's function for each record or each Arrow batch.
+
+A function fails for a row, not for a chunk: where the job's author chose that, the rows it raises for are handed over one by one
+and all others go on, whatever chunk they came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.formats import convert
+from poundlock.formats.chunk import Batch, Chunk, Origin, Records
+from poundlock.formats.origin import subset, within
+from poundlock.operators.chain import MAIN, Emit, Filters, RowFailed
+from poundlock.stream.rich_function import RichFunction
+from poundlock.stream.stream import Side
+
+__all__ = ["Filter", "FlatMap", "Map", "MapBatches"]
+
+# These say something of the job or of the machine, not of a row.
+_NOT_OF_A_ROW = (PoundlockError, MemoryError)
+
+
+class _Opened:
+    """Opens and closes the function of an operator, where it is an object that can be."""
+
+    function: Callable[..., Any]
+
+    def open(self) -> None:
+        """Open the function."""
+        if isinstance(self.function, RichFunction):
+            self.function.open()
+
+    def close(self) -> None:
+        """Close the function."""
+        if isinstance(self.function, RichFunction):
+            self.function.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _UserFunction(_Opened):
+    """What the operators here share.
+
+    Args:
+        rejects: whether a row for which the function raises is a bad record.
+        failed: takes such rows within a task; None = the error goes on.
+    """
+
+    rejects: bool = False
+    failed: RowFailed | None = None
+
+    def rejecting(self, failed: RowFailed) -> Any:
+        """Return the operator that hands rows for which the function raises to `failed`."""
+        return replace(self, failed=failed)
+
+
+def _each(
+    function: Callable[[dict[str, Any]], Any], records: Records, failed: RowFailed | None
+) -> tuple[list[Any], list[int] | None]:
+    """Return what a function gives for each row, and the rows that is of; None for all of them."""
+    if failed is None:
+        return [function(row) for row in records.rows], None
+    results: list[Any] = []
+    rows: list[int] = []
+    for i, row in enumerate(records.rows):
+        try:
+            results.append(function(row))
+        except _NOT_OF_A_ROW:
+            raise
+        except Exception as error:
+            failed(records, i, error)
+        else:
+            rows.append(i)
+    return results, None if len(rows) == len(records.rows) else rows
+
+
+def _places(records: Records, rows: Iterable[int]) -> list[int]:
+    """Return where rows of a chunk are in its origin."""
+    return list(rows) if records.index is None else [records.index[i] for i in rows]
+
+
+@dataclass(frozen=True)
+class Filter(_UserFunction, Filters):
+    """Keep the rows for which the user's function is true, in the form they came in."""
+
+    function: Callable[[dict[str, Any]], Any]
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Emit the rows that stay."""
+        function = self.function
+        answers, rows = _each(
+            function if self.failed is None else lambda row: bool(function(row)), convert.to_records(chunk), self.failed
+        )
+        keep = [bool(answer) for answer in answers]
+        if rows is not None:
+            kept = {row for row, stays in zip(rows, keep, strict=True) if stays}
+            keep = [row in kept for row in range(len(chunk))]
+        emit(MAIN, chunk if all(keep) else convert.take(chunk, keep))
+
+
+def _shaped(row: Any, names: tuple[str, ...], known: frozenset[str], step: str) -> dict[str, Any]:
+    """Return a user's record with exactly the declared columns."""
+    if not isinstance(row, dict):
+        raise DefinitionError(
+            f"{step} returned {type(row).__name__}, not a dict",
+            next="return {column: value, …} with the declared schema",
+        )
+    extra = row.keys() - known
+    if extra:
+        raise DefinitionError(
+            f"{step} returned the undeclared column {min(extra)!r}",
+            next=f"add it to schema=, or return only {', '.join(names)}",
+        )
+    return {name: row.get(name) for name in names}
+
+
+@dataclass(frozen=True)
+class Map(_UserFunction):
+    """One record in, one record out."""
+
+    id: str
+    function: Callable[[dict[str, Any]], dict[str, Any]]
+    columns: tuple[str, ...]
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Emit the record of each row."""
+        records = convert.to_records(chunk)
+        known = frozenset(self.columns)
+        rows, of = _each(self.function, records, self.failed)
+        for i, row in enumerate(rows):
+            if type(row) is not dict or row.keys() != known:
+                rows[i] = _shaped(row, self.columns, known, self.id)
+        emit(MAIN, Records(rows, records.origin, records.index if of is None else _places(records, of)))
+
+
+@dataclass(frozen=True)
+class FlatMap(_UserFunction):
+    """One record in, any number out, some of them to side outputs."""
+
+    id: str
+    function: Callable[[dict[str, Any]], Iterable[Any]]
+    columns: Mapping[str, tuple[str, ...]]  # tag to columns; "" is the main output
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Emit what comes of each row; of one for which the function raises in the middle, nothing."""
+        records = convert.to_records(chunk)
+        function = self.function
+        known = {tag: frozenset(names) for tag, names in self.columns.items()}
+        rows: dict[str, list[dict[str, Any]]] = {tag: [] for tag in self.columns}
+        index: dict[str, list[int]] = {tag: [] for tag in self.columns}
+        results, of = _each(lambda record: list(function(record) or ()), records, self.failed)
+        places = _places(records, range(len(records.rows)) if of is None else of)
+        for place, outs in zip(places, results, strict=True):
+            for out in outs:
+                tag, row = (out.tag, out.record) if isinstance(out, Side) else (MAIN, out)
+                if tag not in known:
+                    raise DefinitionError(
+                        f"{self.id} sent a record to the undeclared side output {tag!r}",
+                        next=f'declare it: flat_map(…, side_outputs={{"{tag}": "…"}})',
+                    )
+                if type(row) is not dict or row.keys() != known[tag]:
+                    row = _shaped(row, self.columns[tag], known[tag], self.id)
+                rows[tag].append(row)
+                index[tag].append(place)
+        for tag, emitted in rows.items():
+            emit(tag, Records(emitted, records.origin, index[tag]))
+
+
+@dataclass(frozen=True)
+class MapBatches(_UserFunction):
+    """Arrow in, Arrow out. `schema` is what the function declared to give; `input_schema` what it is given, where known.
+
+    A batch for which the function raises is given to it again in halves, until the rows are known for which it does; how rows
+    are cut into batches is nothing that a function may rely on.
+    """
+
+    id: str
+    function: Callable[[pa.RecordBatch], Any]
+    schema: pa.Schema
+    input_schema: pa.Schema | None = None
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Emit what comes of the batch."""
+        batch = convert.to_batch(chunk, self.input_schema if isinstance(chunk, Records) else None)
+        if self.failed is None:
+            self._emit(_batches(self.function(batch.batch), self.id), batch.origin, batch.batch.num_rows, emit)
+        else:
+            self._halves(batch, 0, batch.batch.num_rows, self.failed, emit)
+
+    def _halves(self, batch: Batch, start: int, stop: int, failed: RowFailed, emit: Emit) -> None:
+        """Emit what comes of some rows of a batch, each half by itself where the function raises for them together."""
+        try:
+            parts = list(_batches(self.function(batch.batch.slice(start, stop - start)), self.id))
+        except _NOT_OF_A_ROW:
+            raise
+        except Exception as error:
+            if stop - start == 1:
+                failed(batch, start, error)
+                return
+            middle = (start + stop) // 2
+            self._halves(batch, start, middle, failed, emit)
+            self._halves(batch, middle, stop, failed, emit)
+            return
+        whole = stop - start == batch.batch.num_rows
+        origin = batch.origin if whole else subset(batch.origin, np.arange(start, stop, dtype=np.int64))
+        self._emit(parts, origin, stop - start, emit)
+
+    def _emit(self, parts: Iterable[pa.RecordBatch], origin: Origin, rows: int, emit: Emit) -> None:
+        for part in parts:
+            extra = set(part.schema.names) - set(self.schema.names)
+            if extra:
+                raise DefinitionError(
+                    f"{self.id} returned the undeclared column {min(extra)!r}",
+                    next=f"add it to schema=, or return only {', '.join(self.schema.names)}",
+                )
+            of = origin if part.num_rows == rows else within(origin, part.num_rows)
+            emit(MAIN, convert.to_batch(Batch(part, of), self.schema))
+
+
+def _batches(result: Any, step: str) -> Iterable[pa.RecordBatch]:
+    if isinstance(result, pa.RecordBatch):
+        yield result
+    elif isinstance(result, pa.Table):
+        yield from result.to_batches()
+    elif result is None or isinstance(result, (str, bytes, dict)) or not isinstance(result, Iterable):
+        raise DefinitionError(
+            f"{step} returned {type(result).__name__}, not Arrow",
+            next="return a pyarrow.RecordBatch, a Table, or yield them",
+        )
+    else:
+        for part in result:
+            yield from _batches(part, step)

@@ -1,0 +1,216 @@
+"""Keyed operators for the tasks: how their rows come in, what they emit, and which columns an exchange has to bring.
+
+Keys, times and arguments of aggregates are columns here; what has to be computed for them was computed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError
+from poundlock.formats import ddl
+from poundlock.operators.keyed.output import MAIN
+from poundlock.operators.process.make import process_operator
+from poundlock.operators.windows.aggregates import SqlAggregates
+from poundlock.operators.windows.make import window_operator
+from poundlock.operators.windows.spec import WindowSpec
+from poundlock.plan.normalize import Expression, Normalized
+from poundlock.plan.normalize import KeyedInput as Input
+from poundlock.plan.sql_text import resolve_column
+from poundlock.stream.nodes import WindowNode
+from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode
+from poundlock.tasks.exchange_blocks import ExchangeInput
+from poundlock.tasks.keyed_input import KeyedInput, check_keys
+from poundlock.tasks.keyed_output import EVENT_TIME, KeyedOutput, PairColumns, PairRows, RecordRows, WindowRows
+from poundlock.tasks.keyed_stage import KeyedHead
+
+__all__ = ["Exchanged", "exchange_inputs", "keyed_head"]
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What an exchange brings to one input of an operator."""
+
+    input: ExchangeInput
+    columns: Sequence[str]
+
+
+NameOf = Callable[[pa.Schema, str], str]
+"""Tells what Spark calls an expression over some columns."""
+
+
+def keyed_head(
+    node: WindowNode | KeyedNode,
+    given: Sequence[pa.Schema | None],
+    timed: Sequence[bool],
+    graph: Normalized,
+    name_of: NameOf,
+    *,
+    bounded: bool,
+) -> KeyedHead:
+    """Return the operator of a step.
+
+    Args:
+        node: the step.
+        given: the columns of each input.
+        timed: per input, whether its rows have an event time in a hidden column.
+        graph: the job's, which knows what was computed for the step.
+        name_of: asked for the name of a key or result that is an expression.
+        bounded: whether the job's input ends and only final results are wanted.
+
+    Raises:
+        DefinitionError: a column that is needed is not there, or keys of two inputs never meet.
+    """
+    schemas = [_known(node.id, schema) for schema in given]
+    inputs = graph.inputs[node.id]
+    texts = [[key.text for key in each.keys] for each in inputs if each.keys]
+    keys = [_keys(node.id, each, schema) for each, schema in zip(inputs, schemas, strict=True)]
+    check_keys(
+        node.id,
+        texts,
+        [
+            pa.schema([schema.field(name) for name in names])
+            for names, schema in zip(keys, schemas, strict=True)
+            if names
+        ],
+    )
+    own = [_without(schema, each.hidden) for schema, each in zip(schemas, inputs, strict=True)]
+    if isinstance(node, WindowNode):
+        return _window(node, graph, schemas[0], own[0], keys[0], timed[0], name_of)
+    return _process(node, graph, own, keys, timed, bounded)
+
+
+def _known(operator: str, schema: pa.Schema | None) -> pa.Schema:
+    if schema is None:
+        raise DefinitionError(
+            f"{operator}: the columns of its input are not known", next="declare them: map(…, schema=…)"
+        )
+    return schema
+
+
+def _keys(operator: str, given: Input, schema: pa.Schema) -> list[str]:
+    return [resolve_column(schema, key.column, operator) for key in given.keys]
+
+
+def _without(schema: pa.Schema, hidden: Sequence[str]) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name not in hidden])
+
+
+def _window(
+    node: WindowNode,
+    graph: Normalized,
+    schema: pa.Schema,
+    own: pa.Schema,
+    keys: Sequence[str],
+    timed: bool,
+    name_of: NameOf,
+) -> KeyedHead:
+    time = _time(node.id, node.column, schema, timed, needed=node.assigner.is_event_time())
+    outputs: dict[str, KeyedOutput] = {}
+    wanted = graph.aggregates.get(node.id)
+    aggregates: SqlAggregates | None = None
+    if wanted is None:
+        outputs[MAIN] = RecordRows(node.id, own if node.schema is None else ddl.parse(node.schema))
+        taken = KeyedInput(keys=keys, time=time, columns=own.names, whole=own.names)
+    else:
+        aggregates = SqlAggregates(wanted.aggregates)
+        named = [_named(key, own, name_of) for key in graph.inputs[node.id][0].keys]
+        fields = [pa.field(name, schema.field(key).type) for name, key in zip(named, keys, strict=True)]
+        types = wanted.result_types(schema, node.id)
+        results = [_named(result, own, name_of) for result in wanted.results]
+        outputs[MAIN] = WindowRows(fields, [pa.field(n, t) for n, t in zip(results, types, strict=True)])
+        elements = [resolve_column(schema, name, node.id) for name in wanted.arguments]
+        whole = own.names if node.late_tag is not None else []
+        taken = KeyedInput(keys=keys, time=time, columns=elements, how="tuple", whole=whole)
+    outputs |= {tag: RecordRows(node.id, ddl.parse(text)) for tag, text in node.side_outputs.items()}
+    if node.late_tag is not None:
+        outputs[node.late_tag] = RecordRows(node.id, own)
+    return KeyedHead(node.id, partial(window_operator, WindowSpec.of(node, aggregates)), [taken], outputs)
+
+
+def _named(expression: Expression, schema: pa.Schema, name_of: NameOf) -> str:
+    return name_of(schema, expression.text) if expression.name is None else expression.name
+
+
+def _process(
+    node: KeyedNode,
+    graph: Normalized,
+    schemas: Sequence[pa.Schema],
+    keys: Sequence[Sequence[str]],
+    timed: Sequence[bool],
+    bounded: bool,
+) -> KeyedHead:
+    inputs = []
+    for side, schema in enumerate(schemas):
+        needed = isinstance(node, IntervalJoinNode)
+        time = _time(node.id, node.columns[side], schema, timed[side], needed=needed)
+        inputs.append(KeyedInput(keys=keys[side], time=time, columns=schema.names, whole=schema.names))
+    outputs: dict[str, KeyedOutput] = {}
+    if node.id in graph.pairs:
+        outputs[MAIN] = PairColumns(
+            [
+                (
+                    pair.side,
+                    name := resolve_column(schemas[pair.side], pair.column, node.id),
+                    schemas[pair.side].field(name).with_name(pair.name),
+                )
+                for pair in graph.pairs[node.id]
+            ]
+        )
+    elif isinstance(node, IntervalJoinNode) and node.select:
+        outputs[MAIN] = PairRows(*schemas)
+    else:
+        outputs[MAIN] = RecordRows(node.id, schemas[0] if node.schema is None else ddl.parse(node.schema))
+    late = dict(zip(node.late_tags, schemas, strict=True)) if isinstance(node, IntervalJoinNode) else {}
+    for tag, text in node.side_outputs.items():
+        schema = late.get(tag, schemas[0]) if text is None else ddl.parse(text)
+        outputs[tag] = RecordRows(node.id, schema)
+    broadcast = frozenset({1} if isinstance(node, ProcessNode) and node.broadcast else ())
+    make = partial(process_operator, node, bounded=bounded)
+    return KeyedHead(node.id, make, inputs, outputs, first=1 if broadcast else 0, broadcast=broadcast)
+
+
+def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, needed: bool) -> str | None:
+    """Return the column with the event time: as the strategy named it, or as a keyed step before has set it."""
+    if column is not None and column in schema.names:
+        return column
+    if timed:
+        return EVENT_TIME
+    if needed:
+        raise DefinitionError(
+            f"{operator}: the column {column!r} with the event time is gone before it",
+            next="keep it in select(…), or assign timestamps and watermarks right before",
+        )
+    return None
+
+
+def exchange_inputs(node: Any, head: KeyedHead, *, parallelism: int, max_parallelism: int) -> list[Exchanged]:
+    """Return what the exchange before a step brings to each of its inputs.
+
+    Args:
+        node: the step.
+        head: its operator.
+        parallelism: how many tasks it has.
+        max_parallelism: how many key groups there are.
+    """
+    found = []
+    for side, taken in enumerate(head.inputs):
+        broadcast = side in head.broadcast
+        keyless = isinstance(node, KeyedNode) and not taken.keys
+        how: Literal["keyed", "broadcast", "spread"] = "broadcast" if broadcast else "spread" if keyless else "keyed"
+        columns = dict.fromkeys([*taken.whole, *taken.keys, *taken.columns, *([taken.time] if taken.time else [])])
+        to = ExchangeInput(
+            operator=head.id,
+            side=side,
+            keys=tuple(taken.keys),
+            how=how,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+        )
+        found.append(Exchanged(to, list(columns)))
+    return found

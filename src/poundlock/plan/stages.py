@@ -1,0 +1,481 @@
+"""A job as stages: which steps one task runs in one pass over its rows, and where rows change hands between tasks.
+
+Every record is read and decoded once, whatever hangs on it. Pure: what comes out names no Spark object, and runs in a test as
+in a task; only the columns behind a Spark segment are asked of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from poundlock.checkpoint.participant import DEAD_LETTER, Participant
+from poundlock.connectors.base import SplitSource
+from poundlock.errors import DefinitionError
+from poundlock.operators.chain import Edge, Operator, Pass, Step
+from poundlock.operators.stream_times import StreamTimes
+from poundlock.operators.time_graph import TimeGraph
+from poundlock.plan.hidden import EVENT_TIME, HIDDEN_TYPES, SPLIT, visible_schema
+from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
+from poundlock.plan.normalize import Normalized, normalize
+from poundlock.plan.plan import Plan
+from poundlock.plan.segments import Segment, cut_segments
+from poundlock.plan.steps import edge, operator_of, schema_after
+from poundlock.stream.nodes import (
+    ApplyNode,
+    Node,
+    PythonNode,
+    SideOutputNode,
+    SinkNode,
+    SourceNode,
+    SqlNode,
+    WatermarkNode,
+    WindowNode,
+    walk,
+)
+from poundlock.stream.process_nodes import KeyedNode
+from poundlock.tasks.event_times import EventTimeAssigner, assigner_for
+from poundlock.tasks.exchange import ExchangeStep
+from poundlock.tasks.keyed_output import WithoutTime
+from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
+from poundlock.tasks.rows_stage import RowsStage
+from poundlock.tasks.segment_exchange import ToSegment
+from poundlock.tasks.source_stage import SourceHead, SourceStage
+from poundlock.tasks.stage import SinkStep, StageBody, WatermarkStep
+from poundlock.tasks.time_expressions import NeedsSpark, reads_like_a_column
+
+__all__ = [
+    "SegmentStage",
+    "SparkAnalysis",
+    "Stage",
+    "StageChain",
+    "StageOutline",
+    "enters_jvm",
+    "is_keyed",
+    "outline",
+    "stage_chain",
+    "state_spaces",
+]
+
+
+class SparkAnalysis(Protocol):
+    """What only Spark can say of a job before it runs; asked only where a job has a part for Spark."""
+
+    def segment(self, segment: Segment, inputs: Mapping[str, pa.Schema]) -> tuple[Any, Mapping[str, pa.Schema]]:
+        """Return a segment that can be run, and the columns of each output, hidden ones included."""
+        ...
+
+    def name_of(self, schema: pa.Schema, text: str) -> str:
+        """Return what Spark calls an expression over some columns."""
+        ...
+
+
+@dataclass(frozen=True)
+class SegmentStage:
+    """A Spark segment, and the stage that its rows go on in.
+
+    Args:
+        segment: as the Spark layer runs it.
+        inputs: ids of the steps whose rows go in.
+        functions: whether functions of DataFrames are in it, of which nobody knows how often they read their rows, or whether all.
+        rows: the stage behind it.
+    """
+
+    segment: Any
+    inputs: Sequence[str]
+    functions: bool
+    rows: RowsStage
+
+
+Stage = KeyedStage | SegmentStage
+
+
+def is_keyed(node: Node) -> bool:
+    """Return whether a step keeps state by key, so that its rows come through an exchange."""
+    return isinstance(node, (WindowNode, KeyedNode))
+
+
+@dataclass(frozen=True)
+class StageOutline:
+    """A stage as far as the graph alone tells it.
+
+    Args:
+        kind: "source" = our readers begin it; "keyed" = rows come by key group; "spark" = rows come out of Spark's SQL engine.
+        depth: how many stages are before it.
+        spark: the steps that Spark runs before it.
+        steps: the steps that its tasks run; a step that gets rows from several stages is in each of them.
+    """
+
+    kind: Literal["source", "keyed", "spark"]
+    depth: int
+    spark: Sequence[Node]
+    steps: Sequence[Node]
+
+
+def outline(plan: Plan) -> list[StageOutline]:
+    """Return the stages of a job in order; needs nobody but the graph."""
+    graph = _normalized(plan, ())
+    segments = cut_segments(graph.roots, _in_spark)
+    keys: dict[int, frozenset[tuple[int, str]]] = {}  # of a step: (depth, name) of each stage that has its rows
+    spark: dict[tuple[int, str], Sequence[Node]] = {}
+    steps: dict[tuple[int, str], list[Node]] = {(0, "source"): []}
+    for unit in _in_order(list(walk(graph.roots)), segments):
+        before = frozenset().union(*(keys[id(parent)] for parent in unit.inputs)) or frozenset({(0, "source")})
+        deeper = max(depth for depth, _ in before) + 1
+        if isinstance(unit, Segment):
+            mine = (deeper, f"spark {unit.id}")
+            spark[mine] = unit.nodes
+            steps.setdefault(mine, [])
+            keys |= {id(node): frozenset({mine}) for node in unit.nodes}
+            continue
+        keys[id(unit)] = frozenset({(deeper, "keyed")}) if is_keyed(unit) else before
+        for key in keys[id(unit)]:
+            steps.setdefault(key, []).append(unit)
+    return [StageOutline(_kind(key), key[0], spark.get(key, ()), steps[key]) for key in sorted(steps)]
+
+
+def _kind(key: tuple[int, str]) -> Literal["source", "keyed", "spark"]:
+    return "source" if key[1] == "source" else "keyed" if key[1] == "keyed" else "spark"
+
+
+def state_spaces(plan: Plan) -> dict[str, list[str]]:
+    """Return the ids of the steps of a job that keep state, by the name of the stage they are in; needs nobody but the graph."""
+    return {
+        f"stage-{stage.depth}": [node.id for node in stage.steps if is_keyed(node)]
+        for stage in outline(plan)
+        if stage.kind == "keyed"
+    }
+
+
+def enters_jvm(plan: Plan) -> bool:
+    """Return whether rows of a job enter the JVM: for Spark SQL, functions of DataFrames, or a source that Spark reads."""
+    return not plan.only_split or any(_in_spark(node) for node in walk(_normalized(plan, ()).roots))
+
+
+def _normalized(plan: Plan, left: Collection[str]) -> Normalized:
+    """Return the graph of a job with columns for expressions; `left` are steps whose timestamps only Spark can compute."""
+    return normalize(list(plan.job.graph()), time_in_tasks=lambda node: node.id not in left and _may_be_read(node))
+
+
+def _in_spark(node: Node) -> bool:
+    return isinstance(node, (SqlNode, ApplyNode))
+
+
+@dataclass(frozen=True)
+class StageChain:
+    """The stages of a job.
+
+    Args:
+        nodes: the steps of the job, inputs before readers.
+        segments: those that Spark runs.
+        source: the first stage.
+        later: the others by number, each behind those that it gets rows from.
+        feeds: per stage, the numbers of those that it sends rows or event times to.
+        times: how event time flows.
+        parallelism: how many tasks a keyed stage has.
+    """
+
+    nodes: Sequence[Node]
+    segments: Sequence[Segment]
+    source: SourceStage
+    later: Mapping[int, Stage]
+    feeds: Mapping[int, frozenset[int]]
+    times: StreamTimes
+    parallelism: int
+
+    @cached_property
+    def operators(self) -> list[str]:
+        """The ids of the operators that keep state."""
+        return [head.id for stage in self.later.values() if isinstance(stage, KeyedStage) for head in stage.operators]
+
+    @cached_property
+    def has_segments(self) -> bool:
+        """Whether Spark's SQL engine runs a part of it."""
+        return any(isinstance(stage, SegmentStage) for stage in self.later.values())
+
+    @property
+    def keeps_dead_letters(self) -> bool:
+        """Whether records that cannot be decoded, placed or written are kept."""
+        return DEAD_LETTER in self.source.body.sinks
+
+
+def stage_chain(
+    plan: Plan,
+    *,
+    job_id: str,
+    sources: Mapping[str, SplitSource],
+    sinks: Mapping[str, Participant],
+    parallelism: int,
+    state_dir: str,
+    analysis: SparkAnalysis,
+) -> StageChain:
+    """Return the stages of a job.
+
+    Args:
+        plan: the job.
+        job_id: 32 hex digits.
+        sources: by name, as this attempt reads them.
+        sinks: participants by name, as the job owns them.
+        parallelism: how many tasks a keyed stage has.
+        state_dir: the job's checkpoint folder, below which it keeps its state.
+        analysis: asks Spark.
+
+    Raises:
+        DefinitionError: a step lacks columns that it needs.
+    """
+    tasks = min(parallelism, plan.job.max_parallelism)
+    left: set[str] = set()  # steps whose timestamps only Spark can compute, as their columns showed
+    while True:
+        graph = _normalized(plan, left)
+        try:
+            return _Builder(plan, graph, job_id, sources, sinks, tasks, state_dir, analysis).build()
+        except _LeftToSpark as found:
+            left.add(found.step)
+
+
+def _may_be_read(node: WatermarkNode) -> bool:
+    return reads_like_a_column(str(node.strategy.timestamp))
+
+
+class _LeftToSpark(Exception):
+    """Raised where the columns of a step show that tasks cannot compute its timestamps."""
+
+    def __init__(self, step: str) -> None:
+        super().__init__(step)
+        self.step = step
+
+
+@dataclass
+class _Builder:
+    """Cuts one job."""
+
+    plan: Plan
+    graph: Normalized
+    job_id: str
+    sources: Mapping[str, SplitSource]
+    sinks: Mapping[str, Participant]
+    parallelism: int
+    state_dir: str
+    analysis: SparkAnalysis
+    _schemas: dict[str, pa.Schema | None] = field(default_factory=dict)
+    _timed: dict[str, bool] = field(default_factory=dict)
+    _stages: dict[str, frozenset[int]] = field(default_factory=dict)
+    _steps: dict[int, list[Step]] = field(default_factory=dict)
+    _heads: dict[int, list[KeyedHead]] = field(default_factory=dict)
+    _segments: dict[int, Any] = field(default_factory=dict)
+    _feeds: dict[int, set[int]] = field(default_factory=dict)
+    _source_heads: dict[str, SourceHead] = field(default_factory=dict)
+    _depths: dict[int, int] = field(default_factory=lambda: {0: 0})
+    _keyed_at: dict[int, int] = field(default_factory=dict)
+
+    def build(self) -> StageChain:
+        nodes = list(walk(self.graph.roots))
+        segments = cut_segments(self.graph.roots, _in_spark)
+        for unit in _in_order(nodes, segments):
+            if isinstance(unit, Segment):
+                self._add_segment(unit)
+            else:
+                self._add(unit, nodes)
+        times = StreamTimes(TimeGraph.of(self.graph.roots))
+        later = {number: self._stage(number, times) for number in sorted(self._depths, key=self._order)[1:]}
+        feeds = {number: frozenset(found) for number, found in self._feeds.items()}
+        source = SourceStage(self._body(0), self._source_heads)
+        return StageChain(nodes, segments, source, later, feeds, times, self.parallelism)
+
+    def _order(self, number: int) -> tuple[int, int]:
+        return self._depths[number], number
+
+    def _stage(self, number: int, times: StreamTimes) -> Stage:
+        body = self._body(number)
+        if number in self._heads:
+            return KeyedStage(body, self._heads[number], f"stage-{self._depths[number]}", times, self.state_dir)
+        segment, analyzed = self._segments[number]
+        functions = any(isinstance(node, ApplyNode) for node in segment.nodes)
+        return SegmentStage(analyzed, [node.id for node in segment.inputs], functions, RowsStage(body))
+
+    def _body(self, number: int) -> StageBody:
+        fed = sorted(self._feeds.get(number, ()))
+        later = [(stage, self.parallelism) for stage in fed if stage in self._heads]
+        steps = self._steps.get(number, [])
+        return StageBody(number, self.job_id, steps, dict(self.sinks), self.plan.job.on_error, later)
+
+    # --- the steps -----------------------------------------------------------------------------------------------------
+
+    def _add(self, node: Node, nodes: Sequence[Node]) -> None:
+        if isinstance(node, SourceNode):
+            self._add_source(node, nodes)
+        elif is_keyed(node):
+            self._add_keyed(node)
+        else:
+            self._add_step(node)
+
+    def _add_source(self, node: SourceNode, nodes: Sequence[Node]) -> None:
+        source = self.sources[node.id]
+        self._schemas[node.id], self._timed[node.id] = source.schema(), False
+        self._stages[node.id] = frozenset({0})
+        self._source_heads[node.id] = SourceHead(source, _wanted_form(node, nodes), _needed_columns(node, nodes))
+        self._step(0, Step(node.id, Pass(), []))
+
+    def _add_step(self, node: Node) -> None:
+        before = self._schemas[node.inputs[0].id]
+        self._stages[node.id] = frozenset().union(*(self._stages[parent.id] for parent in node.inputs))
+        self._schemas[node.id] = self._schema_after(node, before)
+        timed = any(self._timed[_output(parent, node)] for parent in node.inputs)
+        self._timed[node.id] = timed and not isinstance(node, PythonNode)
+        for stage in sorted(self._stages[node.id]):
+            edges = [edge(node, parent.id) for parent in node.inputs if stage in self._stages[parent.id]]
+            if isinstance(node, PythonNode) and timed:
+                self._step(stage, Step(f"{node.id}#timeless", WithoutTime(), edges))
+                edges = [Edge(f"{node.id}#timeless")]
+            self._step(stage, Step(node.id, self._operator(node, before), edges))
+
+    def _add_keyed(self, node: Any) -> None:
+        number = self._new_stage(node.inputs, keyed=True)
+        self._stages[node.id] = frozenset({number})
+        given = [self._schemas[parent.id] for parent in node.inputs]
+        timed = [self._timed[parent.id] for parent in node.inputs]
+        head = keyed_head(node, given, timed, self.graph, self.analysis.name_of, bounded=self.plan.batch)
+        self._heads.setdefault(number, []).append(head)
+        self._step(number, Step(node.id, Pass(), []))
+        for tag, output in head.outputs.items():
+            name = f"{node.id}\0{tag}" if tag else node.id
+            self._schemas[name], self._timed[name] = output.schema, True
+        inputs = exchange_inputs(
+            node, head, parallelism=self.parallelism, max_parallelism=self.plan.job.max_parallelism
+        )
+        for side, (parent, to) in enumerate(zip(node.inputs, inputs, strict=True)):
+            for stage in self._stages[parent.id]:
+                exchange = ExchangeStep(to.input, number, self._with_time(parent), tuple(to.columns))
+                self._step(stage, Step(f"{node.id}#{side}", exchange, [Edge(parent.id)]))
+                self._feeds.setdefault(stage, set()).add(number)
+        for stage in self._time_stages(node):
+            self._feeds.setdefault(stage, set()).add(number)
+
+    def _add_segment(self, segment: Segment) -> None:
+        number = self._new_stage(segment.inputs, keyed=False)
+        schemas = {}
+        for node in segment.inputs:
+            schemas[node.id] = schema = self._into_spark(node)
+            for stage in self._stages[node.id]:
+                step = ToSegment(node.id, number, schema)
+                self._step(stage, Step(f"{node.id}#spark{number}", step, [Edge(node.id)]))
+                self._feeds.setdefault(stage, set()).add(number)
+        analyzed, outputs = self.analysis.segment(segment, schemas)
+        self._segments[number] = segment, analyzed
+        for node in segment.nodes:
+            self._stages[node.id] = frozenset({number})
+        for node in segment.outputs:
+            schema = outputs[node.id]
+            self._schemas[node.id], self._timed[node.id] = visible_schema(schema), EVENT_TIME in schema.names
+            self._step(number, Step(node.id, Pass(), []))
+
+    def _into_spark(self, node: Node) -> pa.Schema:
+        """Return the columns with which the rows of a step go into a segment."""
+        schema = self._schemas[node.id]
+        if schema is None:
+            raise DefinitionError(
+                f"{node.id}: its columns are not known, and Spark needs them", next="declare them: map(…, schema=…)"
+            )
+        return self._with_time(node).append(pa.field(SPLIT, HIDDEN_TYPES[SPLIT]))
+
+    def _with_time(self, node: Node) -> pa.Schema:
+        """Return the columns of a step, with the hidden one of event time where its rows may have it."""
+        schema = self._schemas[node.id]
+        assert schema is not None
+        return schema.append(pa.field(EVENT_TIME, HIDDEN_TYPES[EVENT_TIME])) if self._timed[node.id] else schema
+
+    def _new_stage(self, inputs: Sequence[Node], *, keyed: bool) -> int:
+        """Return the number of the stage behind some steps: of keyed operators those of one depth share one."""
+        depth = 1 + max(self._depths[stage] for node in inputs for stage in self._stages[node.id])
+        if keyed and depth in self._keyed_at:
+            return self._keyed_at[depth]
+        number = len(self._depths)
+        self._depths[number] = depth
+        if keyed:
+            self._keyed_at[depth] = number
+        return number
+
+    def _time_stages(self, node: Node) -> set[int]:
+        """Return the stages that know of event time what a keyed step needs: up to the keyed steps before it."""
+        found: set[int] = set()
+        todo = list(node.inputs)
+        while todo:
+            parent = todo.pop()
+            if isinstance(parent, WatermarkNode) or is_keyed(parent):
+                found |= self._stages[parent.id]
+            if not is_keyed(parent):
+                todo += parent.inputs
+        return found
+
+    def _step(self, stage: int, step: Step) -> None:
+        self._steps.setdefault(stage, []).append(step)
+
+    def _operator(self, node: Node, before: pa.Schema | None) -> Operator:
+        if isinstance(node, SinkNode):
+            _check_columns(self.sinks[node.id], node.id, before)
+            return SinkStep(node.id, before)
+        if isinstance(node, WatermarkNode):
+            return WatermarkStep(self._assigner(node, before))
+        return operator_of(node, before)
+
+    def _assigner(self, node: WatermarkNode, before: pa.Schema | None) -> EventTimeAssigner:
+        assigner = assigner_for(node.id, node.strategy, pa.schema([]) if before is None else before)
+        if isinstance(assigner, NeedsSpark):
+            raise _LeftToSpark(node.id)
+        return assigner
+
+    def _schema_after(self, node: Node, before: pa.Schema | None) -> pa.Schema | None:
+        if isinstance(node, WatermarkNode) and before is not None:
+            return self._assigner(node, before).schema(before)
+        if isinstance(node, SideOutputNode) and is_keyed(node.inputs[0]):
+            return self._schemas[f"{node.inputs[0].id}\0{node.tag}"]
+        return schema_after(node, before)
+
+
+def _in_order(nodes: Sequence[Node], segments: Sequence[Segment]) -> list[Node | Segment]:
+    """Return the steps that tasks run, and the segments, each behind all that it reads from."""
+    inside = {id(node): segment for segment in segments for node in segment.nodes}
+    waiting: list[Node | Segment] = [*segments, *(node for node in nodes if id(node) not in inside)]
+    done: set[int] = set()
+    ordered: list[Node | Segment] = []
+    while waiting:
+        ready = [unit for unit in waiting if all(id(parent) in done for parent in unit.inputs)]
+        assert ready, "no path leads out of a segment and back into it"
+        for unit in ready:
+            done |= {id(node) for node in (unit.nodes if isinstance(unit, Segment) else (unit,))}
+        ordered += ready
+        waiting = [unit for unit in waiting if unit not in ready]
+    return ordered
+
+
+def _output(parent: Node, reader: Node) -> str:
+    """Return by what the columns are known that a step reads of another."""
+    return f"{parent.id}\0{reader.tag}" if isinstance(reader, SideOutputNode) and is_keyed(parent) else parent.id
+
+
+def _wanted_form(source: Node, nodes: Sequence[Node]) -> Literal["batch", "records"]:
+    """Return the form of rows that the readers of a source work on."""
+    readers = [node for node in nodes if source in node.inputs]
+    per_record = any(isinstance(node, PythonNode) and node.kind != "map_batches" for node in readers)
+    return "records" if per_record else "batch"
+
+
+def _needed_columns(source: Node, nodes: Sequence[Node]) -> tuple[str, ...] | None:
+    """Return the columns that the readers of a source need, None for all of them."""
+    readers = [node for node in nodes if source in node.inputs]
+    only_value = all(isinstance(n, SinkNode) and bool(getattr(n.sink, "needs_only_value", False)) for n in readers)
+    return ("value",) if only_value else None
+
+
+def _check_columns(sink: Any, name: str, schema: pa.Schema | None) -> None:
+    """Let a sink that wants to refuse rows without the columns it needs, or of other types, before anything runs."""
+    check = getattr(sink, "check_columns", None)
+    if check is not None and schema is not None:
+        check(name, list(schema.names))
+    check = getattr(sink, "check_schema", None)
+    if check is not None and schema is not None:
+        check(name, schema)

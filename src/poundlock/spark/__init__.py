@@ -1,0 +1,1 @@
+"""The only place that knows Spark: batch jobs, sessions, masters."""

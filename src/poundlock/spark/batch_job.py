@@ -1,0 +1,222 @@
+"""One checkpoint's tasks as one Spark job, over RDDs: no row enters the JVM, and no SQL session is needed.
+
+Spark places tasks, retries them and moves blocks between them; what a task does is in `poundlock.tasks`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pickle import PicklingError
+from typing import Any
+
+from pyspark import AccumulatorParam, StorageLevel
+
+from poundlock.errors import DefinitionError
+from poundlock.plan.stages import SegmentStage, StageChain
+from poundlock.spark.segments import LoweredSegment
+from poundlock.spark.session import Session
+from poundlock.tasks.entry import (
+    addressed,
+    by_task,
+    run_keyed_tasks,
+    run_rows_tasks,
+    run_source_tasks,
+    segment_blocks,
+    segment_rows,
+)
+from poundlock.tasks.report import Directive, TaskReport, TaskWork
+
+__all__ = ["BatchJobs", "pickled"]
+
+_POLL_S = 0.02
+_NEWEST = 2  # jobs whose tasks may still run: those before them ended well
+
+
+class _Reports(AccumulatorParam[list[TaskReport]]):
+    """Reports on their way to the driver: Spark adds those of a task when it has succeeded, before the job ends."""
+
+    def zero(self, value: list[TaskReport]) -> list[TaskReport]:
+        return []
+
+    def addInPlace(self, value1: list[TaskReport], value2: list[TaskReport]) -> list[TaskReport]:
+        return [*value1, *value2]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reporter:
+    """Adds a report in a task."""
+
+    reports: Any
+
+    def __call__(self, report: TaskReport) -> None:
+        self.reports.add([report])
+
+
+def _one_per_task(reports: Sequence[TaskReport], run: str) -> list[TaskReport]:
+    """Return one report of each task of a run.
+
+    Where Spark ran a task twice, as after it lost an executor, both reports name the same rows; the output of the one that
+    is left out is nobody's, and the sweep removes it.
+    """
+    return list({(report.stage, report.subtask): report for report in reports if report.run == run}.values())
+
+
+def pickled(stage: Any) -> bytes:
+    """Return a stage as it travels to the workers; modules of the user's that are not installed travel by value.
+
+    Raises:
+        DefinitionError: something in it cannot be pickled.
+    """
+    from poundlock.plan.shipping import shipped
+
+    try:
+        return shipped(stage)
+    except (PicklingError, TypeError) as error:
+        raise DefinitionError(
+            f"a function of the job uses something that cannot be sent to the tasks: {error}",
+            next="make locks, open files, connections and generators inside the function, not beside it",
+        ) from None
+
+
+class BatchJobs:
+    """Runs the checkpoints of one attempt of a job, one Spark job each. `run` is called by one thread at a time.
+
+    Args:
+        session: what the tasks run in.
+        job: name of the job, for Spark's UI.
+        chain: the stages.
+
+    Raises:
+        DefinitionError: something in a stage cannot be pickled.
+    """
+
+    def __init__(self, session: Session, job: str, chain: StageChain) -> None:
+        self._session, self._context, self._job, self._chain = session, session.context, job, chain
+        # One for all checkpoints: pyspark keeps every accumulator of a process for ever.
+        self._reports = self._context.accumulator([], _Reports())
+        self._group = f"poundlock-{job}-{secrets.token_hex(4)}"
+        self._source = pickled(chain.source)
+        self._later = {
+            number: pickled(stage.rows if isinstance(stage, SegmentStage) else stage)
+            for number, stage in chain.later.items()
+        }
+
+    def run(self, directive: Directive, work: Sequence[TaskWork]) -> list[TaskReport]:
+        """Run the stages over the work of a checkpoint; return the reports, one of each task, in no order.
+
+        Raises:
+            Exception: as Spark raises it, when a task failed too often.
+        """
+        if not work and not self._later:
+            return []
+        self._reports.value = []
+        self._context.setJobGroup(
+            self._group, f"{self._job}: checkpoint {directive.checkpoint}", interruptOnCancel=False
+        )
+        run = _Run(self, directive)
+        try:
+            run.start(work or [TaskWork(0, ())])
+        finally:
+            run.release()
+        return _one_per_task(self._reports.value, directive.run)
+
+    def cancel(self) -> None:
+        """End what runs. Its tasks are told, and may take a moment; see `idle`."""
+        with suppress(Exception):  # the JVM may be gone, which is an end as well
+            self._context.cancelJobGroup(self._group)
+
+    def idle(self, patience_s: float) -> bool:
+        """Wait until no task of these jobs runs, at most so long; return whether none does.
+
+        A stage that was cancelled is not listed as active any more while its tasks still end, so they are counted by stage.
+        """
+        deadline = time.monotonic() + patience_s
+        with suppress(Exception):  # the JVM may be gone, and its tasks with it
+            while self._running_tasks():
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_POLL_S)
+        return True
+
+    def _running_tasks(self) -> int:
+        tracker = self._context.statusTracker()
+        jobs = [
+            job for job in map(tracker.getJobInfo, sorted(tracker.getJobIdsForGroup(self._group))[-_NEWEST:]) if job
+        ]
+        stages = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+        return sum(stage.numActiveTasks for stage in stages if stage is not None)
+
+
+class _Run:
+    """The stages of one checkpoint as RDDs. What several stages read is kept until the end, so that tasks run once."""
+
+    def __init__(self, jobs: BatchJobs, directive: Directive) -> None:
+        self._jobs, self._directive = jobs, directive
+        self._report = _Reporter(jobs._reports)
+        self._made: dict[int, Any] = {}
+        self._kept: list[Any] = []
+        self._segments: list[LoweredSegment] = []
+
+    def start(self, work: Sequence[TaskWork]) -> None:
+        """Run all of it."""
+        jobs, chain = self._jobs, self._jobs._chain
+        pieces = jobs._context.parallelize(work, len(work)).setName(f"{jobs._job}: {len(work)} pieces of work")
+        task = partial(run_source_tasks, stage=jobs._source, directive=self._directive, report=self._report)
+        self._add(0, pieces.mapPartitions(task), "read, decode, write")
+        for number, stage in chain.later.items():
+            if isinstance(stage, SegmentStage):
+                rows = self._segment_rows(number, stage)
+                words = f"behind {', '.join(stage.inputs)}"
+                run: Any = run_rows_tasks
+            else:
+                rows = self._keyed_rows(number)
+                words = ", ".join(head.id for head in stage.operators)
+                run = run_keyed_tasks
+            task = partial(run, stage=jobs._later[number], directive=self._directive, report=self._report)
+            self._add(number, rows.mapPartitionsWithIndex(task), words)
+        last = [rows for number, rows in self._made.items() if not chain.feeds.get(number)]
+        (last[0] if len(last) == 1 else jobs._context.union(last)).collect()
+
+    def release(self) -> None:
+        """Release what was kept."""
+        for segment in self._segments:
+            segment.release()
+        for rows in self._kept:
+            rows.unpersist()
+
+    def _add(self, number: int, rows: Any, words: str) -> None:
+        chain = self._jobs._chain
+        rows = rows.setName(f"{self._jobs._job}: {words}")
+        fed = [chain.later[stage] for stage in chain.feeds.get(number, ())]
+        functions = any(isinstance(stage, SegmentStage) and stage.functions for stage in fed)
+        reads = sum(len(stage.inputs) if isinstance(stage, SegmentStage) else 1 for stage in fed)
+        if reads > 1 or functions:
+            self._kept.append(rows.persist(StorageLevel.MEMORY_AND_DISK))
+        if functions:
+            rows.count()  # a function may leave rows unread, and its tasks must run to their ends all the same
+        self._made[number] = rows
+
+    def _before(self, number: int) -> list[Any]:
+        return [self._made[n] for n, fed in self._jobs._chain.feeds.items() if number in fed]
+
+    def _keyed_rows(self, number: int) -> Any:
+        before = self._before(number)
+        sent = before[0] if len(before) == 1 else self._jobs._context.union(before)
+        sent = sent.mapPartitions(partial(addressed, stage=number))
+        return sent.partitionBy(self._jobs._chain.parallelism, by_task)
+
+    def _segment_rows(self, number: int, stage: SegmentStage) -> Any:
+        context, before = self._jobs._context, self._before(number)
+        blocks = {}
+        for name in stage.inputs:
+            parts = [rows.mapPartitions(partial(segment_blocks, stage=number, input=name)) for rows in before]
+            blocks[name] = parts[0] if len(parts) == 1 else context.union(parts)
+        lowered = stage.segment.lower(self._jobs._session.sql, blocks)
+        self._segments.append(lowered)
+        outputs = [rows.mapPartitions(partial(segment_rows, output=name)) for name, rows in lowered.blocks.items()]
+        return outputs[0] if len(outputs) == 1 else context.union(outputs)

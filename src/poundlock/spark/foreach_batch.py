@@ -1,0 +1,307 @@
+"""Exactly-once sinks for a streaming query of the user's own: `df.writeStream.foreachBatch(foreach_batch(sink, checkpoint_dir=…))`.
+
+A batch is a checkpoint, known by the query's id and the batch's number. Spark delivers a batch again after a crash; the ledger says
+what it has done already, so nothing is written twice. A batch becomes visible before Spark marks it as done, so none is lost.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.decision import SourceRange
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import Identity, open_identity, read_identity
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.outcome import Directive as Decided
+from poundlock.checkpoint.outcome import TaskResults
+from poundlock.checkpoint.participant import DEAD_LETTER, Counts, Inspectable, Kind, Occasion, Participant, bound
+from poundlock.errors import DefinitionError
+from poundlock.operators.time_values import TimeDirective, TimeState
+from poundlock.spark.arrow_schema import arrow_schema
+from poundlock.spark.batch_job import pickled
+from poundlock.storage import Storage, open_storage
+from poundlock.tasks.batch_sinks import BatchSinks, SinkInput
+from poundlock.tasks.errors import utf8_errors
+from poundlock.tasks.report import Directive, TaskReport, total_counts
+from poundlock.tasks.segment_blocks import binary_column
+from poundlock.values import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["BatchWriter", "foreach_batch"]
+
+_SOURCE = "batches"
+_SINK = "sink"
+_QUERY_ID = "sql.streaming.queryId"  # the local property that Spark sets in the thread of a query
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def foreach_batch(
+    sink: Any = None,
+    /,
+    *,
+    checkpoint_dir: str,
+    name: str = "foreach-batch",
+    dead_letters: str | None = None,
+    **sinks: Any,
+) -> BatchWriter:
+    """Return a function for `foreachBatch` that writes each batch exactly once.
+
+    Args:
+        sink: where the rows go: a FileSink, KafkaSink, PostgresSink, or a sink of yours.
+        checkpoint_dir: folder for the ledger, beside the query's own `checkpointLocation` and as durable as that.
+        name: of the query, in errors and in `poundlock audit`; it may not change.
+        dead_letters: folder for rows that a sink cannot take; without one, such a row fails the query.
+        sinks: several sinks by name; the names are kept in the ledger, so they may not change.
+
+    Raises:
+        DefinitionError: there is no sink, or one that does not work here.
+    """
+    if sink is not None and sinks:
+        raise DefinitionError("one sink without a name beside others", next="name them all: foreach_batch(files=…, …)")
+    given = sinks if sink is None else {_SINK: sink}
+    if not given:
+        raise DefinitionError("foreach_batch without a sink", next="write foreach_batch(FileSink(…), checkpoint_dir=…)")
+    if not _NAME.fullmatch(name):
+        raise DefinitionError(f"{name!r} is not a name", next='use letters, digits, ".", "_" and "-"')
+    participants = {key: _participant(key, each) for key, each in given.items()}
+    if dead_letters is not None:
+        from poundlock.connectors.files.rolling import RollingPolicy
+        from poundlock.connectors.files.sink import FileSink
+
+        rolling = RollingPolicy(on_checkpoint=True)
+        participants[DEAD_LETTER] = FileSink(dead_letters, row="value", prefix="dead", suffix=".jsonl", rolling=rolling)
+    return BatchWriter(name, open_storage(checkpoint_dir), participants, SystemClock())
+
+
+def _participant(name: str, sink: Any) -> Participant:
+    participant: Any = sink.as_participant() if hasattr(sink, "as_participant") else sink
+    if not isinstance(getattr(participant, "kind", None), Kind):
+        raise DefinitionError(
+            f"{name}: {sink!r} is no sink", next="give a FileSink, KafkaSink, PostgresSink or your own"
+        )
+    if getattr(participant, "jvm", False):
+        raise DefinitionError(
+            f"{name}: {type(sink).__name__} needs a JVM of its own, which a query of yours does not have",
+            next="write the rows with DataFrame.write.jdbc, or make the query a poundlock Job",
+        )
+    return participant  # type: ignore[no-any-return]
+
+
+class BatchWriter:
+    """What `foreachBatch` calls with each batch; made by `foreach_batch`.
+
+    Args:
+        name: of the query.
+        storage: where the ledger is.
+        sinks: participants by name.
+        clock: what rolls go by.
+    """
+
+    def __init__(self, name: str, storage: Storage, sinks: Mapping[str, Participant], clock: Clock) -> None:
+        self._name, self._storage, self._sinks, self._clock = name, storage, dict(sinks), clock
+        self._lock = threading.Lock()
+        self._run: _Run | None = None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a batch: prepare in tasks, decide, commit. Does nothing for one that was done before.
+
+        Idempotent by the query's id and `batch_id`.
+
+        Raises:
+            DefinitionError: this is not called by a streaming query, or the ledger is another query's.
+            TransientError: a task, the storage or a sink failed; starting the query again goes on.
+            TerminalError: the batch does not add up.
+            FencedError: the query was started elsewhere.
+        """
+        with self._lock:
+            run, self._run = self._run, None
+            if run is None:
+                run = _Run.begin(self._name, self._storage, self._sinks, self._clock, frame)
+            try:
+                run.write(frame, batch_id)
+            except BaseException:
+                run.epoch.release()  # a query that is started again in this process begins with recovery
+                raise
+            self._run = run
+
+    def finish(self) -> None:
+        """Make visible what sinks hold back, such as files that are not full; call it when the query has ended.
+
+        Without it that happens with a later batch. Nothing is lost if it is never called.
+        """
+        with self._lock:
+            if self._run is not None:
+                self._run.finish()
+                self._run = None
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One life of a query's driver: it has claimed the ledger and finished what an earlier life decided."""
+
+    identity: Identity
+    epoch: Epoch
+    sinks: Mapping[str, Participant]
+    coordinator: Coordinator
+    clock: Clock
+
+    @classmethod
+    def begin(
+        cls, name: str, storage: Storage, sinks: Mapping[str, Participant], clock: Clock, frame: DataFrame
+    ) -> _Run:
+        query = _query_id(frame)
+        identity = _identity(storage, name, query, clock)
+        mine = {each: bound(sink, job_id=identity.job_id, sink=each) for each, sink in sinks.items()}
+        _preflight(mine, frame)
+        described = {each: sink.describe_json() for each, sink in mine.items() if isinstance(sink, Inspectable)}
+        epoch = Epoch.claim(storage, clock=clock, sinks=described)
+        try:
+            coordinator = Coordinator(
+                identity=identity, epoch=epoch, ledger=Ledger(storage), participants=mine, clock=clock
+            )
+            coordinator.recover()
+        except BaseException:
+            epoch.release()
+            raise
+        return cls(identity, epoch, mine, coordinator, clock)
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        coordinator = self.coordinator
+        decided = coordinator.decided(batch_id)
+        if decided is None:
+            newest = coordinator.sources.get(_SOURCE)
+            ranges: Mapping[str, SourceRange] = {
+                _SOURCE: SourceRange(None if newest is None else newest.end, {"v": 1, "batch": batch_id})
+            }
+        else:
+            ranges = decided
+        coordinator.checkpoint(batch_id, ranges, partial(self._run_tasks, frame))
+        due = coordinator.next_roll_ms()
+        if due is not None and due <= self.clock.now_ms():
+            coordinator.roll(Occasion.ROLL)
+
+    def finish(self) -> None:
+        try:
+            self.coordinator.roll(Occasion.END)
+        finally:
+            self.epoch.release()
+
+    def _run_tasks(self, frame: DataFrame, decided: Decided) -> TaskResults:
+        """Run the one Spark job of a batch; nothing where all of it is decided."""
+        if decided["decided"]:
+            return TaskResults(prepared=[])
+        started = decided["started_ms"]
+        directive = Directive(
+            checkpoint=decided["checkpoint"],
+            epoch=decided["epoch"],
+            started_ms=started,
+            run=uuid.uuid4().hex,
+            sinks=decided["sinks"],
+            time=TimeDirective(TimeState(), started, {}),
+        )
+        computed, inputs = _inputs(frame, self.sinks)
+        on_error = "dead_letter" if DEAD_LETTER in self.sinks else "fail"
+        stage = pickled(BatchSinks(self.identity.job_id, inputs, self.sinks, on_error))
+        rows = computed.mapInArrow(partial(_run_task, stage=stage, directive=directive), "report binary").collect()
+        return _results([pickle.loads(bytes(row[0])) for row in rows], inputs)
+
+
+def _query_id(frame: DataFrame) -> str:
+    """Return the id of the query that a batch is of: 32 hex digits. It is kept in the query's checkpoint."""
+    result = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if not result:
+        raise DefinitionError(
+            "this function is for a streaming query, and no query has called it",
+            next="write df.writeStream.foreachBatch(foreach_batch(…)).option('checkpointLocation', …).start()",
+        )
+    return uuid.UUID(result).hex
+
+
+def _identity(storage: Storage, name: str, query: str, clock: Clock) -> Identity:
+    kept = read_identity(storage)
+    if kept is not None and kept.job_id != query:
+        raise DefinitionError(
+            f"{storage.root} is the ledger of another query ({kept.job_id}, not {query}), whose batches have the same numbers",
+            next="give this query a checkpoint_dir of its own, or start it with the checkpointLocation it had",
+            job=name,
+        )
+    return open_identity(storage, name=name, clock=clock, job_id=query)
+
+
+def _preflight(sinks: Mapping[str, Any], frame: DataFrame) -> None:
+    """Ask every sink whether it can work. Raises DefinitionError."""
+    limited = [sink for sink in sinks.values() if hasattr(sink, "check_tasks")]
+    for sink in sinks.values():
+        if hasattr(sink, "preflight"):
+            sink.preflight()
+    for sink in limited:
+        sink.check_tasks(frame.sparkSession.sparkContext.defaultParallelism, len(limited))
+
+
+def _inputs(frame: DataFrame, sinks: Mapping[str, Any]) -> tuple[DataFrame, dict[str, SinkInput]]:
+    """Return a batch with the columns that sinks want computed, and which columns each is given."""
+    from pyspark.sql import functions as F
+
+    own = list(frame.columns)
+    wanted: dict[str, dict[str, str]] = {}
+    for name, sink in sinks.items():
+        if name == DEAD_LETTER:
+            continue
+        wanted[name] = {column: column for column in own}
+        for column, expression in getattr(sink, "computed_columns", {}).items():
+            wanted[name][column] = f"__{name}{column}"
+            frame = frame.withColumn(f"__{name}{column}", F.expr(expression))
+    schema = arrow_schema(frame, "foreachBatch")
+    inputs = {}
+    for name, columns in wanted.items():
+        seen = pa.schema([schema.field(column).with_name(seen_as) for seen_as, column in columns.items()])
+        inputs[name] = SinkInput(list(columns.values()), seen)
+        _check_columns(sinks[name], name, seen)
+    return frame, inputs
+
+
+def _check_columns(sink: Any, name: str, schema: pa.Schema) -> None:
+    if hasattr(sink, "check_columns"):
+        sink.check_columns(name, list(schema.names))
+    if hasattr(sink, "check_schema"):
+        sink.check_schema(name, schema)
+
+
+def _run_task(batches: Iterator[pa.RecordBatch], *, stage: bytes, directive: Directive) -> Iterator[pa.RecordBatch]:
+    """Write and prepare the rows of one partition; yield the report."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    with utf8_errors():
+        sinks: BatchSinks = pickle.loads(stage)
+        subtask = context.partitionId() if context is not None else 0
+        report = sinks.run(batches, directive, subtask=subtask, attempt=uuid.uuid4().hex[:12])
+    yield pa.RecordBatch.from_arrays([binary_column(pa.py_buffer(pickle.dumps(report)))], ["report"])
+
+
+def _results(reports: Sequence[TaskReport], inputs: Mapping[str, SinkInput]) -> TaskResults:
+    totals = total_counts(reports)
+    counts = {}
+    for name in (*inputs, DEAD_LETTER):
+        if name in totals:
+            step = totals[name]
+            counts[name] = Counts(read=step.rows_in, written=step.rows_out.get("", 0), dead_lettered=step.rejected)
+    rows = max((count.read for name, count in counts.items() if name != DEAD_LETTER), default=0)
+    return TaskResults(
+        prepared=[item for report in reports for item in report.prepared],
+        counts=counts,
+        rows_read={_SOURCE: rows},
+        tasks=len(reports),
+    )

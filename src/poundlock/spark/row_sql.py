@@ -1,0 +1,129 @@
+"""Row-wise Spark SQL over rows with hidden columns: these pass through, and a user's `*` never shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokenizer_core import Token, TokenType
+
+from poundlock.plan.hidden import HIDDEN_TYPES, visible
+from poundlock.stream.nodes import SqlNode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["apply_sql", "apply_sql_kept", "expand_star", "quoted"]
+
+
+def quoted(names: Sequence[str]) -> list[str]:
+    """Return column names as Spark SQL."""
+    return ["`" + name.replace("`", "``") + "`" for name in names]
+
+
+def apply_sql(frame: DataFrame, node: SqlNode) -> DataFrame:
+    """Return the rows behind one step."""
+    hidden = [name for name in frame.columns if name in HIDDEN_TYPES]
+    texts = _expressions(node, visible(frame.columns), bool(hidden))
+    if node.kind == "select":
+        return frame.selectExpr(*texts, *quoted(hidden))
+    if node.kind == "where":
+        return frame.where(texts[0])
+    if node.kind == "with_column":
+        from pyspark.sql import functions as F
+
+        return frame.withColumn(texts[0], F.expr(texts[1]))
+    return frame.drop(*texts)
+
+
+def apply_sql_kept(frame: DataFrame, node: SqlNode, *, kept: Sequence[str], keep: str) -> DataFrame:
+    """Return all rows behind one step; those that it filters have false in a column and null in their own ones.
+
+    So an expression behind never meets values that a condition kept from it.
+
+    Args:
+        frame: the rows.
+        node: the step.
+        kept: columns that are not the step's; they stay as they are.
+        keep: the column that says whether a row is still there.
+    """
+    stay = [name for name in frame.columns if name in (*kept, keep)]
+    hidden = [name for name in frame.columns if name in HIDDEN_TYPES]
+    own = [name for name in frame.columns if name not in stay and name not in HIDDEN_TYPES]
+    texts = _expressions(node, own, True)
+    if node.kind == "select":
+        return frame.selectExpr(*quoted(stay), *texts, *quoted(hidden))
+    if node.kind == "where":
+        frame = frame.selectExpr(
+            *quoted([name for name in stay if name != keep]),
+            f"`{keep}` AND coalesce(({texts[0]}), false) AS `{keep}`",
+            *quoted([*own, *hidden]),
+        )
+        emptied = [f"IF(`{keep}`, {name}, NULL) AS {name}" for name in quoted([*own, *hidden])]
+        return frame.selectExpr(*quoted(stay), *emptied)
+    return apply_sql(frame, node)
+
+
+def _expressions(node: SqlNode, own: Sequence[str], hides: bool) -> list[str]:
+    """Return the texts of a step, `*` written out where other columns stand beside the user's."""
+    if not hides or node.kind == "drop":
+        return list(node.arguments)
+    return [expression for text in node.arguments for expression in expand_star(text, own)]
+
+
+def expand_star(text: str, columns: Sequence[str]) -> list[str]:
+    """Return an expression with each `*` that means all columns written out, as several if it is nothing else.
+
+    That of count(*) means none.
+
+    Args:
+        text: Spark SQL.
+        columns: what `*` means.
+    """
+    if "*" not in text:
+        return [text]
+    tokens = Spark().tokenize(text)
+    written = text
+    for number in reversed(range(len(tokens))):
+        if _means_all(tokens, number):
+            token = tokens[number]
+            left = _except(tokens, number)
+            names = [name for name in columns if name.lower() not in left.names]
+            if number == 0:
+                return quoted(names)
+            end = left.end if left.names else token.end
+            written = written[: token.start] + ", ".join(quoted(names)) + written[end + 1 :]
+    return [written]
+
+
+class _Except:
+    """The columns that an EXCEPT (…) behind a star leaves out, and where it ends in the text."""
+
+    def __init__(self, names: frozenset[str], end: int) -> None:
+        self.names, self.end = names, end
+
+
+def _except(tokens: Sequence[Token], number: int) -> _Except:
+    rest = tokens[number + 1 :]
+    if len(rest) < 3 or rest[0].token_type is not TokenType.EXCEPT or rest[1].token_type is not TokenType.L_PAREN:
+        return _Except(frozenset(), tokens[number].end)
+    names: list[str] = []
+    for token in rest[2:]:
+        if token.token_type is TokenType.R_PAREN:
+            return _Except(frozenset(names), token.end)
+        if token.token_type is not TokenType.COMMA:
+            names.append(token.text.lower())
+    return _Except(frozenset(), tokens[number].end)
+
+
+def _means_all(tokens: Sequence[Token], number: int) -> bool:
+    """Return whether a token is a star without a left operand: neither a product nor `column.*`."""
+    if tokens[number].token_type is not TokenType.STAR:
+        return False
+    if number == 0:
+        return True
+    before = tokens[number - 1]
+    if before.token_type is TokenType.L_PAREN:
+        return number < 2 or tokens[number - 2].text.lower() != "count"
+    return before.token_type is TokenType.COMMA

@@ -1,0 +1,45 @@
+"""The process from which Spark forks its Python workers, with what every worker imports loaded once, before the first fork.
+
+It starts no thread of its own, so that a fork is as safe as in Spark's daemon, whose place it takes.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+
+__all__ = ["MODULE", "PRELOADED", "preload"]
+
+MODULE = "poundlock.spark.worker_daemon"
+_WORKER = "pyspark.worker"
+PRELOADED = (
+    "numpy",
+    "pyarrow",
+    "msgspec",
+    "pyspark.worker",
+    "poundlock.tasks.entry",
+    "poundlock.tasks.source_stage",
+    "poundlock.plan.tasks",
+)
+
+
+def preload() -> None:
+    """Import what workers need; something that is not installed here is left to the worker to miss."""
+    for name in PRELOADED:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+    # Forked workers share these pages as long as no collection walks over them.
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    from poundlock.spark.private import run_daemon
+
+    # Spark starts one such process per kind of worker; other kinds run once and import what they need.
+    if sys.argv[1:2] == [_WORKER]:
+        preload()
+    run_daemon()

@@ -1,0 +1,267 @@
+"""A stable 64-bit hash of keys, a column or a list at a time, and the key groups that are ranges of it.
+
+State on disk is found by these values: they never change. An Arrow column and the Python values in it have the same hashes;
+that of null is 0, so that what has no key is in the first group.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from poundlock.errors import DefinitionError
+from poundlock.state.python_keys import KeyColumn, KeyKind, columns_of_keys
+
+__all__ = [
+    "DEFAULT_MAX_PARALLELISM",
+    "MAX_PARALLELISM",
+    "first_hash",
+    "groups_of",
+    "groups_of_task",
+    "hashes_of",
+    "key_hashes",
+    "task_of",
+]
+
+Hashes = npt.NDArray[np.uint64]
+DEFAULT_MAX_PARALLELISM = 128
+MAX_PARALLELISM = 32_768
+
+_K1, _K2, _K3 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S29, _S32 = np.uint64(29), np.uint64(32)
+_MASK = np.array([0, *((1 << 8 * i) - 1 for i in range(1, 9))], np.uint64)
+_LONG = 256  # bytes; a longer key is hashed by its digest, so that one of a megabyte does not cost 100,000 steps
+_EPOCH_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
+    """Return the hash of each row's key.
+
+    Args:
+        columns: the columns that are the key, of one length; several are a composite key, a tuple in Python.
+
+    Raises:
+        DefinitionError: there is no column, or one is of a type that cannot be a key.
+    """
+    if not columns:
+        raise DefinitionError("a key of no column", next="give the columns that are the key")
+    hashes = [_column_hashes(column) for column in columns]
+    return hashes[0] if len(hashes) == 1 else _combined(hashes)
+
+
+def hashes_of(keys: Sequence[Any]) -> Hashes:
+    """Return the hash of each of some Python keys; a tuple is a composite key.
+
+    Raises:
+        DefinitionError: a key is of a type that state cannot keep.
+    """
+    out = np.empty(len(keys), np.uint64)
+    for column in columns_of_keys(keys):
+        result = _python_hashes(column)
+        if column.places is None:
+            return result
+        out[column.places] = result
+    return out
+
+
+def groups_of(hashes: Hashes, max_parallelism: int) -> npt.NDArray[np.int32]:
+    """Return the key group, 0 … max_parallelism - 1, of each hash. Groups are ranges: what is sorted by hash is sorted by group."""
+    return ((hashes >> _S32) * np.uint64(max_parallelism) >> _S32).astype(np.int32)
+
+
+def first_hash(group: int, max_parallelism: int) -> int:
+    """Return the least hash of a key group; that of the group behind the last one is 2**64."""
+    return -(-(group << 32) // max_parallelism) << 32
+
+
+def task_of(group: int, parallelism: int, max_parallelism: int) -> int:
+    """Return which of several tasks has a key group: ranges that follow each other, as even as can be."""
+    return group * parallelism // max_parallelism
+
+
+def groups_of_task(task: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
+    """Return the first key group of a task, and the one behind its last.
+
+    Raises:
+        DefinitionError: there are more tasks than groups, or more groups than there may be.
+    """
+    if not 0 < max_parallelism <= MAX_PARALLELISM:
+        raise DefinitionError(
+            f"max parallelism {max_parallelism}",
+            next=f"give 1 to {MAX_PARALLELISM}; {DEFAULT_MAX_PARALLELISM} is usual",
+        )
+    if not 0 < parallelism <= max_parallelism:
+        raise DefinitionError(
+            f"{parallelism} tasks share {max_parallelism} key groups",
+            next=f"set the parallelism to 1 … {max_parallelism}; a key group is never split",
+        )
+    return -(-task * max_parallelism // parallelism), -(-(task + 1) * max_parallelism // parallelism)
+
+
+# --- values to hashes ---------------------------------------------------------------------------------------------------
+
+
+def _mixed(words: Hashes, kind: KeyKind) -> Hashes:
+    """Return the hashes of 64-bit values of a kind."""
+    h = (words ^ np.uint64(kind.value)) * _K1
+    h ^= h >> _S32
+    h *= _K2
+    h ^= h >> _S29
+    h *= _K3
+    return h ^ (h >> _S32)
+
+
+def _combined(hashes: Sequence[Hashes]) -> Hashes:
+    h = np.full(len(hashes[0]), len(hashes), np.uint64)
+    for part in hashes:
+        h = _mixed(h * _K3 ^ part, KeyKind.COMPOSITE)
+    return h
+
+
+def _wide(low: Hashes, high: Hashes, kind: KeyKind) -> Hashes:
+    """Return the hashes of 128-bit values."""
+    return _mixed(_mixed(low, kind) ^ high, kind)
+
+
+def _of_bytes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], kind: KeyKind) -> Hashes:
+    """Return the hashes of byte strings, eight bytes of all of them at a time.
+
+    Args:
+        data: their bytes; what lies in it before, between and behind them is not looked at.
+        ends: where the first begins, and where each ends.
+    """
+    start, length = ends[:-1], ends[1:] - ends[:-1]
+    longest = int(length.max()) if len(length) else 0
+    if len(data) < int(ends[-1]) + 8:
+        data = np.concatenate([data[: int(ends[-1])], np.zeros(8, np.uint8)])
+    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+    h = length.astype(np.uint64) * _K1 ^ np.uint64(kind.value)
+    shortest = int(length.min()) if len(length) else 0
+    live = np.arange(len(length))
+    for at in range(0, min(longest, _LONG), 8):
+        if at + 8 <= shortest:
+            h = (h ^ words[start + at]) * _K2
+            h ^= h >> _S29
+            continue
+        live = live[length[live] > at]
+        x = (h[live] ^ (words[start[live] + at] & _MASK[np.minimum(length[live] - at, 8)])) * _K2
+        h[live] = x ^ (x >> _S29)
+    for place in np.flatnonzero(length > _LONG).tolist():
+        digest = hashlib.blake2b(data[start[place] : ends[place + 1]].tobytes(), digest_size=8).digest()
+        h[place] = int.from_bytes(digest, "little")
+    return _mixed(h, kind)
+
+
+# --- Python values ------------------------------------------------------------------------------------------------------
+
+
+def _python_hashes(column: KeyColumn) -> Hashes:
+    if column.kind is KeyKind.COMPOSITE:
+        return _combined([hashes_of(part) for part in column.parts])
+    if column.kind is KeyKind.DECIMAL:
+        return _wide(column.words, column.high_words, column.kind)
+    if column.kind is KeyKind.NULL:
+        return column.words
+    if column.data is None:
+        return _mixed(column.words, column.kind)
+    return _of_bytes(np.frombuffer(column.data, np.uint8), column.ends, column.kind)
+
+
+# --- Arrow columns ------------------------------------------------------------------------------------------------------
+
+
+def _column_hashes(column: pa.Array) -> Hashes:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
+    if pa.types.is_dictionary(column.type):
+        return _dictionary_hashes(column)
+    out = _valid_hashes(column)
+    if column.null_count:
+        out[_flags(column.is_null())] = 0
+    return out
+
+
+def _dictionary_hashes(column: pa.DictionaryArray) -> Hashes:
+    # One more hash stands behind those of the dictionary: that of null.
+    of_value: Hashes = np.append(_column_hashes(column.dictionary), np.zeros(1, np.uint64))
+    codes = _numbers(column.indices.cast(pa.int64()).fill_null(len(of_value) - 1), np.int64)
+    result: Hashes = of_value[codes]
+    return result
+
+
+def _valid_hashes(column: pa.Array) -> Hashes:
+    """Return the hashes of a column's values; what stands at the place of a null does not matter."""
+    kind, n = column.type, len(column)
+    if pa.types.is_null(kind):
+        return np.zeros(n, np.uint64)
+    if pa.types.is_boolean(kind):
+        return _mixed(_flags(column.fill_null(False)).astype(np.uint64), KeyKind.BOOL)
+    if pa.types.is_integer(kind):
+        wide = pa.uint64() if kind == pa.uint64() else pa.int64()
+        return _mixed(_numbers(column.cast(wide), np.uint64), KeyKind.INT)
+    if pa.types.is_floating(kind):
+        return _mixed(float_words(_numbers(column.cast(pa.float64()), np.float64)), KeyKind.FLOAT)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _text_hashes(column, KeyKind.TEXT)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        binary = column.cast(pa.binary()) if pa.types.is_fixed_size_binary(kind) else column
+        return _text_hashes(binary, KeyKind.BYTES)
+    if pa.types.is_decimal128(kind):
+        limbs = np.frombuffer(column.buffers()[1], "<u8")[2 * column.offset : 2 * (column.offset + n)].reshape(n, 2)
+        return _wide(limbs[:, 0].astype(np.uint64), limbs[:, 1].astype(np.uint64), KeyKind.DECIMAL)
+    if pa.types.is_date32(kind):
+        return _mixed(_numbers(column.cast(pa.int32()).cast(pa.int64()), np.uint64), KeyKind.DATE)
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        of = KeyKind.TIMESTAMP if pa.types.is_timestamp(kind) else KeyKind.DURATION
+        return _mixed(_micros(column, kind.unit), of)
+    if pa.types.is_time(kind):
+        whole = column.cast(pa.int32()) if pa.types.is_time32(kind) else column
+        return _mixed(_micros(whole, kind.unit), KeyKind.TIME)
+    raise DefinitionError(
+        f"a column of type {kind} cannot be a key", next="give its parts as several keys, or a text made of it"
+    )
+
+
+def _text_hashes(column: pa.Array, kind: KeyKind) -> Hashes:
+    _, offsets, data = column.buffers()
+    wide = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    if not len(column):
+        return np.empty(0, np.uint64)
+    numbers = np.frombuffer(offsets, np.int64 if wide else np.int32)
+    ends = numbers[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    return _of_bytes(np.frombuffer(b"" if data is None else data, np.uint8), ends, kind)
+
+
+def _micros(column: pa.Array, unit: str) -> Hashes:
+    counts = _numbers(column.cast(pa.int64()), np.int64)
+    micros = counts // 1000 if unit == "ns" else counts * _EPOCH_UNITS[unit]
+    result: Hashes = micros.view(np.uint64)
+    return result
+
+
+def _numbers(column: pa.Array, kind: Any) -> Any:
+    """Return the fixed-width values of a column as they lie in memory, those at nulls included."""
+    data = column.buffers()[1]
+    if data is None or not len(column):
+        return np.zeros(len(column), kind)
+    return np.frombuffer(data, kind)[column.offset : column.offset + len(column)]
+
+
+def _flags(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return a column of truth values without nulls as numpy has it."""
+    return _numbers(pc.cast(column, pa.uint8()), np.uint8).astype(np.bool_)  # type: ignore[no-any-return]
+
+
+def float_words(values: npt.NDArray[np.float64]) -> Hashes:
+    """Return the bits of floating point numbers, NaN and zero in one form each."""
+    whole = values + 0.0
+    whole[whole != whole] = np.nan
+    return whole.view(np.uint64)

@@ -1,0 +1,220 @@
+"""State as people read it: one key, all keys, timers, straight from the files. Nothing is changed, and no JVM is needed.
+
+One key costs a look-up in each run of its key group, whatever there is besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.codec import canonical_key, decode, encode_key
+from poundlock.operators.keyed.group import MIN
+from poundlock.operators.keyed.keys import normal
+from poundlock.state.hashing import groups_of, hashes_of
+from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
+from poundlock.state.runs.columns import binary_array
+from poundlock.state.runs.files import RunFiles
+from poundlock.state.runs.lookup import TableView, View
+from poundlock.state.runs.merge import merge_rows
+from poundlock.state.runs.run import SectionKey
+from poundlock.state.runs.timers import EVENT_TIMERS, MAX_TIME, PROCESSING_TIMERS, TimerView, timer_entries
+
+__all__ = ["StateEntry", "StateReader", "TimerEntry", "count_entries", "described"]
+
+_DOMAINS: tuple[tuple[Literal["event", "processing"], str], ...] = (
+    ("event", EVENT_TIMERS),
+    ("processing", PROCESSING_TIMERS),
+)
+_NO_WINDOW = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEntry:
+    """One entry of a table.
+
+    Args:
+        table: name.
+        key: of the entry.
+        window: (start, end) in ms or the number of a count window, None for the global window and where there is none.
+        windowed: whether the entry belongs to a window.
+        value: what is kept; [last touched in ms, value] where it has a time to live.
+    """
+
+    table: str
+    key: Any
+    window: Any
+    windowed: bool
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerEntry:
+    """One timer.
+
+    Args:
+        domain: by which time it fires.
+        time: in ms.
+        key: of it.
+        window: as of a StateEntry.
+    """
+
+    domain: Literal["event", "processing"]
+    time: int
+    key: Any
+    window: Any
+
+
+class StateReader:
+    """Reads the state that a manifest names.
+
+    Args:
+        manifest: of a checkpoint or a savepoint.
+        files: opens its runs.
+    """
+
+    def __init__(self, manifest: Manifest, files: RunFiles) -> None:
+        self.manifest = manifest
+        self._files = files
+
+    def entries(self, operator: str) -> Iterator[StateEntry]:
+        """Yield every entry of an operator, table by table, by hash.
+
+        Args:
+            operator: its id.
+
+        Raises:
+            DefinitionError: there is no state of such an operator.
+            DamagedRunError: a file is missing or damaged.
+        """
+        meta = self._meta(operator)
+        for key, table, of in self._tables(meta, self.manifest.fragments):
+            rows = merge_rows(table.parts(), drop_deleted=True)
+            subkeys = rows.subkeys_or_none().to_pylist()
+            for data, subkey, value in zip(rows.keys.to_pylist(), subkeys, rows.values.to_pylist(), strict=True):
+                yield from _listed(key, of, canonical_key(decode(data)), subkey, value)
+
+    def entries_of(self, operator: str, key: Any) -> Iterator[StateEntry]:
+        """Yield the entries of one key; raises as `entries`.
+
+        Args:
+            operator: its id.
+            key: as the records have it: a tuple where it is made of several columns.
+        """
+        meta = self._meta(operator)
+        wanted = _normal(key)
+        hashes, encoded = hashes_of([wanted]), binary_array([encode_key(wanted)])
+        for section, table, of in self._tables(meta, self._fragments_of(hashes)):
+            seen: set[bytes] = set()
+            for result in table.find(hashes, encoded, several=of.windowed):
+                subkeys = [b""] * len(result.values) if result.subkeys is None else result.subkeys.to_pylist()
+                for subkey, value in zip(subkeys, result.values.to_pylist(), strict=True):
+                    if subkey not in seen and value is not None:
+                        yield from _listed(section, of, wanted, subkey, value)
+                    seen.add(subkey)
+
+    def timers(self, operator: str, key: Any = _NO_WINDOW) -> Iterator[TimerEntry]:
+        """Yield the timers of an operator, or of one of its keys, in the order they fire; raises as `entries`.
+
+        The timers of windows that lie the same for all keys are not among them: they follow from the windows there are.
+        """
+        meta = self._meta(operator)
+        wanted = None if key is _NO_WINDOW else encode_key(_normal(key))
+        fragments = self.manifest.fragments if wanted is None else self._fragments_of(hashes_of([_normal(key)]))
+        view = self._view(fragments)
+        for domain, table in _DOMAINS:
+            rows = TimerView(view, (meta.number, table, None)).due(None, MAX_TIME)
+            for time, data, subkey in timer_entries(rows):
+                if wanted is None or data == wanted:
+                    window = canonical_key(decode(subkey)) if subkey else None
+                    yield TimerEntry(domain=domain, time=time, key=canonical_key(decode(data)), window=window)
+
+    def _meta(self, operator: str) -> OperatorMeta:
+        meta = self.manifest.operators.get(operator)
+        if meta is None:
+            raise DefinitionError(
+                f"there is no state of an operator {operator!r}",
+                next=f"give one of: {', '.join(sorted(self.manifest.operators)) or 'none, the job keeps no state'}",
+            )
+        return meta
+
+    def _fragments_of(self, hashes: Any) -> Sequence[Fragment]:
+        group = int(groups_of(hashes, self.manifest.max_parallelism)[0])
+        return clip(self.manifest.fragments, group, group + 1)
+
+    def _view(self, fragments: Sequence[Fragment]) -> View:
+        needed = {number for fragment in fragments for number in fragment.runs}
+        names = {meta.number: name for name, meta in self.manifest.operators.items()}
+        runs = self._files.open_all([file for file in self.manifest.files if file.id in needed], names)
+        return View(fragments, runs, self.manifest.max_parallelism)
+
+    def _tables(
+        self, meta: OperatorMeta, fragments: Sequence[Fragment]
+    ) -> Iterator[tuple[SectionKey, TableView, TableMeta]]:
+        """Yield each table of an operator that has rows in some groups, broadcast ones too."""
+        everywhere = [Fragment(0, self.manifest.max_parallelism, self.manifest.broadcast)]
+        for view in (self._view(fragments), self._view(everywhere)):
+            for key in sorted(view.section_keys(), key=lambda key: (key[1], key[2] is not None, key[2] or (0, 0))):
+                table = view.table(key) if key[0] == meta.number and not key[1].startswith("timers:") else None
+                if table is not None:
+                    yield key, table, meta.tables.get(key[1], TableMeta())
+
+
+def count_entries(manifest: Manifest, files: RunFiles, operator: str) -> int:
+    """Return how many entries the tables of an operator have; takes and raises what `described` does."""
+    return sum(1 for _ in StateReader(manifest, files).entries(operator))
+
+
+def described(manifest: Manifest, files: RunFiles, operator: str) -> dict[str, Any]:
+    """Return the state of an operator as plain data.
+
+    Args:
+        manifest: of a checkpoint or a savepoint.
+        files: opens its runs.
+        operator: its id.
+
+    Returns:
+        `watermark`, `processing_time` (ms); `state`: by name `kind`, `ttl_ms` and `entries` of `key`, `window`, `windowed` and
+        `value`; `event_timers` and `processing_timers`: `time`, `key`, `window`.
+
+    Raises:
+        DefinitionError: there is no state of such an operator.
+        DamagedRunError: a file is missing or damaged.
+    """
+    reader = StateReader(manifest, files)
+    state: dict[str, dict[str, Any]] = {}
+    for entry in reader.entries(operator):
+        meta = manifest.operators[operator].tables.get(entry.table, TableMeta())
+        table = state.setdefault(entry.table, {"kind": meta.kind, "ttl_ms": meta.ttl_ms, "entries": []})
+        table["entries"].append(
+            {"key": entry.key, "window": entry.window, "windowed": entry.windowed, "value": entry.value}
+        )
+    timers: dict[str, list[dict[str, Any]]] = {"event": [], "processing": []}
+    for timer in reader.timers(operator):
+        timers[timer.domain].append({"time": timer.time, "key": timer.key, "window": timer.window})
+    of = manifest.operators[operator]
+    return {
+        "watermark": MIN if of.watermark is None else of.watermark,
+        "processing_time": of.processing_time,
+        "state": state,
+        "event_timers": timers["event"],
+        "processing_timers": timers["processing"],
+    }
+
+
+def _normal(key: Any) -> Any:
+    return tuple(normal(key)) if type(key) is tuple else normal([key])[0]
+
+
+def _listed(section: SectionKey, meta: TableMeta, key: Any, subkey: bytes, value: bytes) -> Iterator[StateEntry]:
+    _, table, namespace = section
+    stored = decode(value)
+    if meta.kind == "sessions":  # the windows of a key are one entry: start, end and contents of each
+        for start, end, held in stored:
+            yield StateEntry(table=table, key=key, window=(start, end), windowed=True, value=held)
+        return
+    windowed = meta.windowed or meta.kind == "panes"
+    window = canonical_key(decode(subkey)) if meta.windowed else namespace
+    yield StateEntry(table=table, key=key, window=window, windowed=windowed, value=stored)

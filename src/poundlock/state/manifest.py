@@ -1,0 +1,355 @@
+"""The manifest: which runs hold the state of which key groups. It is a value; a decision carries its changes.
+
+Groups with the same runs are one range, so its size follows tasks and runs, not key groups. Runs are listed from the oldest to
+the newest, and what a newer one says of a key is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+import msgspec
+
+from poundlock.errors import TerminalError
+
+__all__ = [
+    "BROADCAST",
+    "FORMAT",
+    "Fragment",
+    "Manifest",
+    "ManifestChange",
+    "OperatorChange",
+    "OperatorMeta",
+    "PartChange",
+    "RunFile",
+    "TableMeta",
+    "TimerBound",
+    "apply_change",
+    "clip",
+]
+
+FORMAT = 1
+Versioned = TypeVar("Versioned", "Manifest", "ManifestChange")
+BROADCAST = (-1, 0)  # the "groups" of a run with broadcast state, which belongs to every task
+
+
+class RunFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A state file.
+
+    Args:
+        name: path below the checkpoint directory.
+        digest: of its content, blake2b of 16 bytes in hex.
+        bytes: its length.
+        rows: how many.
+        checkpoint: at which it was written.
+        first: the first key group that it may have rows of.
+        stop: the one behind the last.
+        id: number in the manifest, given when it is decided on; 0 before that.
+    """
+
+    name: str
+    digest: str
+    bytes: int
+    rows: int
+    checkpoint: int
+    first: int
+    stop: int
+    id: int = 0
+
+
+class Fragment(msgspec.Struct, frozen=True, array_like=True):
+    """A range of key groups and the ids of their runs, oldest first."""
+
+    first: int
+    stop: int
+    runs: tuple[int, ...] = ()
+
+
+class TableMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a table holds.
+
+    Args:
+        kind: such as "value", "list", "panes".
+        ttl_ms: time to live; None for ever.
+        windowed: whether an entry is (key, window).
+        broadcast: whether all tasks have the same.
+    """
+
+    kind: str = ""
+    ttl_ms: int | None = None
+    windowed: bool = False
+    broadcast: bool = False
+
+
+class OperatorMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator with state.
+
+    Args:
+        number: what its rows have in the files; an operator that is renamed keeps it.
+        tables: by name.
+        watermark: event time in ms that it has reached; None before its first checkpoint.
+        processing_time: the clock in ms as of its last checkpoint.
+    """
+
+    number: int
+    tables: Mapping[str, TableMeta] = {}
+    watermark: int | None = None
+    processing_time: int | None = None
+
+
+class TimerBound(msgspec.Struct, frozen=True, array_like=True):
+    """When the first timer of an operator in some key groups is due: by event time and by the clock, in ms; None: there is none."""
+
+    operator: int
+    first: int
+    stop: int
+    event: int | None
+    processing: int | None
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """All state of a job as of a checkpoint.
+
+    Args:
+        v: format.
+        max_parallelism: number of key groups, fixed for the life of the state.
+        checkpoint: that it was decided with.
+        operators: by id.
+        files: every run that is referenced, by age.
+        fragments: ranges of key groups, in order and without gaps.
+        broadcast: ids of the runs of broadcast state, oldest first.
+        timers: the first timers, by operator and range.
+        next_file, next_operator: numbers that were never given.
+        unrecorded: whether operators were added, renamed or dropped since the last decision, so that the next one must say
+            which there are.
+    """
+
+    v: int = FORMAT
+    max_parallelism: int
+    checkpoint: int = 0
+    operators: Mapping[str, OperatorMeta] = {}
+    files: tuple[RunFile, ...] = ()
+    fragments: tuple[Fragment, ...] = ()
+    broadcast: tuple[int, ...] = ()
+    timers: tuple[TimerBound, ...] = ()
+    next_file: int = 1
+    next_operator: int = 1
+    unrecorded: bool = False
+
+    @classmethod
+    def empty(cls, max_parallelism: int) -> Manifest:
+        """Return the manifest of a job that has no state yet."""
+        return cls(max_parallelism=max_parallelism, fragments=(Fragment(0, max_parallelism),))
+
+    def to_json(self) -> bytes:
+        """Return the manifest as JSON."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Manifest:
+        """Return the manifest that `to_json` wrote.
+
+        Raises:
+            TerminalError: it is none, or of a newer format.
+        """
+        return read_versioned(data, cls, "manifest of the state")
+
+    def next_timers(self, operator: str) -> tuple[int | None, int | None]:
+        """Return when the first timer of an operator is due, by event time and by the clock, in ms; None: there is none."""
+        meta = self.operators.get(operator)
+        bounds = [bound for bound in self.timers if meta is not None and bound.operator == meta.number]
+        return _least(bound.event for bound in bounds), _least(bound.processing for bound in bounds)
+
+
+class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an operator: tables that are new or changed, and its times in ms."""
+
+    tables: Mapping[str, TableMeta] = {}
+    watermark: int | None = None
+    processing_time: int | None = None
+
+
+class PartChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a range of key groups.
+
+    Args:
+        first: the first group.
+        stop: the one behind the last.
+        file: name of the new run, None if nothing changed.
+        spans: the groups it is for: (first, stop).
+        removed: ranges whose runs with these ids are no longer needed: (first, stop, ids).
+    """
+
+    first: int
+    stop: int
+    file: str | None = None
+    spans: tuple[tuple[int, int], ...] = ()
+    removed: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
+
+
+class ManifestChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decision says of state.
+
+    Args:
+        v: format.
+        checkpoint: of the decision.
+        added: the new files, with their ids.
+        parts: what became of which key groups.
+        broadcast_removed: ids of runs of broadcast state that are no longer needed; a new one is among `added`.
+        operators: what became of them, by number.
+        roster: numbers of all operators by id, where that is not what the decision before said.
+        timers: of the operators and groups that were worked on; they replace what was known of those.
+    """
+
+    v: int = FORMAT
+    checkpoint: int
+    added: tuple[RunFile, ...] = ()
+    parts: tuple[PartChange, ...] = ()
+    broadcast_removed: tuple[int, ...] = ()
+    operators: Mapping[int, OperatorChange] = {}
+    roster: Mapping[str, int] | None = None
+    timers: tuple[TimerBound, ...] = ()
+
+    def to_json(self) -> bytes:
+        """Return the change as JSON."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> ManifestChange:
+        """Return the change that `to_json` wrote; raises as `Manifest.from_json`."""
+        return read_versioned(data, cls, "change of the state")
+
+
+def read_versioned(data: bytes, kind: type[Versioned], what: str) -> Versioned:
+    """Return a versioned value of JSON.
+
+    Raises:
+        TerminalError: it is no such value, or of a newer format.
+    """
+    try:
+        value = msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise TerminalError(f"the {what} cannot be read: {error}", next="restore the job from a savepoint") from None
+    if value.v > FORMAT:
+        raise TerminalError(
+            f"the {what} has format {value.v}; this version reads up to {FORMAT}",
+            next="run the version of poundlock that wrote it, or a newer one",
+        )
+    return value
+
+
+def apply_change(manifest: Manifest, change: ManifestChange) -> Manifest:
+    """Return the manifest as it is after a decision."""
+    ids = {file.name: file.id for file in change.added}
+    fragments = list(manifest.fragments)
+    for part in change.parts:
+        fragments = _part_applied(fragments, part, 0 if part.file is None else ids[part.file])
+    fragments = _joined(fragments)
+    new_broadcast = [file.id for file in change.added if (file.first, file.stop) == BROADCAST]
+    broadcast = (*(i for i in manifest.broadcast if i not in change.broadcast_removed), *new_broadcast)
+    needed = {i for fragment in fragments for i in fragment.runs} | set(broadcast)
+    return Manifest(
+        max_parallelism=manifest.max_parallelism,
+        checkpoint=change.checkpoint,
+        operators=_operators(_enrolled(manifest.operators, change.roster), change.operators),
+        files=tuple(file for file in (*manifest.files, *change.added) if file.id in needed),
+        fragments=tuple(fragments),
+        broadcast=broadcast,
+        timers=_timers(manifest.timers, change),
+        next_file=max([manifest.next_file, *(i + 1 for i in ids.values())]),
+        next_operator=max([manifest.next_operator, *(i + 1 for i in (change.roster or {}).values())]),
+    )
+
+
+def clip(fragments: Iterable[Fragment], first: int, stop: int) -> list[Fragment]:
+    """Return what fragments say of a range of key groups."""
+    return [
+        Fragment(max(fragment.first, first), min(fragment.stop, stop), fragment.runs)
+        for fragment in fragments
+        if fragment.first < stop and first < fragment.stop
+    ]
+
+
+def _part_applied(fragments: Sequence[Fragment], part: PartChange, added: int) -> list[Fragment]:
+    done: list[Fragment] = []
+    for fragment in _split(fragments, part):
+        runs = fragment.runs
+        if part.first <= fragment.first and fragment.stop <= part.stop:
+            gone = {i for first, stop, ids in part.removed if first <= fragment.first < stop for i in ids}
+            is_new = any(first <= fragment.first < stop for first, stop in part.spans)
+            runs = (*(i for i in runs if i not in gone), *((added,) if added and is_new else ()))
+        done.append(Fragment(fragment.first, fragment.stop, runs))
+    return done
+
+
+def _split(fragments: Sequence[Fragment], part: PartChange) -> list[Fragment]:
+    """Return fragments, cut wherever something begins or ends in a part."""
+    ranges = [(part.first, part.stop), *part.spans, *((first, stop) for first, stop, _ in part.removed)]
+    cuts = sorted({edge for span in ranges for edge in span})
+    result: list[Fragment] = []
+    for fragment in fragments:
+        edges = [fragment.first, *(cut for cut in cuts if fragment.first < cut < fragment.stop), fragment.stop]
+        result += [Fragment(a, b, fragment.runs) for a, b in pairwise(edges)]
+    return result
+
+
+def _joined(fragments: Sequence[Fragment]) -> list[Fragment]:
+    joined: list[Fragment] = []
+    for fragment in fragments:
+        if joined and joined[-1].runs == fragment.runs and joined[-1].stop == fragment.first:
+            joined[-1] = Fragment(joined[-1].first, fragment.stop, fragment.runs)
+        else:
+            joined.append(fragment)
+    return joined
+
+
+def _enrolled(known: Mapping[str, OperatorMeta], roster: Mapping[str, int] | None) -> Mapping[str, OperatorMeta]:
+    if roster is None:
+        return known
+    by_number = {meta.number: meta for meta in known.values()}
+    return {name: by_number.get(number, OperatorMeta(number=number)) for name, number in roster.items()}
+
+
+def _operators(known: Mapping[str, OperatorMeta], changed: Mapping[int, OperatorChange]) -> dict[str, OperatorMeta]:
+    done: dict[str, OperatorMeta] = {}
+    for name, meta in known.items():
+        change = changed.get(meta.number)
+        if change is not None:
+            meta = OperatorMeta(
+                number=meta.number,
+                tables={**meta.tables, **change.tables},
+                watermark=meta.watermark if change.watermark is None else change.watermark,
+                processing_time=meta.processing_time if change.processing_time is None else change.processing_time,
+            )
+        done[name] = meta
+    return done
+
+
+def _timers(known: Sequence[TimerBound], change: ManifestChange) -> tuple[TimerBound, ...]:
+    """Return the bounds: what tasks have reported now, and of other groups what was known."""
+    done = [bound for bound in change.timers if bound.event is not None or bound.processing is not None]
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for bound in change.timers:
+        spans.setdefault(bound.operator, []).append((bound.first, bound.stop))
+    for bound in known:
+        for first, stop in subtract([(bound.first, bound.stop)], spans.get(bound.operator, ())):
+            done.append(TimerBound(bound.operator, first, stop, bound.event, bound.processing))
+    return tuple(sorted(done, key=lambda bound: (bound.operator, bound.first)))
+
+
+def subtract(spans: Sequence[tuple[int, int]], gone: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return what is left of ranges without others; a range is (first, stop)."""
+    left = list(spans)
+    for first, stop in gone:
+        left = (
+            [piece for a, b in left for piece in ((a, min(b, first)), (max(a, stop), b)) if piece[0] < piece[1]]
+            if any(a < stop and first < b for a, b in left)
+            else left
+        )
+    return left
+
+
+def _least(times: Iterable[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)

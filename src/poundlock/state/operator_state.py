@@ -1,0 +1,192 @@
+"""The state of one operator in one task: all its key groups as the one `KeyGroup` that operators work on.
+
+What is read comes from runs, by the keys in use; what was changed is handed out once, at the end of the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from poundlock.errors import TerminalError
+from poundlock.operators.keyed.group import KeyGroup, Table
+from poundlock.operators.keyed.timers import Timers
+from poundlock.state.keys_in_use import KeysInUse
+from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
+from poundlock.state.runs.columns import Rows
+from poundlock.state.runs.lookup import View
+from poundlock.state.runs.run import Cut, SectionKey
+from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
+from poundlock.state.stored_timers import StoredTimers
+from poundlock.state.tables import StoredTable, TableWork
+
+__all__ = ["OperatorState"]
+
+_TIMERS = EVENT_TIMERS, PROCESSING_TIMERS
+
+
+class OperatorState(KeyGroup):
+    """Key groups `first` to `stop` - 1 of an operator.
+
+    Args:
+        meta: what the manifest says of the operator.
+        view: the runs of the groups.
+        broadcast: the runs of broadcast state.
+        groups: the first group and the one behind the last.
+        watermark: event time in ms that elements are judged by.
+        processing_time: the clock in ms.
+        work: what is counted.
+    """
+
+    def __init__(
+        self,
+        meta: OperatorMeta,
+        view: View,
+        broadcast: View,
+        *,
+        groups: tuple[int, int],
+        watermark: int,
+        processing_time: int,
+        work: TableWork,
+    ) -> None:
+        super().__init__(groups[0], watermark=watermark, processing_time=processing_time)
+        self.operator = meta.number
+        self._known = meta
+        self._view, self._broadcast = view, broadcast
+        self._groups = groups
+        self._work = work
+        self._declared: dict[str, TableMeta] = dict(meta.tables)
+        self._keys = KeysInUse(*groups, view.max_parallelism)
+        self._everyone = KeysInUse(0, view.max_parallelism, view.max_parallelism)  # keys of broadcast state
+        self._everyone.add([None])
+        self._stored: dict[tuple[str, Any], StoredTable] = {}
+        self._gone: set[tuple[str, Any]] = set()  # namespaces that were dropped
+        self._loaded = 0
+        self._used = False
+        views = [TimerView(view, (self.operator, name, None)) for name in _TIMERS]
+        self._timers = [StoredTimers(v, self.prefetch, lambda: self.timer_entries) for v in views]
+
+    def prefetch(self, keys: Iterable[Any]) -> None:
+        """Read the entries of some keys, of every table that is not of one window, and of those when they are asked for."""
+        self._used = True
+        self._keys.add(keys)
+        if self._loaded != len(self._keys.batches):
+            self._loaded = len(self._keys.batches)
+            for (_, namespace), table in self._stored.items():
+                if namespace is None:
+                    table.load()
+
+    def table(self, name: str, namespace: Any = None) -> Table:
+        """Return a table: the entries of the keys in use. Going through it reads the rest."""
+        self._used = True
+        table = self._stored.get((name, namespace))
+        if table is None:
+            table = self._stored[name, namespace] = self._opened(name, namespace)
+        table.load()
+        return table
+
+    def _opened(self, name: str, namespace: Any) -> StoredTable:
+        meta = self._declared.get(name, TableMeta())
+        runs, keys = (self._broadcast, self._everyone) if meta.broadcast else (self._view, self._keys)
+        gone = (name, namespace) in self._gone
+        view = None if gone else runs.table((self.operator, name, namespace))
+        return StoredTable(view, keys, meta.windowed, self._work)
+
+    def namespaces(self, name: str) -> list[Any]:
+        """Return the windows that have a table of a name, in order; one that was emptied key by key may be among them."""
+        stored = {key[2] for key in self._view.section_keys() if key[:2] == (self.operator, name)}
+        there = {space for space in stored if self._view.table((self.operator, name, space)) is not None}
+        there -= {space for of, space in self._gone if of == name}
+        there |= {space for (of, space), table in self._stored.items() if of == name and dict.__len__(table)}
+        return sorted(there, key=lambda space: (space is not None, space))
+
+    def drop(self, name: str, namespace: Any = None) -> None:
+        """Remove a table as a whole, whatever its size."""
+        self._stored.pop((name, namespace), None)
+        self._gone.add((name, namespace))
+
+    def declare(
+        self, name: str, kind: str, ttl_ms: int | None = None, *, windowed: bool = False, broadcast: bool = False
+    ) -> None:
+        """Say what a table holds; see `KeyGroup.declare`."""
+        known = self._declared.get(name)
+        if known is not None and name not in self.meta:
+            self.meta[name] = {"kind": known.kind, "ttl_ms": known.ttl_ms, "windowed": known.windowed}
+        super().declare(name, kind, ttl_ms, windowed=windowed, broadcast=broadcast)
+        self._declared[name] = TableMeta(kind=kind, ttl_ms=ttl_ms, windowed=windowed, broadcast=broadcast)
+
+    @property
+    def event_timers(self) -> Timers:
+        """The timers that fire when the watermark reaches them."""
+        self._used = True
+        return self._timers[0]
+
+    @property
+    def processing_timers(self) -> Timers:
+        """The timers that fire when the clock reaches them."""
+        self._used = True
+        return self._timers[1]
+
+    def is_empty(self) -> bool:
+        """Return whether there is neither an entry nor a timer."""
+        names = {name for name, _ in self._stored} | {key[1] for key in self._view.section_keys()}
+        tables = [self.table(n, s) for n in names if not n.startswith("timers:") for s in self.namespaces(n)]
+        return not any(map(len, tables)) and not self.event_timers and not self.processing_timers
+
+    def encode(self) -> bytes:
+        """Refuse: this state is written as a run."""
+        raise TerminalError("the state of an operator in runs has no blob", next="report this as a bug")
+
+    # --- the end of the checkpoint --------------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Mapping[str, TableMeta]:
+        """What is known of each table."""
+        return self._declared
+
+    def changed_tables(self, *, broadcast: bool) -> Iterator[tuple[SectionKey, TableMeta, Rows]]:
+        """Yield what was changed in each table, in no order of rows.
+
+        Args:
+            broadcast: whether of broadcast state, or of the state of keys.
+        """
+        for (name, namespace), table in self._stored.items():
+            meta = self._declared.get(name, TableMeta())
+            if meta.broadcast is broadcast:
+                rows = table.changes(meta)
+                if rows is not None:
+                    yield (self.operator, name, namespace), meta, rows
+
+    def changed_timers(self, checkpoint: int) -> Iterator[tuple[SectionKey, Rows]]:
+        """Yield the timers that were registered or deleted. Those of windows of all keys follow from the windows there are."""
+        if self.timer_entries == "windows":
+            return
+        for name, timers in zip(_TIMERS, self._timers, strict=True):
+            rows = timers.changes(self._keys, checkpoint)
+            if rows is not None:
+                yield (self.operator, name, None), rows
+
+    def cuts(self) -> Iterator[Cut]:
+        """Yield what older runs hold that is gone."""
+        for name, namespace in sorted(self._gone, key=repr):
+            yield Cut(self.operator, name, namespace, *self._groups)
+        for name, timers in zip(_TIMERS, self._timers, strict=True):
+            fired = timers.fired_up_to()
+            if fired is not None:
+                yield Cut(self.operator, name, None, *self._groups, fired)
+
+    def timer_bound(self) -> TimerBound | None:
+        """Return when the first timers are due; None if the operator did nothing, so that what was known stays true."""
+        if not self._used:
+            return None
+        event, processing = (timers.next_time() for timers in self._timers)
+        return TimerBound(self.operator, *self._groups, event, processing)
+
+    def change(self) -> OperatorChange:
+        """Return what became of the operator itself."""
+        known = self._known
+        return OperatorChange(
+            tables={name: meta for name, meta in self._declared.items() if known.tables.get(name) != meta},
+            watermark=self.watermark if self.watermark != known.watermark else None,
+            processing_time=self.processing_time if self.processing_time != known.processing_time else None,
+        )

@@ -1,0 +1,286 @@
+"""Keyed state as a part of a checkpoint, seen from the driver: what tasks get, what they prepared, what a decision says of it.
+
+Nothing here remembers anything: the manifest is a value that the decisions hold. Files are named by job, epoch, checkpoint and
+attempt, so deleting what no kept manifest names can be repeated, and never touches a checkpoint that is still being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from poundlock.errors import DefinitionError, TerminalError
+from poundlock.state.directive import PreparedState, StateDirective
+from poundlock.state.hashing import groups_of_task
+from poundlock.state.manifest import (
+    Manifest,
+    ManifestChange,
+    OperatorChange,
+    OperatorMeta,
+    PartChange,
+    RunFile,
+    apply_change,
+)
+from poundlock.state.runs.files import FOLDER, parse_name
+from poundlock.state.runs.merge import MergePolicy
+from poundlock.state.runs.run import DamagedRunError, damaged
+from poundlock.storage.base import Storage
+
+__all__ = ["StateParticipant", "Swept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep deleted: how many files, and how many bytes."""
+
+    files: int
+    bytes: int
+
+
+class StateParticipant:
+    """The keyed state of a job.
+
+    Args:
+        storage: the checkpoint directory.
+        job: id of the job.
+        epoch: of this driver.
+        policy: when tasks merge runs.
+    """
+
+    def __init__(self, storage: Storage, *, job: str, epoch: int, policy: MergePolicy | None = None) -> None:
+        self._storage = storage
+        self._job = job
+        self._epoch = epoch
+        self._policy = policy or MergePolicy()
+
+    def start(
+        self,
+        manifest: Manifest | None,
+        operators: Sequence[str],
+        *,
+        max_parallelism: int,
+        renamed: Mapping[str, str] | None = None,
+        allow_dropped: bool = False,
+    ) -> Manifest:
+        """Return the manifest that a job with these operators begins with.
+
+        Args:
+            manifest: the state there is, None for a new job.
+            operators: ids of the operators that keep state.
+            max_parallelism: number of key groups of a new job; of one that has state it must be the same.
+            renamed: the new ids of operators by their old ones.
+            allow_dropped: whether the state of operators that are no longer there may be dropped.
+
+        Raises:
+            DefinitionError: max parallelism is another, or state has no operator and may not be dropped.
+        """
+        groups_of_task(0, 1, max_parallelism)
+        known = manifest or Manifest.empty(max_parallelism)
+        if known.max_parallelism != max_parallelism:
+            raise DefinitionError(
+                f"the state has {known.max_parallelism} key groups and the job asks for {max_parallelism}",
+                next=f"set max_parallelism={known.max_parallelism}; it is fixed for the life of the state",
+            )
+        kept = _renamed(known.operators, renamed or {})
+        dropped = sorted(set(kept) - set(operators))
+        if dropped and not allow_dropped:
+            raise DefinitionError(
+                f"there is state of operators that the job no longer has: {', '.join(dropped)}",
+                next="give their new ids, or allow state to be dropped: poundlock run -n",
+            )
+        done = {name: meta for name, meta in kept.items() if name in operators}
+        number = known.next_operator
+        for name in operators:
+            if name not in done:
+                done[name] = OperatorMeta(number=number)
+                number += 1
+        numbers = {meta.number for meta in done.values()}
+        timers = tuple(bound for bound in known.timers if bound.operator in numbers)
+        new = msgspec.structs.replace(known, operators=done, timers=timers, next_operator=number)
+        return msgspec.structs.replace(new, unrecorded=known.unrecorded or _roster(new) != _roster(known))
+
+    def check_files(self, manifest: Manifest) -> None:
+        """Raise unless every file of a manifest is there and as long as it was.
+
+        Raises:
+            DamagedRunError: one is missing or has another length.
+        """
+        for file in manifest.files:
+            entry = self._storage.stat(file.name)
+            if entry is None or entry.bytes != file.bytes:
+                how = "is missing" if entry is None else f"has {entry.bytes} bytes instead of {file.bytes}"
+                raise damaged(file, how, sorted(manifest.operators))
+
+    def newest_whole(self, manifests: Iterable[Manifest]) -> int | None:
+        """Return the number of the newest checkpoint whose files are all there, None if there is none.
+
+        Args:
+            manifests: of the checkpoints that are kept.
+        """
+        for manifest in sorted(manifests, key=lambda manifest: -manifest.checkpoint):
+            try:
+                self.check_files(manifest)
+            except DamagedRunError:
+                continue
+            return manifest.checkpoint
+        return None
+
+    def directive(self, manifest: Manifest, *, checkpoint: int, parallelism: int) -> StateDirective:
+        """Return what the tasks of a checkpoint need.
+
+        Args:
+            manifest: the state as the checkpoint begins.
+            checkpoint: its number.
+            parallelism: how many tasks share the key groups, which may change from checkpoint to checkpoint.
+
+        Raises:
+            DefinitionError: there are more tasks than key groups.
+        """
+        groups_of_task(0, parallelism, manifest.max_parallelism)
+        return StateDirective(
+            job=self._job,
+            epoch=self._epoch,
+            checkpoint=checkpoint,
+            parallelism=parallelism,
+            manifest=manifest,
+            fan_in=self._policy.fan_in,
+            budget=self._policy.budget,
+        )
+
+    def verify(self, directive: StateDirective, prepared: Sequence[PreparedState]) -> None:
+        """Raise unless what tasks prepared can be decided on.
+
+        Raises:
+            TerminalError: two tasks report the same key groups, or one reports those of another checkpoint.
+            DamagedRunError: a file is not there, or not as long as the task wrote it.
+        """
+        expected = {
+            groups_of_task(task, directive.parallelism, directive.manifest.max_parallelism)
+            for task in range(directive.parallelism)
+        }
+        for report in prepared:
+            groups = report.first, report.stop
+            if groups not in expected or report.checkpoint != directive.checkpoint:
+                raise TerminalError(
+                    f"state was prepared for key groups {report.first} to {report.stop - 1} of checkpoint "
+                    f"{report.checkpoint}, which checkpoint {directive.checkpoint} did not ask for, or has twice",
+                    next="report this as a bug",
+                )
+            expected.remove(groups)
+            for file in _files(report):
+                entry = self._storage.stat(file.name)
+                if entry is None or entry.bytes != file.bytes:
+                    raise damaged(file, "is not there as its task wrote it", sorted(directive.manifest.operators))
+
+    def apply(self, directive: StateDirective, prepared: Sequence[PreparedState]) -> tuple[ManifestChange, Manifest]:
+        """Return what the decision of a checkpoint says of state, and the manifest as it is once that is recorded.
+
+        Args:
+            directive: what the tasks were given.
+            prepared: their reports; a task that had nothing to do may have none.
+        """
+        number = directive.manifest.next_file
+        added: list[RunFile] = []
+        for report in sorted(prepared, key=lambda report: report.first):
+            for file in _files(report):
+                added.append(msgspec.structs.replace(file, id=number))
+                number += 1
+        change = ManifestChange(
+            checkpoint=directive.checkpoint,
+            added=tuple(added),
+            parts=tuple(
+                PartChange(
+                    first=report.first,
+                    stop=report.stop,
+                    file=None if report.file is None else report.file.name,
+                    spans=report.spans,
+                    removed=report.removed,
+                )
+                for report in sorted(prepared, key=lambda report: report.first)
+                if report.file is not None or report.removed
+            ),
+            broadcast_removed=tuple(number for report in prepared for number in report.broadcast_removed),
+            operators=_operator_changes(prepared),
+            roster=_roster(directive.manifest) if directive.manifest.unrecorded else None,
+            timers=tuple(bound for report in prepared for bound in report.timers),
+        )
+        return change, apply_change(directive.manifest, change)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files that no manifest names any more; asks the storage for nothing else.
+
+        Raises:
+            OSError: the storage failed; what is left is deleted by the next sweep.
+        """
+        for name in names:
+            self._storage.delete(name)
+
+    def sweep(self, kept: Iterable[Manifest], *, below: int) -> Swept:
+        """Delete the job's state files that nothing refers to.
+
+        Args:
+            kept: every manifest that may still be needed: the newest, the one before a decision whose commit is not known
+                yet, those of retained checkpoints.
+            below: checkpoints of this epoch from this number on are still being written; their files stay.
+
+        Raises:
+            OSError: the storage failed; what is left is deleted by the next sweep.
+        """
+        needed = {file.name for manifest in kept for file in manifest.files}
+        files = size = 0
+        for entry in self._storage.list(f"{FOLDER}/{self._job}"):
+            written = parse_name(entry.path)
+            if entry.path in needed or written is None:
+                continue
+            checkpoint, epoch = written
+            # A later epoch has taken over: its files are not ours to judge.
+            is_ours = epoch < self._epoch or (epoch == self._epoch and checkpoint < below)
+            if is_ours and self._storage.delete(entry.path):
+                files, size = files + 1, size + entry.bytes
+        return Swept(files, size)
+
+
+def _files(report: PreparedState) -> list[RunFile]:
+    return [file for file in (report.file, report.broadcast_file) if file is not None]
+
+
+def _roster(manifest: Manifest) -> dict[str, int]:
+    return {name: meta.number for name, meta in manifest.operators.items()}
+
+
+def _renamed(operators: Mapping[str, OperatorMeta], renamed: Mapping[str, str]) -> dict[str, OperatorMeta]:
+    """Return operators under their new ids.
+
+    Raises:
+        DefinitionError: there is no state of an old id, or two get one id.
+    """
+    missing = sorted(set(renamed) - set(operators))
+    if missing:
+        raise DefinitionError(
+            f"there is no state of {', '.join(missing)} to be renamed",
+            next=f"the state is of: {', '.join(sorted(operators)) or 'no operator'}",
+        )
+    done = {renamed.get(name, name): meta for name, meta in operators.items()}
+    if len(done) < len(operators):
+        raise DefinitionError("two operators would have one id", next="give each operator an id of its own")
+    return done
+
+
+def _operator_changes(prepared: Sequence[PreparedState]) -> dict[int, OperatorChange]:
+    """Return what became of each operator; its times are the latest that any task has reached."""
+    done: dict[int, OperatorChange] = {}
+    for report in prepared:
+        for number, change in report.operators.items():
+            known = done.get(number, OperatorChange())
+            done[number] = OperatorChange(
+                tables={**known.tables, **change.tables},
+                watermark=_later(known.watermark, change.watermark),
+                processing_time=_later(known.processing_time, change.processing_time),
+            )
+    return {number: change for number, change in done.items() if change != OperatorChange()}
+
+
+def _later(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)

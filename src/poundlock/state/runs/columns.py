@@ -1,0 +1,166 @@
+"""Rows of state as Arrow columns: built from lists, cut, joined, put in order, without a look at what they mean.
+
+A row is a hash, an encoded key, an encoded subkey (a window, or nothing), an encoded value (null: it was deleted) and a time in ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = [
+    "NO_TIME",
+    "Rows",
+    "as_flags",
+    "as_indices",
+    "binary_array",
+    "byte_order",
+    "concat",
+    "empty_rows",
+    "is_valid",
+]
+
+Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+NO_TIME = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of state.
+
+    Args:
+        hashes: of the keys.
+        keys: the encoded keys, large_binary.
+        subkeys: what tells the entries of a key apart, large_binary; None: every key has one entry.
+        values: the encoded values, large_binary; null where an entry was deleted.
+        times: in ms: of a timer, or when state with a time to live was last touched; None: there are none.
+    """
+
+    hashes: Hashes
+    keys: pa.Array
+    subkeys: pa.Array | None
+    values: pa.Array
+    times: Numbers | None = None
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """Return some of the rows, without a copy."""
+        return Rows(
+            self.hashes[start:stop],
+            self.keys.slice(start, stop - start),
+            None if self.subkeys is None else self.subkeys.slice(start, stop - start),
+            self.values.slice(start, stop - start),
+            None if self.times is None else self.times[start:stop],
+        )
+
+    def take(self, places: Numbers) -> Rows:
+        """Return rows by their places."""
+        indices = as_indices(places)
+        return Rows(
+            self.hashes[places],
+            self.keys.take(indices),
+            None if self.subkeys is None else self.subkeys.take(indices),
+            self.values.take(indices),
+            None if self.times is None else self.times[places],
+        )
+
+    def with_values(self, values: pa.Array) -> Rows:
+        """Return the rows with other values."""
+        return Rows(self.hashes, self.keys, self.subkeys, values, self.times)
+
+    def without_deleted(self) -> Rows:
+        """Return the rows that have a value."""
+        return self.take(np.flatnonzero(is_valid(self.values))) if self.values.null_count else self
+
+    def subkeys_or_none(self) -> pa.Array:
+        """Return the subkeys; empty ones where there are none."""
+        return _blank(len(self)) if self.subkeys is None else self.subkeys
+
+    def times_or_none(self) -> Numbers:
+        """Return the times; NO_TIME where there are none."""
+        return np.full(len(self), NO_TIME, np.int64) if self.times is None else self.times
+
+
+def empty_rows() -> Rows:
+    """Return no rows."""
+    return Rows(np.empty(0, np.uint64), binary_array([]), None, binary_array([]))
+
+
+def concat(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of all parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return empty_rows()
+    return Rows(
+        np.concatenate([part.hashes for part in parts]),
+        pa.concat_arrays([part.keys for part in parts]),
+        None if all(p.subkeys is None for p in parts) else pa.concat_arrays([p.subkeys_or_none() for p in parts]),
+        pa.concat_arrays([part.values for part in parts]),
+        None if all(p.times is None for p in parts) else np.concatenate([p.times_or_none() for p in parts]),
+    )
+
+
+def binary_array(values: Sequence[bytes | None]) -> pa.Array:
+    """Return byte strings as a large_binary array. Unlike pa.array this imports nothing and looks at each value once."""
+    n = len(values)
+    missing = values.count(None)
+    present: Sequence[bytes] = [value or b"" for value in values] if missing else values  # type: ignore[assignment]
+    ends = np.zeros(n + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, present), np.int64, n), out=ends[1:])
+    valid = None
+    if missing:
+        flags = np.fromiter((value is not None for value in values), np.bool_, n)
+        valid = pa.py_buffer(np.packbits(flags, bitorder="little"))
+    return pa.Array.from_buffers(
+        pa.large_binary(), n, [valid, pa.py_buffer(ends), pa.py_buffer(b"".join(present))], missing
+    )
+
+
+def _blank(n: int) -> pa.Array:
+    """Return n empty byte strings."""
+    return pa.Array.from_buffers(
+        pa.large_binary(), n, [None, pa.py_buffer(np.zeros(n + 1, np.int64)), pa.py_buffer(b"")], 0
+    )
+
+
+def as_indices(places: Any) -> pa.Array:
+    """Return numbers as an Arrow array, without pandas being imported."""
+    numbers = np.ascontiguousarray(places, np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)], 0)
+
+
+def as_flags(column: pa.Array) -> Flags:
+    """Return an Arrow column of truth values without nulls as numpy's, without pandas being imported."""
+    if not len(column):
+        return np.empty(0, np.bool_)
+    whole = pc.cast(column, pa.uint8())
+    return np.frombuffer(whole.buffers()[1], np.uint8)[whole.offset : whole.offset + len(whole)].astype(np.bool_)
+
+
+def is_valid(column: pa.Array) -> Flags:
+    """Return which values are not null."""
+    return as_flags(column.is_valid()) if column.null_count else np.ones(len(column), np.bool_)
+
+
+def byte_order(column: pa.Array) -> Numbers:
+    """Return a number for each byte string: equal for equal ones, and in their order."""
+    if not len(column):
+        return np.empty(0, np.int64)
+    encoded = column.dictionary_encode()
+    codes = np.frombuffer(encoded.indices.buffers()[1], np.int32)[encoded.indices.offset :][: len(column)]
+    order = pc.sort_indices(encoded.dictionary)
+    places = np.frombuffer(order.buffers()[1], np.uint64)[: len(order)]
+    rank = np.empty(len(order), np.int64)
+    rank[places] = np.arange(len(order))
+    return rank[codes]

@@ -1,0 +1,272 @@
+"""What a task writes at the end of a checkpoint: its changes, together with the older runs that are due to be merged.
+
+Of key groups that are merged the new run has everything that their merged runs had; of the others it has the changes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from poundlock.state.hashing import groups_of
+from poundlock.state.manifest import Fragment
+from poundlock.state.runs.columns import Rows, concat
+from poundlock.state.runs.lookup import View
+from poundlock.state.runs.merge import MergePolicy, expire, merge_rows, runs_to_merge
+from poundlock.state.runs.run import Cut, Run, SectionKey
+from poundlock.state.runs.timers import EVENT_TIMERS, MAX_TIME, PROCESSING_TIMERS, TimerView, in_order, merge_timers
+
+__all__ = ["Compaction", "Delta", "Merge", "Plan", "plan_merges"]
+
+_TIMERS = (EVENT_TIMERS, PROCESSING_TIMERS)
+_ROW_BYTES = 32  # of a row besides its texts: hash and offsets
+
+
+@dataclass(slots=True)
+class Delta:
+    """What was changed in a checkpoint: rows by section, in no order, and what older runs hold that is gone."""
+
+    sections: dict[SectionKey, Rows] = field(default_factory=dict)
+    cuts: list[Cut] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """How many rows."""
+        return sum(map(len, self.sections.values()))
+
+    @property
+    def bytes(self) -> int:
+        """About how long they are in a file."""
+        return sum(rows.keys.nbytes + rows.values.nbytes + _ROW_BYTES * len(rows) for rows in self.sections.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Runs that become one with what was changed.
+
+    Args:
+        first: the first key group that is merged.
+        stop: the one behind the last.
+        runs: their ids, oldest first.
+        is_whole: whether there is no older run of these groups.
+        bytes: about how long they are, for these groups.
+    """
+
+    first: int
+    stop: int
+    runs: tuple[int, ...]
+    is_whole: bool
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is merged at a checkpoint.
+
+    Args:
+        merges: which runs of which groups.
+        dead: groups and ids of runs that hold nothing of them any more: (first, stop, ids).
+        owed: bytes of runs that are due and wait for a later checkpoint.
+    """
+
+    merges: Sequence[Merge] = ()
+    dead: Sequence[tuple[int, int, tuple[int, ...]]] = ()
+    owed: int = 0
+
+    def spans(self, delta: Delta, groups: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+        """Return the key groups that the new run is for: all of the task's, or those that were merged if nothing else was changed."""
+        if delta.sections or delta.cuts:
+            return (groups,)
+        return tuple((merge.first, merge.stop) for merge in self.merges)
+
+    @property
+    def removed(self) -> tuple[tuple[int, int, tuple[int, ...]], ...]:
+        """Groups and the ids of runs that they no longer need."""
+        return (*((merge.first, merge.stop, merge.runs) for merge in self.merges), *self.dead)
+
+
+def plan_merges(
+    fragments: Sequence[Fragment],
+    runs: Mapping[int, Run],
+    delta: Delta,
+    operators: Iterable[int],
+    policy: MergePolicy,
+) -> Plan:
+    """Return what is to be merged.
+
+    Args:
+        fragments: the key groups and their runs.
+        runs: the open runs by id.
+        delta: what was changed.
+        operators: numbers of the operators there are; rows of others are of no use.
+        policy: how much.
+    """
+    merges: list[Merge] = []
+    dead: list[tuple[int, int, tuple[int, ...]]] = []
+    owed, left, known = 0, policy.budget, frozenset(operators)
+    groups = sum(fragment.stop - fragment.first for fragment in fragments)
+    added = delta.bytes
+    for fragment in fragments:
+        sizes = _live_bytes(fragment, runs, delta, known)
+        gone = tuple(number for number, size in sizes.items() if not size)
+        if gone:
+            dead.append((fragment.first, fragment.stop, gone))
+        alive = [number for number in fragment.runs if number not in gone]
+        width = fragment.stop - fragment.first
+        count = runs_to_merge([sizes[number] for number in alive], added * width // groups, policy.fan_in)
+        if not count:
+            continue
+        chosen = alive[-count:]
+        size = sum(sizes[number] for number in chosen)
+        # One key group at least, or a group that is larger than the budget would never be merged.
+        fits = width if size <= left else max(width * left // size, 0 if merges else 1)
+        if fits:
+            done = size * fits // width
+            merges.append(Merge(fragment.first, fragment.first + fits, tuple(chosen), count == len(alive), done))
+            left -= done
+            size -= done
+        owed += size
+    return Plan(merges, dead, owed)
+
+
+def _live_bytes(fragment: Fragment, runs: Mapping[int, Run], delta: Delta, operators: frozenset[int]) -> dict[int, int]:
+    """Return about how many bytes of each run are still of use to some groups, oldest first."""
+    first, stop = fragment.first, fragment.stop
+    below: set[SectionKey] = set()
+    carries: dict[int, bool] = {}  # whether a run cuts away something that an older one has
+    for number in fragment.runs:
+        run = runs[number]
+        carries[number] = any(cut.key in below and cut.operator in operators for cut in run.index.cuts)
+        below |= run.sections.keys()
+    gone = {cut.key for cut in delta.cuts if cut.before is None}
+    sizes: dict[int, int] = {}
+    for number in reversed(fragment.runs):
+        run = runs[number]
+        rows = sum(
+            run.rows_between(section, first, stop)
+            for section in run.index.sections
+            if section.operator in operators and section.key not in gone
+        )
+        sizes[number] = max(run.file.bytes * rows // max(run.file.rows, 1), int(carries[number]))
+        gone |= {cut.key for cut in run.index.cuts if cut.before is None and cut.first <= first and stop <= cut.stop}
+    return dict(reversed(sizes.items()))
+
+
+class Compaction:
+    """Puts together the rows and cuts of a new run.
+
+    Args:
+        view: all runs of the task.
+        runs: the open runs by id.
+        delta: what was changed.
+        plan: what is merged.
+        operators: numbers of the operators there are.
+        expired_before: returns up to what time in ms entries of a section have expired; None: never.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        runs: Mapping[int, Run],
+        delta: Delta,
+        plan: Plan,
+        operators: Iterable[int],
+        expired_before: Callable[[SectionKey], int | None],
+    ) -> None:
+        self._view = view
+        self._delta = delta
+        self._plan = plan
+        self._operators = frozenset(operators)
+        self._expired_before = expired_before
+        self._views = [
+            View([Fragment(merge.first, merge.stop, merge.runs)], runs, view.max_parallelism, delta.cuts)
+            for merge in plan.merges
+        ]
+        self.merged_rows = 0
+
+    def sections(self) -> list[tuple[SectionKey, Rows]]:
+        """Return the sections of the new run, in order, without empty ones."""
+        keys = set(self._delta.sections)
+        for view in self._views:
+            keys |= {key for key in view.section_keys() if key[0] in self._operators}
+        result = [(key, self._rows(key)) for key in sorted(keys, key=_by_operator)]
+        return [(key, rows) for key, rows in result if len(rows)]
+
+    def _rows(self, key: SectionKey) -> Rows:
+        is_timers = key[1] in _TIMERS
+        changed = self._delta.sections.get(key)
+        parts: list[Rows] = []
+        if not self._views:
+            assert changed is not None
+            parts.append(changed)
+        else:
+            groups = None if changed is None else groups_of(changed.hashes, self._view.max_parallelism)
+            outside = None if groups is None else np.ones(len(groups), np.bool_)
+            for merge, view in zip(self._plan.merges, self._views, strict=True):
+                own: list[Rows] = []
+                if changed is not None and groups is not None and outside is not None:
+                    within = (groups >= merge.first) & (groups < merge.stop)
+                    outside &= ~within
+                    if within.any():
+                        own.append(_sorted(changed.take(np.flatnonzero(within)), is_timers))
+                parts.append(self._merged(key, merge, view, own, is_timers))
+            if changed is not None and outside is not None:
+                parts.append(changed.take(np.flatnonzero(outside)))
+        return _sorted(concat(parts), is_timers)
+
+    def _merged(self, key: SectionKey, merge: Merge, view: View, own: list[Rows], is_timers: bool) -> Rows:
+        if is_timers:
+            rows = merge_timers([*own, *TimerView(view, key).parts(None, MAX_TIME)], drop_deleted=merge.is_whole)
+        else:
+            table = view.table(key)
+            rows = merge_rows([*own, *(table.parts() if table else ())], drop_deleted=False)
+            limit = self._expired_before(key)
+            if limit is not None:
+                rows = expire(rows, limit)
+            if merge.is_whole:
+                rows = rows.without_deleted()
+        self.merged_rows += len(rows)
+        return rows
+
+    def cuts(self) -> list[Cut]:
+        """Return what the new run takes away from older ones: what this checkpoint did, and what the merged runs did."""
+        widest: dict[tuple[SectionKey, int, int], Cut] = {}
+        for cut in self._delta.cuts:
+            _keep(widest, cut)
+        for merge, view in zip(self._plan.merges, self._views, strict=True):
+            if merge.is_whole:
+                continue
+            older = {
+                key
+                for visible in self._view.runs
+                if visible.run.file.id < merge.runs[0]
+                and any(first < merge.stop and merge.first < stop for first, stop in visible.groups)
+                for key in visible.run.sections
+            }
+            for visible in view.runs:
+                for cut in visible.run.index.cuts:
+                    first, stop = max(cut.first, merge.first), min(cut.stop, merge.stop)
+                    if first < stop and cut.key in older and cut.operator in self._operators:
+                        _keep(widest, Cut(*cut.key, first, stop, cut.before))
+        return list(widest.values())
+
+
+def _keep(widest: dict[tuple[SectionKey, int, int], Cut], cut: Cut) -> None:
+    """Keep of several cuts of a section and the same groups the one that takes away most."""
+    place = cut.key, cut.first, cut.stop
+    known = widest.get(place)
+    if known is None or (known.before is not None and (cut.before is None or cut.before > known.before)):
+        widest[place] = cut
+
+
+def _sorted(rows: Rows, is_timers: bool) -> Rows:
+    if is_timers:
+        return in_order(rows)
+    return rows.take(np.argsort(rows.hashes, kind="stable"))
+
+
+def _by_operator(key: SectionKey) -> tuple[int, str, bool, tuple[int, int]]:
+    operator, table, namespace = key
+    return operator, table, namespace is not None, namespace or (0, 0)

@@ -1,0 +1,134 @@
+"""State files: their names, how they are written, and how they are opened where they lie or from a local copy.
+
+A name is never used twice, so a file of that name is either not there, or whole, or a leftover that nothing refers to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from poundlock.errors import TerminalError
+from poundlock.state.manifest import RunFile
+from poundlock.state.runs.local_copies import LocalCopies
+from poundlock.state.runs.run import DamagedRunError, Run, digest_of
+from poundlock.storage.base import Storage
+from poundlock.storage.local import LocalStorage
+
+__all__ = ["FOLDER", "OpenRuns", "RunFiles", "parse_name", "run_name"]
+
+FOLDER = "state"
+_SUFFIX = ".arrow"
+
+
+def run_name(job: str, epoch: int, checkpoint: int, first: int, attempt: str) -> str:
+    """Return the path of a run below the checkpoint directory.
+
+    Args:
+        job: id of the job.
+        epoch: of the driver.
+        checkpoint: number of the checkpoint.
+        first: first key group of the task, -1 for broadcast state.
+        attempt: a text that no other attempt has; letters, digits and dots.
+    """
+    whose = "broadcast" if first < 0 else f"g{first:05d}"
+    return f"{FOLDER}/{job}/{checkpoint:012d}-{epoch:06d}-{whose}-{attempt}{_SUFFIX}"
+
+
+def parse_name(name: str) -> tuple[int, int] | None:
+    """Return checkpoint and epoch of a run's file name, None if it is no such name."""
+    parts = name.rpartition("/")[2].split("-")
+    if len(parts) < 4 or not name.endswith(_SUFFIX) or not parts[0].isdigit() or not parts[1].isdigit():
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+class OpenRuns:
+    """Runs that a process keeps open, the latest used ones. A run never changes, so an open one is as good as a new one.
+
+    Args:
+        most: how many.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._runs: OrderedDict[tuple[str, str], Run] = OrderedDict()
+
+    def get(self, path: str, file: RunFile) -> Run:
+        """Return the open run of a file, opened now if it is not yet; raises as Run."""
+        key = path, file.digest
+        run = self._runs.pop(key, None) or Run(file, path)
+        self._runs[key] = run
+        while len(self._runs) > self._most:
+            self._runs.popitem(last=False)
+        return run
+
+
+class RunFiles:
+    """The state files of a checkpoint directory.
+
+    Args:
+        storage: the checkpoint directory.
+        copies: local copies, for a directory that is not local; without them such a directory's files are refused.
+        open_runs: those that this process keeps open.
+    """
+
+    def __init__(self, storage: Storage, copies: LocalCopies | None = None, open_runs: OpenRuns | None = None) -> None:
+        self._storage = storage
+        self._copies = copies
+        self._open = open_runs or OpenRuns()
+
+    def open(self, file: RunFile) -> Run:
+        """Return the run of a file.
+
+        Raises:
+            DamagedRunError: it is missing or damaged.
+            TerminalError: the directory is not local and there is no folder for copies.
+        """
+        return self._open.get(self._path(file), file)
+
+    def open_all(self, files: Iterable[RunFile], operators: Mapping[int, str]) -> dict[int, Run]:
+        """Return runs by their ids; raises as `open`, and says whose state it is.
+
+        Args:
+            files: of the runs.
+            operators: ids of the operators by number.
+        """
+        result: dict[int, Run] = {}
+        for file in files:
+            try:
+                result[file.id] = self.open(file)
+            except DamagedRunError as error:
+                whose = ", ".join(sorted(operators.values())) or "none"
+                raise DamagedRunError(f"{error.what}; operators with state: {whose}", next=error.next) from None
+        return result
+
+    def _path(self, file: RunFile) -> str:
+        if isinstance(self._storage, LocalStorage):
+            return os.path.join(self._storage.root, file.name)
+        if self._copies is None:
+            raise TerminalError(
+                f"{self._storage.root} is not a local folder, and there is none for copies of its state files",
+                next="report this as a bug",
+            )
+        return self._copies.path(self._storage, file)
+
+    def write(self, name: str, data: Any) -> tuple[str, int]:
+        """Write a new file durably; return its digest and length. The name makes it this attempt's alone.
+
+        Raises:
+            OSError: the storage failed.
+        """
+        view = memoryview(data)
+        handle = self._storage.write(name)
+        try:
+            handle.write(view)
+            self._storage.sync(handle)
+        finally:
+            handle.close()
+        digest = digest_of(view)
+        if self._copies is not None and not isinstance(self._storage, LocalStorage):
+            self._copies.keep(name, digest, view)
+        return digest, len(view)

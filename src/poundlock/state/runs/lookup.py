@@ -1,0 +1,196 @@
+"""Look-ups in the runs of some key groups: a batch's keys at once, all entries of a table, without decoding anything.
+
+Of an entry that several runs have, the newest is true; what a newer run cut away from older ones is never seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from poundlock.state.hashing import first_hash
+from poundlock.state.manifest import Fragment, subtract
+from poundlock.state.runs.columns import Rows, as_flags, as_indices
+from poundlock.state.runs.run import Cut, Run, SectionKey
+
+__all__ = ["Matches", "Piece", "TableView", "View", "VisibleRun"]
+
+Span = tuple[int, int]
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleRun:
+    """A run and the key groups it is to be looked at for: ranges (first, stop)."""
+
+    run: Run
+    groups: Sequence[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of a section in one run that may be seen, sorted by hash."""
+
+    run: Run
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Entries of some keys in one run.
+
+    Args:
+        places: which of the keys asked for each entry is of.
+        subkeys: of the entries; None where a key has one entry.
+        values: of the entries; null where it was deleted.
+    """
+
+    places: Places
+    subkeys: pa.Array | None
+    values: pa.Array
+
+
+class View:
+    """The runs of some key groups, newest first.
+
+    Args:
+        fragments: ranges of groups and the ids of their runs, oldest first.
+        runs: the open runs by id.
+        max_parallelism: number of key groups.
+        cuts: what is gone from all of them.
+    """
+
+    def __init__(
+        self,
+        fragments: Sequence[Fragment],
+        runs: Mapping[int, Run],
+        max_parallelism: int,
+        cuts: Sequence[Cut] = (),
+    ) -> None:
+        self.max_parallelism = max_parallelism
+        self._cuts = cuts
+        spans: dict[int, list[Span]] = {}
+        for fragment in fragments:
+            for number in fragment.runs:
+                known = spans.setdefault(number, [])
+                if known and known[-1][1] == fragment.first:
+                    known[-1] = known[-1][0], fragment.stop
+                else:
+                    known.append((fragment.first, fragment.stop))
+        # A run never has an older one's number: numbers are given when runs are decided on, checkpoint by checkpoint.
+        self.runs = [VisibleRun(runs[number], spans[number]) for number in sorted(spans, reverse=True)]
+
+    def section_keys(self) -> set[SectionKey]:
+        """Return the keys of all sections that any run has."""
+        return {key for visible in self.runs for key in visible.run.sections}
+
+    def visible(self, key: SectionKey) -> Iterator[tuple[Run, list[Span], list[Cut]]]:
+        """Yield each run that has a section, newest first: the groups it is seen for, and cuts of newer runs that are of a time."""
+        own = [cut for cut in self._cuts if cut.key == key]
+        gone: list[Span] = [(cut.first, cut.stop) for cut in own if cut.before is None]
+        timed: list[Cut] = [cut for cut in own if cut.before is not None]
+        for visible in self.runs:
+            if key in visible.run.sections:
+                left = subtract(visible.groups, gone)
+                if left:
+                    yield visible.run, left, list(timed)
+            for cut in visible.run.cuts.get(key, ()):
+                # A cut of a run is true only of groups that the run is there for: others have another history.
+                for first, stop in visible.groups:
+                    span = max(first, cut.first), min(stop, cut.stop)
+                    if span[0] >= span[1]:
+                        continue
+                    if cut.before is None:
+                        gone.append(span)
+                    else:
+                        timed.append(Cut(*key, *span, cut.before))
+
+    def table(self, key: SectionKey) -> TableView | None:
+        """Return a table that is sorted by hash, None if no run has it."""
+        pieces = [Piece(run, part) for run, spans, _ in self.visible(key) for part in self.cut_to(run, key, spans)]
+        return TableView(pieces) if pieces else None
+
+    def cut_to(self, run: Run, key: SectionKey, spans: Sequence[Span]) -> Iterator[Rows]:
+        """Yield the rows of a section, sorted by hash, that are in some groups."""
+        rows = run.section_rows(key)
+        if rows is None:
+            return
+        for first, stop in spans:
+            a = int(np.searchsorted(rows.hashes, np.uint64(first_hash(first, self.max_parallelism))))
+            end = first_hash(stop, self.max_parallelism)
+            b = len(rows) if end >> 64 else int(np.searchsorted(rows.hashes, np.uint64(end)))
+            if a < b:
+                yield rows.slice(a, b)
+
+
+class TableView:
+    """One table: the pieces of it, newest first."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+
+    def find(self, hashes: npt.NDArray[np.uint64], keys: pa.Array, *, several: bool) -> Iterator[Matches]:
+        """Yield the entries of keys, newest runs first; of one key and subkey the first that comes is true.
+
+        Args:
+            hashes: of the keys, ascending.
+            keys: the encoded keys, large_binary.
+            several: whether a key may have several entries; otherwise a key that was found is not looked for in older runs.
+        """
+        waiting: Places = np.arange(len(hashes))
+        for piece in self.pieces:
+            if not len(waiting):
+                return
+            places, rows = _matches(piece.rows.hashes, hashes, waiting, several)
+            if not len(rows):
+                continue
+            indices = as_indices(rows)
+            same = as_flags(pc.equal(piece.rows.keys.take(indices), keys.take(as_indices(places))))
+            if not same.all():
+                places, rows = places[same], rows[same]
+                indices = as_indices(rows)
+            if not len(rows):
+                continue
+            subkeys = piece.rows.subkeys
+            yield Matches(places, None if subkeys is None else subkeys.take(indices), piece.rows.values.take(indices))
+            if not several:
+                waiting = np.setdiff1d(waiting, places, assume_unique=True)
+
+    def parts(self) -> list[Rows]:
+        """Return all rows, newest first, deleted ones and those that are no longer true included."""
+        return [piece.rows for piece in self.pieces]
+
+
+def _matches(
+    held: npt.NDArray[np.uint64], wanted: npt.NDArray[np.uint64], waiting: Places, several: bool
+) -> tuple[Places, Places]:
+    """Return pairs of a place in `wanted` and a row of `held` with the same hash; both arrays are ascending."""
+    asked = wanted[waiting]
+    a, b = np.searchsorted(asked, held[[0, -1]])  # what lies outside of the run's hashes is not looked for
+    b = int(np.searchsorted(asked, held[-1], "right"))
+    if a >= b:
+        return waiting[:0], waiting[:0]
+    asked, places = asked[a:b], waiting[a:b]
+    rows = np.searchsorted(held, asked)
+    there = held[rows] == asked
+    rows, places, asked = rows[there], places[there], asked[there]
+    following = np.minimum(rows + 1, len(held) - 1)
+    if not several and not ((held[following] == asked) & (following > rows)).any():
+        return places, rows
+    counts = np.searchsorted(held, asked, "right") - rows
+    return np.repeat(places, counts), _ranges(rows, counts)
+
+
+def _ranges(starts: Places, counts: Places) -> Places:
+    """Return start, start + 1, … of each range, one behind the other."""
+    if not len(starts):
+        return starts
+    ends: Any = np.cumsum(counts)
+    result: Places = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
+    return result

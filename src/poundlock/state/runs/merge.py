@@ -1,0 +1,119 @@
+"""Runs into one: of each entry the newest, deleted and expired ones left out where nothing older is below them.
+
+Which runs are merged follows their sizes, as in RocksDB's universal compaction: every row is rewritten a few times at most,
+and a checkpoint rewrites no more than its budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from poundlock.state.runs.columns import NO_TIME, Rows, as_indices, byte_order, concat, is_valid
+
+__all__ = ["MergePolicy", "expire", "merge_rows", "runs_to_merge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePolicy:
+    """When runs are merged.
+
+    Args:
+        fan_in: how many runs of similar size become one.
+        budget: about how many bytes of runs a task rewrites at one checkpoint; at least one key group is, if any is due.
+    """
+
+    fan_in: int = 8
+    budget: int = 64 << 20
+
+
+def runs_to_merge(sizes: Sequence[int], added: int, fan_in: int) -> int:
+    """Return how many of the newest runs are to be merged with what is added; 0: none.
+
+    Args:
+        sizes: of the runs in bytes, oldest first.
+        added: bytes of the new run.
+        fan_in: how many runs of similar size become one.
+    """
+    if not sizes:
+        return 0
+    if sum(sizes[1:]) + added >= sizes[0] and len(sizes) >= fan_in - 1:
+        return len(sizes)  # what is newer is as much as the oldest: half of it may be of no use any more
+    start, total = len(sizes), max(added, 1)
+    while True:
+        at = start
+        while at and sizes[at - 1] < fan_in * total:
+            at -= 1
+        if start - at + 1 < fan_in:
+            return len(sizes) - start
+        total += sum(sizes[at:start])
+        start = at
+
+
+def merge_rows(parts: Sequence[Rows], *, drop_deleted: bool) -> Rows:
+    """Return the true entries of several parts, sorted by hash, key and subkey.
+
+    Args:
+        parts: newest first; within one part an entry is there once.
+        drop_deleted: whether entries that were deleted are left out; true where there is nothing older.
+    """
+    rows = concat(parts)
+    order = np.argsort(rows.hashes, kind="stable")
+    hashes = rows.hashes[order]
+    same = hashes[1:] == hashes[:-1]
+    if same.any():
+        order = _newest_of_each(rows, order, same)
+    merged = rows.take(order)
+    return merged.without_deleted() if drop_deleted else merged
+
+
+def _newest_of_each(rows: Rows, order: npt.NDArray[np.int64], same: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return the order without the entries that a newer part has too.
+
+    Args:
+        rows: all of them.
+        order: by hash; of equal ones the newest first.
+        same: whether each hash in order is that of the row before, from the second on.
+    """
+    crowded = np.zeros(len(order), np.bool_)
+    crowded[1:] |= same
+    crowded[:-1] |= same
+    places = order[crowded]
+    indices = as_indices(places)
+    keys = byte_order(rows.keys.take(indices))
+    subkeys = None if rows.subkeys is None else byte_order(rows.subkeys.take(indices))
+    hashes, age = rows.hashes[places], np.arange(len(places))
+    columns = (age, keys, hashes) if subkeys is None else (age, subkeys, keys, hashes)
+    inner = np.lexsort(columns)
+    new = np.ones(len(inner), np.bool_)
+    new[1:] = hashes[inner][1:] != hashes[inner][:-1]
+    for column in columns[1:-1]:
+        new[1:] |= column[inner][1:] != column[inner][:-1]
+    kept = places[inner][new]
+    # Crowded rows stay between the same neighbours, so sorting by hash once more only puts the two kinds together.
+    whole = np.concatenate([order[~crowded], kept])
+    return whole[np.argsort(rows.hashes[whole], kind="stable")]
+
+
+def expire(rows: Rows, limit: int) -> Rows:
+    """Return rows with those deleted that were last touched at or before a time in ms; rows without a time stay."""
+    if rows.times is None:
+        return rows
+    over = (rows.times != NO_TIME) & (rows.times <= limit)
+    if not over.any():
+        return rows
+    return rows.with_values(_with_nulls(rows.values, is_valid(rows.values) & ~over))
+
+
+def _with_nulls(values: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
+    # A place that is null takes no bytes: what expired is not written again.
+    indices = pa.Array.from_buffers(
+        pa.int64(),
+        len(valid),
+        [pa.py_buffer(np.packbits(valid, bitorder="little")), pa.py_buffer(np.arange(len(valid)))],
+    )
+    return values.take(indices)

@@ -1,0 +1,237 @@
+"""A run: one immutable Arrow file with the rows of state that one task wrote at one checkpoint, and how it is read.
+
+Rows lie by operator, table and namespace, and in each such section by hash (timers by time); the index of sections is in the
+file's schema. A run is written once and never changes, so every process of a host maps the same pages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from poundlock.errors import TerminalError
+from poundlock.state.hashing import groups_of
+from poundlock.state.manifest import RunFile
+from poundlock.state.runs.columns import Rows, concat
+
+__all__ = ["Cut", "DamagedRunError", "Run", "RunIndex", "Section", "SectionKey", "digest_of", "run_bytes"]
+
+SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window as (start, end) in ms
+FORMAT = 1
+_INDEX = b"poundlock.state"
+_MAGIC = b"ARROW1\0\0"
+VERIFIED_WHOLE = 64 << 20  # bytes; a longer run is held against its digest when it is copied, and by `verify`
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Where the rows of one table are.
+
+    Args:
+        operator: number of the operator in the manifest.
+        table: name.
+        namespace: the window whose table it is, (start, end) in ms; None for a table of all windows.
+        row: the first row.
+        rows: how many.
+    """
+
+    operator: int
+    table: str
+    namespace: tuple[int, int] | None
+    row: int
+    rows: int
+
+    @property
+    def key(self) -> SectionKey:
+        """What the section is looked up by."""
+        return self.operator, self.table, self.namespace
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What older runs hold of a table is gone: a window that was dropped, timers that have fired.
+
+    Args:
+        operator, table, namespace: as of a section.
+        first: the first key group it is true of.
+        stop: the one behind the last.
+        before: of timers: up to which time in ms, that included. None: all of the table.
+    """
+
+    operator: int
+    table: str
+    namespace: tuple[int, int] | None
+    first: int
+    stop: int
+    before: int | None = None
+
+    @property
+    def key(self) -> SectionKey:
+        """The section it is about."""
+        return self.operator, self.table, self.namespace
+
+
+class RunIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run says of itself; JSON in the file's schema, for people too.
+
+    Args:
+        format: of the file.
+        max_parallelism: number of key groups.
+        operators: the operators' ids by number, as they were when it was written.
+        sections: in the order of their rows.
+        cuts: what it takes away from older runs.
+    """
+
+    format: int = FORMAT
+    max_parallelism: int
+    operators: Mapping[int, str]
+    sections: Sequence[Section]
+    cuts: Sequence[Cut]
+
+
+_encode_index = msgspec.json.Encoder().encode
+_decode_index = msgspec.json.Decoder(RunIndex).decode
+
+
+class DamagedRunError(TerminalError):
+    """A state file is missing, cut short, or not what was written."""
+
+
+def run_bytes(
+    sections: Iterable[tuple[SectionKey, Rows]],
+    cuts: Sequence[Cut],
+    *,
+    max_parallelism: int,
+    operators: Mapping[int, str],
+) -> tuple[pa.Buffer, int]:
+    """Return a run as the bytes of its file, and how many rows it has.
+
+    Args:
+        sections: key and rows of each, the rows in their order.
+        cuts: what it takes away from older runs.
+        max_parallelism: number of key groups.
+        operators: ids of the operators by number.
+    """
+    listed: list[Section] = []
+    parts: list[Rows] = []
+    row = 0
+    for (operator, table, namespace), rows in sections:
+        listed.append(Section(operator, table, namespace, row, len(rows)))
+        parts.append(rows)
+        row += len(rows)
+    index = RunIndex(max_parallelism=max_parallelism, operators=operators, sections=listed, cuts=cuts)
+    whole = concat(parts)
+    columns = {
+        "hash": pa.Array.from_buffers(pa.uint64(), row, [None, pa.py_buffer(np.ascontiguousarray(whole.hashes))], 0)
+    }
+    columns["key"] = whole.keys
+    if whole.subkeys is not None:
+        columns["subkey"] = whole.subkeys
+    columns["value"] = whole.values
+    if whole.times is not None:
+        columns["time"] = pa.Array.from_buffers(
+            pa.int64(), row, [None, pa.py_buffer(np.ascontiguousarray(whole.times))], 0
+        )
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    schema = batch.schema.with_metadata({_INDEX: _encode_index(index)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue(), row
+
+
+def digest_of(data: Any) -> str:
+    """Return the digest of a file's content."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+class Run:
+    """A run that is open, mapped into memory.
+
+    Args:
+        file: what the manifest says of it.
+        path: of the local file.
+        verify: whether to hold the content against the digest whatever its length; short files always are.
+
+    Raises:
+        DamagedRunError: it is missing, of another length, has another digest, or cannot be read.
+    """
+
+    def __init__(self, file: RunFile, path: str, *, verify: bool = False) -> None:
+        self.file = file
+        self.path = path
+        try:
+            mapped = pa.memory_map(path)
+        except OSError as error:
+            raise damaged(file, f"cannot be opened: {error}") from None
+        if mapped.size() != file.bytes:
+            raise damaged(file, f"has {mapped.size()} bytes instead of {file.bytes}")
+        if (verify or file.bytes <= VERIFIED_WHOLE) and digest_of(mapped.read_buffer()) != file.digest:
+            raise damaged(file, "is not what was written: its digest differs")
+        try:
+            mapped.seek(len(_MAGIC))
+            # An Arrow file is a stream between its magic and its footer. Read as a file it goes through Arrow's pool of threads,
+            # which costs more than all the rest on a machine that is busy.
+            reader = pa.ipc.open_stream(mapped.read_buffer())
+            self.index = _decode_index(reader.schema.metadata[_INDEX])
+            batch = reader.read_next_batch()
+            self.rows = _rows(batch)
+        except (pa.ArrowException, OSError, KeyError, TypeError, msgspec.MsgspecError) as error:
+            raise damaged(file, f"cannot be read: {error}") from None
+        if self.index.format > FORMAT:
+            raise TerminalError(
+                f"{file.name} has format {self.index.format}; this version reads up to {FORMAT}",
+                next="run the version of poundlock that wrote it, or a newer one",
+            )
+        self.sections = {section.key: section for section in self.index.sections}
+        self._counted: dict[tuple[int, int, int], int] = {}
+        self.cuts: dict[SectionKey, list[Cut]] = {}
+        for cut in self.index.cuts:
+            self.cuts.setdefault(cut.key, []).append(cut)
+
+    def rows_between(self, section: Section, first: int, stop: int) -> int:
+        """Return how many rows of a section are in some key groups; what was counted once is known from then on."""
+        if first <= self.file.first and self.file.stop <= stop:
+            return section.rows
+        place = section.row, first, stop
+        known = self._counted.get(place)
+        if known is None:
+            hashes = self.rows.hashes[section.row : section.row + section.rows]
+            groups = groups_of(hashes, self.index.max_parallelism)
+            known = self._counted[place] = int(np.count_nonzero((groups >= first) & (groups < stop)))
+        return known
+
+    def section_rows(self, key: SectionKey) -> Rows | None:
+        """Return the rows of a section, None if there is none."""
+        section = self.sections.get(key)
+        return None if section is None else self.rows.slice(section.row, section.row + section.rows)
+
+
+def _rows(batch: pa.RecordBatch) -> Rows:
+    names = batch.schema.names
+    n = batch.num_rows
+    return Rows(
+        _numbers(batch.column("hash"), np.uint64, n),
+        batch.column("key"),
+        batch.column("subkey") if "subkey" in names else None,
+        batch.column("value"),
+        _numbers(batch.column("time"), np.int64, n) if "time" in names else None,
+    )
+
+
+def _numbers(column: pa.Array, kind: Any, n: int) -> Any:
+    data = column.buffers()[1]
+    return np.empty(0, kind) if data is None else np.frombuffer(data, kind)[:n]
+
+
+def damaged(file: RunFile, how: str, operators: Sequence[str] = ()) -> DamagedRunError:
+    """Return the error of a file that cannot be used; who knows more adds operators and the newest whole checkpoint."""
+    whose = f" of {', '.join(operators)}" if operators else ""
+    return DamagedRunError(
+        f"the state file {file.name}{whose}, written at checkpoint {file.checkpoint} for key groups "
+        f"{file.first} to {file.stop - 1}, {how}",
+        next="restore the job from a savepoint, or from a checkpoint whose files are whole (poundlock fsck names them)",
+    )

@@ -1,0 +1,157 @@
+"""A table of state as operators use it: a dict of the entries of the keys in use, and what of it must be written.
+
+Entries are read when their key is prefetched, all of them when the table is gone through. At the end an entry is written if its
+bytes are no longer what was read, so a value that was changed in place is not missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
+from typing import Any
+
+import numpy as np
+
+from poundlock.operators.keyed.codec import canonical_key, decode, encode, encode_each, pack
+from poundlock.state.keys_in_use import KeyBatch, KeysInUse
+from poundlock.state.manifest import TableMeta
+from poundlock.state.runs.columns import NO_TIME, Rows, binary_array
+from poundlock.state.runs.lookup import TableView
+from poundlock.state.runs.merge import merge_rows
+
+__all__ = ["StoredTable", "TableWork"]
+
+
+class TableWork:
+    """Counts of what was read and written, over all tables of a task."""
+
+    def __init__(self) -> None:
+        self.decoded = 0
+        self.encoded = 0
+
+
+class StoredTable(dict[Any, Any]):
+    """One table and namespace of an operator in one task.
+
+    Args:
+        view: what runs have of it, None for nothing.
+        keys: those in use.
+        windowed: whether an entry is (key, window).
+        work: what is counted.
+
+    Looking an entry up is what it is in a dict; its key must be in use. Going through the table reads the rest of it.
+    """
+
+    __slots__ = ("_keys", "_loaded", "_read", "_view", "_whole", "_windowed", "_work")
+
+    def __init__(self, view: TableView | None, keys: KeysInUse, windowed: bool, work: TableWork) -> None:
+        super().__init__()
+        self._view = view
+        self._keys = keys
+        self._windowed = windowed
+        self._work = work
+        self._loaded = 0  # of the batches of keys
+        self._whole = view is None
+        self._read: dict[Any, bytes] = {}  # what runs have of the entries that were read
+
+    def load(self) -> None:
+        """Read the entries of the keys that have come into use since the last call."""
+        batches = self._keys.batches
+        if self._view is not None and not self._whole:
+            for batch in batches[self._loaded :]:
+                self._load(self._view, batch)
+        self._loaded = len(batches)
+
+    def _load(self, view: TableView, batch: KeyBatch) -> None:
+        newest: dict[Any, bytes | None] = {}
+        keys = batch.keys
+        for result in view.find(batch.hashes, batch.encoded, several=self._windowed):
+            values = result.values.to_pylist()
+            if not self._windowed:
+                newest.update(zip([keys[i] for i in result.places.tolist()], values, strict=True))
+                continue
+            subkeys = result.subkeys.to_pylist() if result.subkeys is not None else [b""] * len(values)
+            for place, subkey, value in zip(result.places.tolist(), subkeys, values, strict=True):
+                newest.setdefault((keys[place], canonical_key(decode(subkey))), value)
+        self._keep(newest)
+
+    def _keep(self, entries: dict[Any, bytes | None]) -> None:
+        there = {entry: data for entry, data in entries.items() if data is not None}
+        self._read.update(there)
+        self.update(zip(there, map(decode, there.values()), strict=True))
+        self._work.decoded += len(there)
+
+    def load_whole(self) -> None:
+        """Read every entry, those of keys that are not in use behind the others and by hash."""
+        if self._whole:
+            return
+        self.load()
+        self._whole = True
+        assert self._view is not None
+        rows = merge_rows(self._view.parts(), drop_deleted=True)
+        known = self._keys
+        rest: dict[Any, bytes | None] = {}
+        subkeys = rows.subkeys_or_none().to_pylist() if self._windowed else None
+        values = rows.values.to_pylist()
+        for place, data in enumerate(rows.keys.to_pylist()):
+            key = canonical_key(decode(data))
+            if key not in known:
+                entry = key if subkeys is None else (key, canonical_key(decode(subkeys[place])))
+                rest[entry] = values[place]
+        # From here on an entry that is gone was deleted, whether its key was in use or not.
+        known.add([entry[0] for entry in rest] if self._windowed else rest)
+        self._keep(rest)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.load_whole()
+        return super().__iter__()
+
+    def keys(self) -> KeysView[Any]:  # type: ignore[override]
+        self.load_whole()
+        return super().keys()
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        self.load_whole()
+        return super().values()
+
+    def items(self) -> ItemsView[Any, Any]:  # type: ignore[override]
+        self.load_whole()
+        return super().items()
+
+    def __len__(self) -> int:
+        self.load_whole()
+        return super().__len__()
+
+    def __bool__(self) -> bool:
+        return super().__len__() > 0 or (not self._whole and len(self) > 0)
+
+    def __eq__(self, other: object) -> bool:
+        self.load_whole()
+        return super().__eq__(other)
+
+    def changes(self, meta: TableMeta) -> Rows | None:
+        """Return what must be written, in no order: entries that are new or changed, and deletions; None if there is nothing."""
+        entries = list(dict.keys(self))
+        encoded = encode_each(list(dict.values(self)))
+        self._work.encoded += len(encoded)
+        read = self._read
+        changed = [i for i, data in enumerate(encoded) if read.get(entries[i]) != data]
+        deleted = [entry for entry in read if not dict.__contains__(self, entry)]
+        if not changed and not deleted:
+            return None
+        written = [entries[i] for i in changed] + deleted
+        values: list[bytes | None] = [encoded[i] for i in changed]
+        values += [None] * len(deleted)
+        hashes, keys = self._keys.columns([entry[0] for entry in written] if self._windowed else written)
+        subkeys = binary_array([encode(pack(entry[1])) for entry in written]) if self._windowed else None
+        times = None
+        if meta.ttl_ms is not None:
+            touched = [_touched(meta.kind, dict.__getitem__(self, entries[i])) for i in changed]
+            times = np.array(touched + [NO_TIME] * len(deleted), np.int64)
+        return Rows(hashes, binary_array(keys), subkeys, binary_array(values), times)
+
+
+def _touched(kind: str, stored: Any) -> int:
+    """Return when an entry with a time to live, or the newest of its items, was last touched, in ms."""
+    items: Sequence[Any] = stored if kind == "list" else list(stored.values()) if kind == "map" else [stored]
+    newest: int = max(item[0] for item in items)
+    return newest

@@ -1,0 +1,180 @@
+"""The state of a task during one checkpoint: opened from runs, handed to operators, written as one new run at the end.
+
+Whatever the task does, nothing that exists is changed: its files have names of its own, by job, epoch, checkpoint, key group
+and attempt, and count only when a decision names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from poundlock.errors import TerminalError
+from poundlock.operators.keyed.group import MIN
+from poundlock.state.directive import PreparedState, StateWork, TaskDirective
+from poundlock.state.manifest import BROADCAST, Fragment, RunFile
+from poundlock.state.operator_state import OperatorState
+from poundlock.state.runs.compaction import Compaction, Delta, Plan, plan_merges
+from poundlock.state.runs.files import RunFiles, run_name
+from poundlock.state.runs.lookup import View
+from poundlock.state.runs.merge import MergePolicy
+from poundlock.state.runs.run import Cut, SectionKey, run_bytes
+from poundlock.state.tables import TableWork
+
+__all__ = ["TaskState"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A run that was written, None if there was nothing to write, and what it took."""
+
+    file: RunFile | None
+    plan: Plan
+    merged_rows: int
+
+
+class TaskState:
+    """The state of some key groups, all operators of them.
+
+    Args:
+        directive: which runs there are.
+        files: opens and writes them.
+        attempt: a text that no other attempt of any task has.
+    """
+
+    def __init__(self, directive: TaskDirective, files: RunFiles, attempt: str) -> None:
+        self.directive = directive
+        self._files = files
+        self._attempt = attempt
+        self._work = TableWork()
+        self._operators: dict[str, OperatorState] = {}
+        names = {meta.number: name for name, meta in directive.operators.items()}
+        self._runs = files.open_all(directive.files, names)
+        self._view = View(directive.fragments, self._runs, directive.max_parallelism)
+        whole = [Fragment(0, directive.max_parallelism, directive.broadcast)]
+        self._broadcast = View(whole, self._runs, directive.max_parallelism)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._operators.clear()
+
+    def operator(self, name: str, *, watermark: int = MIN, processing_time: int = 0) -> OperatorState:
+        """Return the state of an operator: one object for all key groups of the task, the same at every call.
+
+        Args:
+            name: id of the operator.
+            watermark: event time in ms that elements are judged by, as of the first call.
+            processing_time: the clock in ms, as of the first call.
+
+        Raises:
+            TerminalError: the manifest does not have the operator.
+        """
+        known = self._operators.get(name)
+        if known is None:
+            meta = self.directive.operators.get(name)
+            if meta is None:
+                raise TerminalError(
+                    f"the operator {name!r} has no place in the state's manifest", next="report this as a bug"
+                )
+            known = self._operators[name] = OperatorState(
+                meta,
+                self._view,
+                self._broadcast,
+                groups=(self.directive.first, self.directive.stop),
+                watermark=watermark,
+                processing_time=processing_time,
+                work=self._work,
+            )
+        return known
+
+    def finish(self) -> PreparedState:
+        """Write what was changed, and what is due to be merged, as one run; return what the driver needs to know.
+
+        Raises:
+            DefinitionError: a value is of a type that state cannot keep.
+            OSError: the storage failed.
+        """
+        directive = self.directive
+        operators = [self._operators[name] for name in sorted(self._operators)]
+        delta = Delta()
+        for operator in operators:
+            delta.sections.update((key, rows) for key, _, rows in operator.changed_tables(broadcast=False))
+            delta.sections.update(operator.changed_timers(directive.checkpoint))
+            delta.cuts += [cut for cut in operator.cuts() if self._is_in_runs(cut)]
+        own = self._write(delta, self._view, directive.fragments, (directive.first, directive.stop))
+        shared = self._write_broadcast(operators)
+        return PreparedState(
+            checkpoint=directive.checkpoint,
+            first=directive.first,
+            stop=directive.stop,
+            file=own.file,
+            spans=own.plan.spans(delta, (directive.first, directive.stop)) if own.file is not None else (),
+            removed=own.plan.removed,
+            broadcast_file=shared.file,
+            broadcast_removed=tuple(number for _, _, ids in shared.plan.removed for number in ids),
+            operators={operator.operator: operator.change() for operator in operators},
+            timers=tuple(bound for operator in operators if (bound := operator.timer_bound()) is not None),
+            work=StateWork(
+                decoded=self._work.decoded,
+                encoded=self._work.encoded,
+                written=delta.rows,
+                merged=own.merged_rows,
+                merged_bytes=sum(merge.bytes for merge in own.plan.merges),
+                owed_bytes=own.plan.owed,
+            ),
+        )
+
+    def _is_in_runs(self, cut: Cut) -> bool:
+        return any(cut.key in visible.run.sections for visible in self._view.runs)
+
+    def _write_broadcast(self, operators: Sequence[OperatorState]) -> _Written:
+        """Write broadcast state, which is the same in all tasks, in the task of the first group."""
+        delta = Delta()
+        if self.directive.first == 0:
+            for operator in operators:
+                delta.sections.update((key, rows) for key, _, rows in operator.changed_tables(broadcast=True))
+        if not delta.sections:
+            return _Written(None, Plan(), 0)
+        whole = [Fragment(0, self.directive.max_parallelism, self.directive.broadcast)]
+        return self._write(delta, self._broadcast, whole, BROADCAST)
+
+    def _write(self, delta: Delta, view: View, fragments: Sequence[Fragment], groups: tuple[int, int]) -> _Written:
+        directive = self.directive
+        numbers = {meta.number: name for name, meta in directive.operators.items()}
+        policy = MergePolicy(fan_in=directive.fan_in, budget=directive.budget)
+        plan = plan_merges(fragments, self._runs, delta, numbers, policy)
+        compaction = Compaction(view, self._runs, delta, plan, numbers, self._expired_before)
+        sections, cuts = compaction.sections(), compaction.cuts()
+        if not sections and not cuts:
+            return _Written(None, plan, compaction.merged_rows)
+        data, rows = run_bytes(sections, cuts, max_parallelism=directive.max_parallelism, operators=numbers)
+        name = run_name(directive.job, directive.epoch, directive.checkpoint, groups[0], self._attempt)
+        digest, size = self._files.write(name, data)
+        file = RunFile(
+            name=name,
+            digest=digest,
+            bytes=size,
+            rows=rows,
+            checkpoint=directive.checkpoint,
+            first=groups[0],
+            stop=groups[1],
+        )
+        return _Written(file, plan, compaction.merged_rows)
+
+    def _expired_before(self, key: SectionKey) -> int | None:
+        """Return up to when an entry must have been touched last to have expired, in ms; None: it never expires."""
+        operator, table, _ = key
+        for name, meta in self.directive.operators.items():
+            if meta.number == operator:
+                opened = self._operators.get(name)
+                tables = meta.tables if opened is None else opened.tables
+                now = meta.processing_time if opened is None else opened.processing_time
+                ttl = tables[table].ttl_ms if table in tables else None
+                return None if ttl is None or now is None else now - ttl
+        return None

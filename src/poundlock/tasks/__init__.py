@@ -1,0 +1,1 @@
+"""What runs in an executor: plain Python over Arrow, without pyspark."""

@@ -1,0 +1,129 @@
+"""The functions handed to Spark: a stage and what a checkpoint wants of it come in, a report and rows for later stages go out.
+
+A stage is unpickled anew by each task, so that what a user's function keeps in itself does not outlive it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from poundlock.tasks.errors import utf8_errors
+from poundlock.tasks.report import Directive, TaskReport, TaskWork
+from poundlock.tasks.worker import prepare_worker
+
+if TYPE_CHECKING:
+    from poundlock.tasks.exchange_blocks import Delivery
+    from poundlock.tasks.keyed_stage import KeyedStage
+    from poundlock.tasks.rows_stage import RowsStage
+    from poundlock.tasks.segment_exchange import SegmentRows
+    from poundlock.tasks.source_stage import SourceStage
+    from poundlock.tasks.stage import Parcel
+
+__all__ = [
+    "Addressed",
+    "addressed",
+    "by_task",
+    "run_keyed_tasks",
+    "run_rows_tasks",
+    "run_source_tasks",
+    "segment_blocks",
+    "segment_rows",
+]
+
+Report = Callable[[TaskReport], None]
+Addressed = tuple[int, "Delivery"]
+"""(index of a task, what goes there)"""
+
+
+def run_source_tasks(
+    elements: Iterator[TaskWork], *, stage: bytes, directive: Directive, report: Report
+) -> Iterator[Parcel]:
+    """Run the source stage over the work of one partition, which is one task's; yield what goes to later stages.
+
+    Args:
+        elements: one TaskWork.
+        stage: the stage, pickled.
+        directive: what the checkpoint wants.
+        report: takes the task's report.
+    """
+    with utf8_errors():
+        loaded: SourceStage = pickle.loads(stage)
+        prepare_worker()
+        for work in elements:
+            done, parcels = loaded.run(work, directive, attempt=_attempt())
+            report(done)
+            yield from parcels
+
+
+def run_keyed_tasks(
+    task: int, elements: Iterator[Addressed], *, stage: bytes, directive: Directive, report: Report
+) -> Iterator[Parcel]:
+    """Run a keyed stage over what came for one task; yield what goes to later stages.
+
+    Args:
+        task: its index.
+        elements: all that earlier stages sent to it.
+        stage: the stage, pickled.
+        directive: what the checkpoint wants.
+        report: takes the task's report.
+    """
+    with utf8_errors():
+        loaded: KeyedStage = pickle.loads(stage)
+        prepare_worker()
+        done, parcels = loaded.run(task, (delivery for _, delivery in elements), directive, attempt=_attempt())
+        report(done)
+        yield from parcels
+
+
+def run_rows_tasks(
+    task: int, elements: Iterator[SegmentRows], *, stage: bytes, directive: Directive, report: Report
+) -> Iterator[Parcel]:
+    """Run the stage behind a Spark segment over one partition of its rows; yield what goes to later stages.
+
+    Args:
+        task: index of the partition.
+        elements: its blocks.
+        stage: the stage, pickled.
+        directive: what the checkpoint wants.
+        report: takes the task's report.
+    """
+    with utf8_errors():
+        loaded: RowsStage = pickle.loads(stage)
+        prepare_worker()
+        done, parcels = loaded.run(task, elements, directive, attempt=_attempt())
+        report(done)
+        yield from parcels
+
+
+def segment_blocks(elements: Iterator[Parcel], *, stage: int, input: str) -> Iterator[bytes]:
+    """Yield the blocks that go into a segment from one of its inputs."""
+    for number, _, rows in elements:
+        if number == stage and rows.input == input:
+            yield rows.block
+
+
+def segment_rows(elements: Iterator[bytes], *, output: str) -> Iterator[SegmentRows]:
+    """Yield blocks that came out of a segment with the output they are of."""
+    from poundlock.tasks.segment_exchange import SegmentRows
+
+    for block in elements:
+        yield SegmentRows(output, block)
+
+
+def addressed(elements: Iterator[Parcel], *, stage: int) -> Iterator[Addressed]:
+    """Yield what goes to one stage, by the index of its task."""
+    for number, task, delivery in elements:
+        if number == stage:
+            yield task, delivery
+
+
+def by_task(task: int) -> int:
+    """Return the partition of a task: its index."""
+    return task
+
+
+def _attempt() -> str:
+    return uuid.uuid4().hex[:12]

@@ -1,0 +1,170 @@
+"""A keyed stage: a task takes the blocks of its key groups, applies them to their state, and sends on what operators emit.
+
+Blocks are applied in the order of source, split and position, so the same ranges over the same state give the same output in
+any attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from poundlock.failpoints import Failpoint, hit
+from poundlock.formats.chunk import Batch, NoOrigin
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import OutputChunk
+from poundlock.operators.stream_times import StreamTimes
+from poundlock.operators.time_values import SplitTimes
+from poundlock.state.task_state import TaskState
+from poundlock.tasks.exchange_blocks import Block, Delivery
+from poundlock.tasks.grouped_rows import grouped, inputs_of
+from poundlock.tasks.keyed_input import KeyedInput
+from poundlock.tasks.keyed_output import KeyedOutput, with_time
+from poundlock.tasks.report import Directive, TaskReport
+from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
+from poundlock.tasks.state_files import run_files
+
+__all__ = ["KeyedHead", "KeyedStage"]
+
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class KeyedHead:
+    """A keyed operator of a stage.
+
+    Args:
+        id: of its step.
+        make: makes the operator; each attempt of a task has one of its own.
+        inputs: by side.
+        outputs: by tag; what is emitted under another tag goes nowhere.
+        first: the side whose rows are applied first.
+        broadcast: the sides whose rows come to every task.
+    """
+
+    id: str
+    make: Callable[[], KeyedOperator]
+    inputs: Sequence[KeyedInput]
+    outputs: Mapping[str, KeyedOutput]
+    first: int = 0
+    broadcast: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class KeyedStage:
+    """What every task of a keyed stage runs.
+
+    Args:
+        body: the steps behind the operators; each operator is also a step without inputs.
+        operators: in the order in which they run.
+        space: under which name its state stands in the decision.
+        times: how event time flows through the job.
+        state_dir: the job's checkpoint folder, below which it keeps its state.
+    """
+
+    body: StageBody
+    operators: Sequence[KeyedHead]
+    space: str
+    times: StreamTimes
+    state_dir: str
+
+    def run(
+        self, task: int, deliveries: Iterable[Delivery], directive: Directive, *, attempt: str
+    ) -> tuple[TaskReport, list[Parcel]]:
+        """Apply what came for one task, write, prepare.
+
+        Args:
+            task: its index, which says which key groups it has.
+            deliveries: all that earlier stages sent to it, in any order.
+            directive: what the checkpoint wants.
+            attempt: unique to this attempt of the task.
+        """
+        run = StageRun(self.body, directive, TaskIdentity(self.body.number, task, attempt))
+        try:
+            work = _KeyedTask(self, run, task)
+            work.take(deliveries)
+            run.received_times = work.times
+            work.apply()
+            parcels = list(run.parcels())
+            report = run.finish(state=(self.space, work.state.finish()), watermarks=work.used)
+        except BaseException:
+            run.abandon()
+            raise
+        hit(Failpoint.SINK_PREPARED)
+        return report, parcels
+
+
+@dataclass
+class _KeyedTask:
+    """One attempt of one task."""
+
+    stage: KeyedStage
+    run: StageRun
+    task: int
+    used: str = ""
+    state: TaskState = field(init=False)
+    _blocks: dict[tuple[str, int], list[Block]] = field(default_factory=dict)
+    times: list[SplitTimes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        directive = self.run.directive
+        files = run_files(self.stage.state_dir)
+        self.state = TaskState(directive.state[self.stage.space].task(self.task), files, self.run.task.attempt)
+
+    def take(self, deliveries: Iterable[Delivery]) -> None:
+        """Sort what came."""
+        blocks: list[Block] = []
+        for delivery in deliveries:
+            blocks += delivery.blocks
+            self.times += delivery.reports
+        self._blocks = inputs_of(blocks)
+
+    def apply(self) -> None:
+        """Run every operator over its rows."""
+        advanced = self.stage.times.advance(self.run.directive.time, self.times)
+        self.used = advanced.used(head.id for head in self.stage.operators)
+        for head in self.stage.operators:
+            watermark = advanced.watermarks[head.id]
+            operator = head.make()
+            operator.open()
+            try:
+                self._work(head, operator, watermark.before, watermark.after)
+            finally:
+                operator.close()
+            self.run.chain.tallies[head.id].late += operator.late_dropped
+
+    def _work(self, head: KeyedHead, operator: KeyedOperator, before: int, after: int) -> None:
+        clock = self.run.directive.time.clock
+        group = self.state.operator(head.id, watermark=before, processing_time=clock)
+        self._emit(head, operator.advance_processing_time(group, clock))
+        for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
+            for rows in self._rows(head.id, side):
+                taken = head.inputs[side]
+                if side not in head.broadcast or self.task == 0:  # what comes to every task counts once
+                    self.run.chain.tallies[head.id].rows_in += rows.num_rows
+                whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
+                self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
+        self._emit(head, operator.advance_watermark(group, after))
+
+    def _rows(self, operator: str, side: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one input: by key group, and in each in the order of source, split and position."""
+        result = grouped(self._blocks.pop((operator, side), ()))
+        if result is not None:
+            for first in range(0, result.rows.num_rows, _BATCH_ROWS):
+                yield result.rows.slice(first, _BATCH_ROWS)
+
+    def _emit(self, head: KeyedHead, chunks: Iterator[OutputChunk], came_as: pa.RecordBatch | None = None) -> None:
+        for chunk in chunks:
+            output = head.outputs.get(chunk.tag)
+            if output is not None and len(chunk):
+                rows = _rows_of(output, chunk, came_as)
+                self.run.chain.emit(head.id, chunk.tag, Batch(rows, NoOrigin(chunk.tag)))
+
+
+def _rows_of(output: KeyedOutput, chunk: OutputChunk, came_as: pa.RecordBatch | None) -> pa.RecordBatch:
+    """Return the rows of a chunk; elements that are sent on are taken from what came in."""
+    if chunk.rows is None or came_as is None:
+        return output.rows(chunk)
+    return with_time(came_as.take(pa.array(chunk.rows)).cast(output.schema), chunk.timestamps)

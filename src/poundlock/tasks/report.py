@@ -1,0 +1,150 @@
+"""What a task is given and what it reports: typed values that travel pickled between the driver and its tasks.
+
+A report counts rows per step; only the driver, which has the reports of every task, can say what became of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from poundlock.checkpoint.participant import JSON, Prepared
+from poundlock.connectors.base import Split
+from poundlock.operators.time_values import SplitTimes, TimeDirective
+from poundlock.state.directive import PreparedState, StateDirective
+from poundlock.tasks.split_times import SplitPlace
+
+__all__ = ["Directive", "SourceRead", "SourceSplit", "StepCounts", "TaskReport", "TaskWork", "total_counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """What every task of a checkpoint knows of it.
+
+    Args:
+        checkpoint: its number.
+        epoch: the driver attempt that planned it.
+        started_ms: the driver's clock when it began, ms since the epoch.
+        run: unique to this run of the checkpoint's tasks; reports of an earlier run are told apart by it.
+        time: event time and the clock.
+        places: of all splits, by number; empty where nobody asks for a row's split behind a Spark segment.
+        state: by the name of a keyed stage, which state each of its tasks has.
+        sinks: per sink that is to be written, what its participant wants its writers to know. Rows for other sinks are
+            counted and not written: their part of the checkpoint is visible already.
+    """
+
+    checkpoint: int
+    epoch: int
+    started_ms: int
+    run: str
+    sinks: Mapping[str, JSON]
+    time: TimeDirective
+    places: Sequence[SplitPlace] = ()
+    state: Mapping[str, StateDirective] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSplit:
+    """A split of a checkpoint.
+
+    Args:
+        source: name of the source.
+        split: what is read.
+        sequence: its place among the splits of the source in this checkpoint; the same whichever task reads it.
+        number: its place among all splits of the checkpoint.
+    """
+
+    source: str
+    split: Split
+    sequence: int
+    number: int = -1
+
+    @property
+    def place(self) -> SplitPlace:
+        """Where its rows are read."""
+        return SplitPlace(self.source, self.split.name or self.split.id, self.sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWork:
+    """The splits that one task reads, in order.
+
+    Args:
+        subtask: index of the task within the checkpoint.
+        splits: of all sources.
+    """
+
+    subtask: int
+    splits: Sequence[SourceSplit]
+
+
+@dataclass(slots=True)
+class StepCounts:
+    """Rows at one step of a job: in = out + filtered + rejected, less what the step itself produced.
+
+    Args:
+        rows_in: rows that came in; of a source, all that were read, undecodable ones included.
+        rows_out: rows that went out, by tag; of a sink, under the main tag, those that were written.
+        filtered: rows that a filter dropped.
+        rejected: rows that became dead letters, or were skipped.
+        late: rows that a window or a join dropped because they came behind the watermark.
+    """
+
+    rows_in: int = 0
+    rows_out: dict[str, int] = field(default_factory=dict)
+    filtered: int = 0
+    rejected: int = 0
+    late: int = 0
+
+    def add(self, other: StepCounts) -> None:
+        """Add another task's counts to these."""
+        self.rows_in += other.rows_in
+        self.filtered += other.filtered
+        self.rejected += other.rejected
+        self.late += other.late
+        for tag, rows in other.rows_out.items():
+            self.rows_out[tag] = self.rows_out.get(tag, 0) + rows
+
+
+@dataclass(slots=True)
+class SourceRead:
+    """What a task read of one source: how many splits, and how many bytes where the reader counts them."""
+
+    splits: int = 0
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What one attempt of one task did.
+
+    Args:
+        stage: number of the stage.
+        subtask: index of the task within it.
+        run: of the checkpoint's tasks, see `Directive`.
+        prepared: what it prepared for the sinks.
+        steps: rows per step.
+        reads: per source, what it read of it.
+        state: name of the stage and the state that it prepared; None where its stage keeps none.
+        times: what it saw of event time.
+        watermarks: those that its operators ran by, see `Advanced.used`; "" where its stage has none.
+    """
+
+    stage: int
+    subtask: int
+    run: str
+    prepared: Sequence[Prepared]
+    steps: Mapping[str, StepCounts]
+    reads: Mapping[str, SourceRead]
+    state: tuple[str, PreparedState] | None = None
+    times: Sequence[SplitTimes] = ()
+    watermarks: str = ""
+
+
+def total_counts(reports: Iterable[TaskReport]) -> dict[str, StepCounts]:
+    """Return the rows per step, added up over tasks."""
+    totals: dict[str, StepCounts] = {}
+    for report in reports:
+        for step, counts in report.steps.items():
+            totals.setdefault(step, StepCounts()).add(counts)
+    return totals

@@ -1,0 +1,283 @@
+"""A stage as its tasks run it: rows go in at its heads, through the steps once, and out into sinks, exchanges and segments.
+
+A task that fails leaves only output that no decision names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+from poundlock.checkpoint.participant import Participant, Prepared
+from poundlock.errors import TerminalError
+from poundlock.formats.chunk import Chunk
+from poundlock.formats.reject import Reject
+from poundlock.operators.chain import MAIN, Chain, Emit, Operator, Step
+from poundlock.operators.split_reports import merged
+from poundlock.operators.time_values import UNKNOWN, SplitTimes
+from poundlock.state.directive import PreparedState
+from poundlock.tasks.event_times import EventTimeAssigner
+from poundlock.tasks.exchange_blocks import Block, deliveries
+from poundlock.tasks.report import Directive, SourceRead, StepCounts, TaskReport
+from poundlock.tasks.sinks import SinkGroup
+from poundlock.tasks.split_times import SplitPlace, SplitTimesRecorder
+
+Parcel = tuple[int, int, Any]
+"""(number of a stage, index of a task of it, what goes there: a Delivery, or SegmentRows)"""
+
+__all__ = [
+    "ExchangeExit",
+    "Parcel",
+    "SinkStep",
+    "StageBody",
+    "StageRun",
+    "TaskIdentity",
+    "TaskStep",
+    "WatermarkStep",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """Which attempt of which task.
+
+    Args:
+        stage: number of the stage.
+        subtask: index of the task within the stage; a label only.
+        attempt: unique to this attempt; it is part of every name that is created.
+    """
+
+    stage: int
+    subtask: int
+    attempt: str
+
+
+class TaskStep(ABC):
+    """Marks a step that is made anew for each attempt of a task, because it needs to know the attempt."""
+
+    @abstractmethod
+    def open(self, run: StageRun, step: str) -> Operator:
+        """Return what does the step's work in one attempt.
+
+        Args:
+            run: the attempt.
+            step: id of the step.
+        """
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Never called."""
+        raise NotImplementedError("what open() returns takes this step's place before the chain runs")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStep(TaskStep):
+    """Writes to a sink.
+
+    Args:
+        sink: name of the sink in the job.
+        schema: the Arrow schema of the rows that reach it, where known.
+    """
+
+    sink: str
+    schema: Any = None
+
+    def open(self, run: StageRun, step: str) -> Operator:
+        """Return the running sink."""
+        return run.sinks.open(step, self.sink, self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStep(TaskStep):
+    """Assigns timestamps, and reports what was seen of each split."""
+
+    assigner: EventTimeAssigner
+
+    def open(self, run: StageRun, step: str) -> Operator:
+        """Return the running step."""
+        running = RunningWatermarks(self.assigner, run)
+        run.recorders.append(running.recorder)
+        return running
+
+
+class RunningWatermarks:
+    """A step that assigns timestamps, within one attempt of a task.
+
+    Args:
+        assigner: knows where a row's time is.
+        run: the attempt; it knows where the rows are read, and takes those without a time.
+    """
+
+    def __init__(self, assigner: EventTimeAssigner, run: StageRun) -> None:
+        time = run.directive.time
+        self._assigner, self._clock, self._run = assigner, time.clock, run
+        self.recorder = SplitTimesRecorder(assigner.step, assigner.strategy, time)
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Assign the event time of a chunk's rows, and send on those that have one."""
+        timed = self._assigner.assign(chunk, self._clock, self._reject)
+        self.recorder.rows(timed, self._run.place)
+        emit(MAIN, timed.chunk)
+
+    def _reject(self, record: Reject) -> None:
+        self._run.chain.tallies[self._assigner.step].rejected += 1
+        self._run.sinks.dispose(record, None)
+
+
+class SegmentExit(Protocol):
+    """Takes the rows of one attempt that leave its stage for a Spark segment."""
+
+    stage: int
+
+    def blocks(self) -> Iterator[Any]:
+        """Yield the rows that were taken; called once, behind the last."""
+        ...
+
+
+class ExchangeExit(Protocol):
+    """Takes the rows of one attempt that leave its stage for a keyed operator."""
+
+    stage: int
+
+    def blocks(self) -> list[Block]:
+        """Return the rows that were taken; called once, behind the last."""
+        ...
+
+
+@dataclass(frozen=True)
+class StageBody:
+    """The steps of a stage. Picklable; the same for the life of a job's attempt.
+
+    Args:
+        number: of the stage, from 0.
+        job_id: 32 hex digits.
+        steps: the chain, in any order; heads are steps without inputs.
+        sinks: participants by name that the steps write to, dead letters included where the job has them.
+        on_error: "dead_letter", "fail" or "skip".
+        later: (number, how many tasks) of each keyed stage that gets rows or event times from here.
+    """
+
+    number: int
+    job_id: str
+    steps: Sequence[Step]
+    sinks: Mapping[str, Participant]
+    on_error: str
+    later: Sequence[tuple[int, int]] = ()
+
+
+@dataclass
+class StageRun:
+    """One attempt of one task at a stage.
+
+    Args:
+        body: the stage.
+        directive: what the checkpoint wants.
+        task: which attempt it is.
+    """
+
+    body: StageBody
+    directive: Directive
+    task: TaskIdentity
+    sinks: SinkGroup = field(init=False)
+    chain: Chain = field(init=False)
+    place: SplitPlace = field(init=False)
+    """Where the rows that are on their way were read."""
+    recorders: list[SplitTimesRecorder] = field(default_factory=list, init=False)
+    """Of the steps that assign timestamps."""
+    place_number: int = field(default=-1, init=False)
+    """Its number among the splits of the checkpoint; -1 where nobody knows it."""
+    exchanges: list[ExchangeExit] = field(default_factory=list, init=False)
+    """Through which rows leave for keyed operators."""
+    segment_exits: list[SegmentExit] = field(default_factory=list, init=False)
+    """Through which rows leave for Spark segments."""
+    received_times: Sequence[SplitTimes] = field(default=(), init=False)
+    """What earlier stages saw of event time, to be sent on."""
+    reads: dict[str, SourceRead] = field(default_factory=dict, init=False)
+    _undecodable: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        body, task = self.body, self.task
+        self.sinks = SinkGroup(body.job_id, body.sinks, body.on_error, self.directive, task.subtask, task.attempt)
+        self.place = SplitPlace(UNKNOWN, UNKNOWN, task.subtask)
+        steps = []
+        for step in body.steps:
+            operator = step.operator.open(self, step.id) if isinstance(step.operator, TaskStep) else step.operator
+            steps.append(Step(step.id, operator, step.inputs))
+        self.chain = Chain(steps, lambda record: self.sinks.dispose(record, None))
+
+    def reject_at(self, step: str, record: Reject) -> None:
+        """Take a record that could not be decoded at a head; it counts as read there."""
+        self._undecodable[step] = self._undecodable.get(step, 0) + 1
+        self.sinks.dispose(record, None)
+
+    def finish(self, *, state: tuple[str, PreparedState] | None = None, watermarks: str = "") -> TaskReport:
+        """Prepare every sink and return the report. Called once, last.
+
+        Args:
+            state: name of the stage and the state that the task prepared, where it has any.
+            watermarks: those that its operators ran by, see `Advanced.used`.
+        """
+        self.chain.close()
+        prepared: list[Prepared] = self.sinks.prepare()
+        return TaskReport(
+            self.task.stage,
+            self.task.subtask,
+            self.directive.run,
+            prepared,
+            self._counts(),
+            self.reads,
+            state,
+            self.times,
+            watermarks,
+        )
+
+    def parcels(self) -> Iterator[Parcel]:
+        """Yield what goes to each task of each later stage; called once, behind the last row.
+
+        All of them get what was seen of event time, for each calculates the watermarks.
+        """
+        blocks: dict[int, list[Block]] = {}
+        for exchange in self.exchanges:
+            blocks.setdefault(exchange.stage, []).extend(exchange.blocks())
+        known = [*merged(self.received_times), *self.times] if self.body.later else []
+        for stage, tasks in self.body.later:
+            for target, delivery in deliveries(blocks.get(stage, ()), known, tasks):
+                yield stage, target, delivery
+        for way in self.segment_exits:
+            for block in way.blocks():
+                yield way.stage, 0, block
+
+    @cached_property
+    def times(self) -> tuple[SplitTimes, ...]:
+        """What was seen of event time; asked for behind the last row."""
+        return tuple(report for recorder in self.recorders for report in recorder.reports())
+
+    def abandon(self) -> None:
+        """Drop what this attempt wrote."""
+        with suppress(Exception):  # what the task failed with is the error to report
+            self.chain.close()
+        self.sinks.abandon()
+
+    def _counts(self) -> dict[str, StepCounts]:
+        tallies = self.chain.tallies
+        counts = {
+            step: StepCounts(tally.rows_in, tally.rows_out, tally.filtered, tally.rejected, tally.late)
+            for step, tally in tallies.items()
+        }
+        for name, rows in self._undecodable.items():
+            counts[name].rows_in += rows
+            counts[name].rejected += rows
+        for step, written in self.sinks.counts():
+            if step in tallies and tallies[step].rows_in != written.rows_in:
+                sink = self.sinks.running[step].context
+                raise TerminalError(
+                    f"sink {sink.sink} took {tallies[step].rows_in} rows and accounts for {written.rows_in}",
+                    next="this is a fault in the sink; nothing was committed",
+                    checkpoint=sink.checkpoint,
+                    participant=sink.sink,
+                )
+            counts[step] = written
+        return counts

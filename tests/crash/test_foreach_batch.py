@@ -1,0 +1,120 @@
+"""A streaming query of the user's own with our sinks: killed at every step of a batch, it writes every row once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from poundlock.failpoints import ENVIRONMENT, Failpoint
+from poundlock.testing.kafka import EmbeddedKafka
+from poundlock.testing.postgres import EmbeddedPostgres
+from support.lives import failpoint_setting
+
+pytestmark = pytest.mark.crash
+
+JOBS = Path(__file__).parent / "jobs"
+JOB, THREE_SINKS = JOBS / "foreach_batch.py", JOBS / "foreach_three_sinks.py"
+FILES, ROWS = 12, 400
+_LIFE_S = 400.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for number in range(FILES):
+        rows = range(number * ROWS, (number + 1) * ROWS)
+        text = "".join(json.dumps({"n": n, "text": f"row {n}"}) + "\n" for n in rows)
+        (tmp_path / "in" / f"{number:03d}.json").write_text(text)
+    return tmp_path
+
+
+def _life(folder: Path, job: Path, arguments: Sequence[str], failpoints: str) -> int:
+    """Run the query until it ends or is killed; what is left of its session is ended."""
+    environment = {**os.environ, ENVIRONMENT: failpoints, "PYSPARK_PYTHON": sys.executable}
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, str(job), str(folder), *arguments],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(_LIFE_S)
+        finally:
+            if process.poll() is None or process.returncode != 0:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _lives(folder: Path, failpoints: str, arguments: Callable[[int], Sequence[str]], job: Path = JOB) -> int:
+    """Run the query again each time that it is killed; return how many lives it took. `arguments` are those of a life."""
+    for life in range(1, 30):
+        code = _life(folder, job, arguments(life), failpoints)
+        if code == 0:
+            return life
+        assert code == -signal.SIGKILL, (folder / "log").read_text()[-4000:]
+    raise AssertionError("it never ended")
+
+
+def _written(folder: Path) -> Counter[int]:
+    return Counter(
+        json.loads(line)["n"]
+        for path in folder.rglob("*.jsonl")
+        if not path.name.startswith((".", "_"))
+        for line in path.read_text().splitlines()
+    )
+
+
+def test_killed_at_every_failpoint(folder: Path) -> None:
+    hit = folder / "hit"
+    lives = _lives(folder, failpoint_setting("kill", hit, times=2), lambda life: [str(folder / "ledger")])
+    assert {path.name for path in hit.iterdir()} == {point.value for point in Failpoint}
+    assert lives > len(Failpoint) - 2  # a task's process dies alone; all other points are the driver's
+    every = Counter(range(FILES * ROWS))
+    assert _written(folder / "each") == every
+    assert _written(folder / "full") == every
+    for bucket in range(3):
+        assert {n % 3 for n in _written(folder / "each" / f"k={bucket}")} == {bucket}
+
+
+def test_control_without_its_ledger_it_writes_twice(folder: Path) -> None:
+    points = [Failpoint.SINK_COMMITTED]
+    _lives(
+        folder,
+        failpoint_setting("kill", folder / "hit", times=2, points=points),
+        lambda life: [str(folder / f"ledger{life}")],
+    )
+    written = _written(folder / "each")
+    assert written != Counter(range(FILES * ROWS))
+    assert written.total() > FILES * ROWS
+
+
+@pytest.mark.services
+def test_three_sinks_of_one_query_agree(
+    folder: Path, crash_broker: EmbeddedKafka, postgres_server: EmbeddedPostgres
+) -> None:
+    """Killed where one sink is visible and another is not."""
+    name = f"foreach_{folder.name}".replace("-", "_")[:40].lower() + f"_{os.getpid()}"
+    crash_broker.create_topic(name, 3)
+    postgres_server.execute(f"CREATE TABLE {name} (value text NOT NULL)")
+    points = [Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTED]
+    arguments = [crash_broker.bootstrap_servers, name, postgres_server.dsn, name]
+    hit = folder / "hit"
+    lives = _lives(folder, failpoint_setting("kill", hit, times=2, points=points), lambda life: arguments, THREE_SINKS)
+    assert {path.name for path in hit.iterdir()} == {point.value for point in points}
+    assert lives >= 3
+    wanted = Counter(line for path in (folder / "in").iterdir() for line in path.read_text().splitlines())
+    files = [path for path in (folder / "files").rglob("*") if path.is_file() and not path.name.startswith(".")]
+    assert Counter(line for path in files for line in path.read_text().splitlines()) == wanted
+    assert Counter(value for (value,) in postgres_server.execute(f"SELECT value FROM {name}")) == wanted
+    assert Counter(r.value.decode() for r in crash_broker.read(name) if r.value is not None) == wanted
+    assert postgres_server.execute("SELECT gid FROM pg_prepared_xacts") == []

@@ -1,0 +1,192 @@
+"""Sessions with a real Spark: started, killed, started again in one process; a job in the user's own session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+PRELUDE = """
+import json, logging, os, signal, sys, threading, time
+from pathlib import Path
+from poundlock import DatagenSource, FileSink, FileSource, Job, NoRestart
+from poundlock.config import load_settings
+from poundlock.runtime.driver import run
+folder = Path(sys.argv[1])
+settings = load_settings([f"state_dir={folder}/state", "master=local[2]", "driver_memory=512m"])
+
+def made(name, rows=50, **more):
+    job = Job(name, checkpoint_interval="0 s", restart=NoRestart(), **more)
+    source = DatagenSource(count=rows) if rows else DatagenSource(rate=200)
+    job.from_source(source, name="in").sink_to(FileSink(str(folder / name), row="value"), name="out")
+    return job
+
+def lines(name):
+    return sum(len(p.read_text().splitlines()) for p in (folder / name).rglob("part-*"))
+"""
+
+
+def program(folder: Path, text: str, *, quiet: bool = True) -> str:
+    """Run a program in a process of its own, for a JVM is for a whole process; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + text, str(folder)], capture_output=True, text=True, timeout=600, cwd=folder
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not quiet or done.stderr == "", "nothing of Spark's reaches the terminal"
+    return done.stdout
+
+
+def test_two_jobs_one_after_the_other_without_sql(tmp_path: Path) -> None:
+    out = program(
+        tmp_path,
+        """
+for name in ("one", "two"):
+    assert run(made(name), settings=settings).state == "FINISHED"
+from pyspark.sql import SparkSession
+print(json.dumps([lines("one"), lines("two"), "pandas" in sys.modules, SparkSession._instantiatedSession is None]))
+""",
+    )
+    assert json.loads(out) == [50, 50, False, True]
+
+
+def test_a_jvm_that_dies_is_noticed_at_once_and_another_one_started(tmp_path: Path) -> None:
+    out = program(
+        tmp_path,
+        """
+from poundlock import FixedDelayRestart
+from poundlock.runtime.progress import StopRequest
+job = made("killed", rows=0)
+job.restart = FixedDelayRestart(attempts=3, delay="0 s")
+stop, seen, killed = StopRequest(), [], []
+
+def children():
+    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and is_java(p)]
+
+def is_java(p):
+    try:
+        parent = int((p / "stat").read_text().rpartition(")")[2].split()[1])
+        return parent == os.getpid() and b"PythonGatewayServer" in (p / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+def watch(progress):
+    seen.append((time.monotonic(), progress))
+    if progress.checkpoint is not None and progress.checkpoint >= 1 and not killed:
+        [java] = children()
+        os.kill(java, signal.SIGKILL)
+        killed.append((time.monotonic(), progress.checkpoint))
+    if killed and progress.state == "RUNNING" and progress.checkpoint is not None and progress.checkpoint > killed[0][1] + 2:
+        stop.stop()
+
+progress = run(job, settings=settings, on_progress=watch, stop=stop)
+restarted = next((at, p) for at, p in seen if p.state == "RESTARTING")
+print(json.dumps([progress.state, progress.restarts, restarted[1].message, children()]))
+""",
+    )
+    state, restarts, message, left = json.loads(out)
+    assert (state, restarts, left) == ("FINISHED", 1, [])
+    assert "the JVM of this job is gone" in message or "the Java process of Spark ended" in message
+
+
+def test_a_java_that_does_not_start_is_told_with_the_last_line_of_its_log(tmp_path: Path) -> None:
+    out = program(
+        tmp_path,
+        """
+from poundlock.errors import DefinitionError
+job = made("unstartable")
+job.spark = {"spark.driver.extraJavaOptions": "-Xmx1k"}
+try:
+    run(job, settings=settings)
+except DefinitionError as error:
+    print(error)
+assert run(made("after"), settings=settings).state == "FINISHED"
+""",
+    )
+    assert "Spark did not start: " in out
+    assert "unstartable.jvm.log, or type: poundlock doctor" in out
+
+
+def test_jobs_in_a_session_of_the_users_own(tmp_path: Path) -> None:
+    out = program(
+        tmp_path,
+        """
+from pyspark.sql import SparkSession
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "512m")
+    .config("spark.log.level", "OFF").getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+before = dict(spark.sparkContext.getConf().getAll()), dict(os.environ), {s: signal.getsignal(s) for s in (2, 15)}
+ended = made("ended").start(spark, settings=settings)
+assert ended.await_termination(120)
+going = made("going", rows=0).start(spark, settings=settings)
+while going.progress.checkpoint is None or going.progress.checkpoint < 2:
+    assert not going.await_termination(0.05)
+busy = going.status
+path = going.savepoint(str(folder / "savepoints"), timeout=60)
+still = going.status
+going.stop()
+assert going.await_termination(60)
+cancelled = made("cancelled", rows=0).start(spark, settings=settings)
+while cancelled.progress.checkpoint is None:
+    assert not cancelled.await_termination(0.05)
+cancelled.cancel()
+assert cancelled.await_termination(60)
+refused = made("refused").start(spark, settings=settings, from_savepoint=str(folder / "nowhere"))
+try:
+    refused.await_termination(60)
+except Exception as error:
+    why = type(error).__name__
+after = dict(spark.sparkContext.getConf().getAll()), dict(os.environ), {s: signal.getsignal(s) for s in (2, 15)}
+print(json.dumps([
+    ended.status, lines("ended"), busy, Path(path).is_dir(), still, going.status, lines("going") == going.progress.rows_written,
+    cancelled.status, refused.status, why, before == after, spark.range(3).count(), repr(ended),
+]))
+spark.stop()
+try:
+    made("late").start(spark, settings=settings)
+except Exception as error:
+    print(error)
+""",
+        quiet=False,
+    )
+    rows, _, late = out.partition("\n")
+    assert json.loads(rows) == [
+        *("FINISHED", 50, "RUNNING", True, "RUNNING", "FINISHED", True, "CANCELED", "FAILED", "DefinitionError"),
+        *(True, 3, "<job ended: FINISHED, checkpoint 0, 50 rows>"),
+    ]
+    assert late.startswith("the Spark session was stopped")
+
+
+def test_a_preview_shows_first_rows_and_leaves_nothing(tmp_path: Path) -> None:
+    out = program(
+        tmp_path,
+        """
+import tempfile
+tempfile.tempdir = str(folder / "tmp")
+os.mkdir(tempfile.tempdir)
+(folder / "in").mkdir()
+for part in range(4):
+    (folder / "in" / f"{part}.jsonl").write_text("".join(json.dumps({"n": 100_000 * part + n}) + "\\n" for n in range(100_000)))
+job = Job("looked-at")
+numbers = job.from_source(FileSource(str(folder / "in"), format="json", schema="n BIGINT", split_size="100 kB"), name="in")
+even = numbers.filter(lambda row: row["n"] % 2 == 0)
+first = even.preview(5, settings=settings)
+few = numbers.filter(lambda row: row["n"] < 3).preview(5, settings=settings)
+endless = job.preview(job.from_source(DatagenSource(rate=50), name="rate"), 3, settings=settings)
+left = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if "state/logs" not in str(p) and "in/" not in str(p))
+print(json.dumps([first, sorted(row["n"] for row in few), [sorted(row) for row in endless], left]))
+""",
+    )
+    first, few, endless, left = json.loads(out)
+    assert [set(row) for row in first] == [{"n"}] * 5
+    assert all(row["n"] % 2 == 0 for row in first)
+    assert few == [0, 1, 2]
+    assert endless == [["value"]] * 3
+    assert left == ["in", "state", "tmp"]

@@ -1,0 +1,127 @@
+"""A user's functions in every place of a job: those that fail for some records, by choice, and objects with open and close."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from poundlock import DatagenSource, FileSink, FixedDelayRestart, Job, RichFunction, TumblingEventTimeWindows
+from poundlock.checkpoint.ledger import Ledger
+from poundlock.config import load_settings
+from poundlock.runtime.driver import run
+from poundlock.storage import open_storage
+
+pytestmark = pytest.mark.engine
+
+ROWS = 300
+
+
+class Checked(RichFunction):
+    """Fails for every tenth number; leaves a line for each open and close."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.file: Path | None = None
+
+    def open(self) -> None:
+        self.file = Path(self.folder, f"{os.getpid()}-{uuid.uuid4().hex}")
+        self.file.write_text("open\n")
+
+    def close(self) -> None:
+        assert self.file is not None
+        self.file.write_text(self.file.read_text() + "close\n")
+        self.file = None
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        if self.file is None:
+            raise RuntimeError("not opened")
+        if row["n"] % 10 == 0:
+            raise ValueError(f"{row['n']} is a ten")
+        return {"n": row["n"], "t": 1_545_184_226_000 + row["n"]}
+
+
+def no_sevens(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if 7 in batch.column("n").to_pylist():
+        raise ValueError("seven")
+    return batch
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    files = [p for p in folder.rglob("*") if p.is_file() and not any(q.startswith(".") for q in p.parts[-2:])]
+    return [json.loads(line) for path in files for line in path.read_bytes().splitlines()]
+
+
+def test_records_that_a_function_fails_for_are_dead_letters_wherever_it_stands(tmp_path: Path) -> None:
+    opened = tmp_path / "opened"
+    opened.mkdir()
+    job = Job(
+        "functions",
+        checkpoint_interval="0 s",
+        dead_letters=str(tmp_path / "dead"),
+        restart=FixedDelayRestart(attempts=0),
+    )
+    columns = "n bigint, t bigint"
+
+    def numbers(name: str) -> Any:
+        source = DatagenSource("n bigint", fields={"n": "sequence"}, count=ROWS, rows_per_split=50)
+        made = job.from_source(source, name=name)
+        return made.map(Checked(str(opened)), schema=columns, on_error="bad_record", name=f"{name}-checked")
+
+    direct = numbers("direct")
+    direct.sink_to(FileSink(f"{tmp_path}/direct", format="json"), name="all")
+    batches = direct.map_batches(no_sevens, schema=columns, on_error="bad_record", name="no-sevens")
+    batches.sink_to(FileSink(f"{tmp_path}/batches", format="json"), name="batches")
+    numbers("sql").where("n < 100").sink_to(FileSink(f"{tmp_path}/sql", format="json"), name="few")
+    windows = (
+        numbers("timed")
+        .assign_timestamps_and_watermarks(_strategy())
+        .key_by("n % 2")
+        .window(TumblingEventTimeWindows("1 h"))
+    )
+    windows.aggregate("count(*) as many").sink_to(FileSink(f"{tmp_path}/windows", format="json"), name="windows")
+
+    state = run(
+        job,
+        settings=load_settings(
+            [
+                f"state_dir={tmp_path}/state",
+                f"checkpoint_dir={tmp_path}/checkpoint",
+                "master=local[2]",
+                "driver_memory=1g",
+            ]
+        ),
+    ).state
+    assert state == "FINISHED"
+
+    good = [n for n in range(ROWS) if n % 10]
+    assert sorted(row["n"] for row in rows(tmp_path / "direct")) == good
+    assert sorted(row["n"] for row in rows(tmp_path / "batches")) == [n for n in good if n != 7]
+    assert sorted(row["n"] for row in rows(tmp_path / "sql")) == [n for n in good if n < 100]
+    assert sum(row["many"] for row in rows(tmp_path / "windows")) == len(good)
+
+    letters = rows(tmp_path / "dead")
+    by_operator = Counter(letter["reason"].partition(" raised ")[0] for letter in letters)
+    assert by_operator == {"direct-checked": 30, "sql-checked": 30, "timed-checked": 30, "no-sevens": 1}
+    [seven] = [letter for letter in letters if letter["reason"].startswith("no-sevens")]
+    assert seven["operator"] == "no-sevens"
+    assert seven["reason"] == "no-sevens raised ValueError: seven"
+    assert json.loads(seven["value"])["n"] == 7
+    for record in Ledger(open_storage(f"{tmp_path}/checkpoint")):
+        for sink in record.sinks.values():
+            assert sink.counts.balanced(), record
+    logs = [path.read_text() for path in opened.iterdir()]
+    assert logs
+    assert set(logs) == {"open\nclose\n"}
+
+
+def _strategy() -> Any:
+    from poundlock import WatermarkStrategy
+
+    return WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="timestamp_millis(t)")

@@ -1,0 +1,210 @@
+"""Functions of a user that fail for some rows, by choice, and objects that are opened and closed."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from poundlock import DatagenSource, DefinitionError, Job, RichFunction, TransientError
+from poundlock.formats import convert
+from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
+from poundlock.formats.reject import Reject
+from poundlock.operators.chain import Chain, Edge, Emit, Operator, Pass, Step
+from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
+from poundlock.plan.steps import operator_of
+from poundlock.stream.nodes import PythonNode
+from poundlock.stream.stream import Side
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+class Collect:
+    """A terminal step that keeps numbers and their places."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.places: list[int] = []
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        records = convert.to_records(chunk)
+        index = records.index or range(len(records.rows))
+        self.numbers += [row["n"] for row in records.rows]
+        self.places += [records.origin.at(i).get("offset", -1) for i in index]
+
+
+def rows(form: str, values: list[int]) -> Chunk:
+    """Return numbers, each in its place: its own value."""
+    origin = FileOrigin("f", values)  # type: ignore[arg-type]
+    if form == "records":
+        return Records([{"n": n} for n in values], origin)
+    return Batch(pa.record_batch({"n": pa.array(values, pa.int64())}), origin)
+
+
+def odd_fails(row: dict[str, Any]) -> dict[str, Any]:
+    if row["n"] % 2:
+        raise ValueError(f"{row['n']} is odd")
+    return row
+
+
+def odd_fails_late(row: dict[str, Any]) -> Iterator[Any]:
+    yield {"n": row["n"]}
+    yield Side("copy", odd_fails(row))
+    yield {"n": row["n"]}
+
+
+def odd_fails_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    yield batch
+    if any(n % 2 for n in batch.column("n").to_pylist()):
+        raise ValueError("one is odd")
+
+
+OPERATORS: dict[str, Callable[[bool], Operator]] = {
+    "map": lambda rejects: Map("op", odd_fails, ("n",), rejects=rejects),
+    "filter": lambda rejects: Filter(lambda row: odd_fails(row)["n"] % 4 == 0, rejects=rejects),
+    "flat_map": lambda rejects: FlatMap("op", odd_fails_late, {"": ("n",), "copy": ("n",)}, rejects=rejects),
+    "map_batches": lambda rejects: MapBatches("op", odd_fails_batch, SCHEMA, rejects=rejects),
+}
+
+
+def chain(operator: Operator, sink: Operator, bad: list[Reject] | None = None) -> Chain:
+    steps = [Step("in", Pass(), []), Step("op", operator, [Edge("in")]), Step("out", sink, [Edge("op")])]
+    return Chain(steps, None if bad is None else bad.append)
+
+
+@pytest.mark.parametrize("form", ["records", "batch"])
+@pytest.mark.parametrize("kind", OPERATORS)
+@given(values=st.lists(st.integers(-9, 9), min_size=1, max_size=20))
+def test_rows_that_fail_are_rejected_and_every_other_row_goes_on(kind: str, form: str, values: list[int]) -> None:
+    bad: list[Reject] = []
+    sink = Collect()
+    run = chain(OPERATORS[kind](True), sink, bad)
+    run.push(rows(form, values))
+    good = [n for n in values if n % 2 == 0]
+    wanted = {"filter": [n for n in good if n % 4 == 0], "flat_map": [n for n in good for _ in range(2)]}
+    assert sink.numbers == sink.places == wanted.get(kind, good)
+    assert [record.where for record in bad] == [{"file": "f", "offset": n, "operator": "op"} for n in values if n % 2]
+    read, produced, filtered, rejected = run.account("out")
+    assert rejected == len(bad)
+    assert read + produced == len(sink.numbers) + filtered + rejected
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_a_bad_record_names_operator_error_and_bytes(kind: str) -> None:
+    bad: list[Reject] = []
+    chain(OPERATORS[kind](True), Collect(), bad).push(rows("batch", [2, 3]))
+    [record] = bad
+    assert record.reason == f"op raised ValueError: {'one' if kind == 'map_batches' else '3'} is odd"
+    assert record.value == b'{"n": 3}'
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_by_default_the_error_goes_on(kind: str) -> None:
+    bad: list[Reject] = []
+    with pytest.raises(ValueError, match="is odd"):
+        chain(OPERATORS[kind](False), Collect(), bad).push(rows("records", [2, 3]))
+    assert bad == []
+
+
+@pytest.mark.parametrize("error", [TransientError("the server is away", next="wait"), MemoryError()])
+def test_an_error_that_is_not_of_a_row_fails_the_task(error: Exception) -> None:
+    def fail(row: Any) -> Any:
+        raise error
+
+    for operator in (
+        Map("op", fail, ("n",), rejects=True),
+        MapBatches("op", fail, SCHEMA, rejects=True),
+    ):
+        with pytest.raises(type(error)):
+            chain(operator, Collect(), []).push(rows("records", [1]))
+
+
+class Counting(RichFunction):
+    """Adds what it was opened with, and notes what is called."""
+
+    calls: list[str] = []  # noqa: RUF012  (shared by all, as a list of a server's would be)
+    opened = False
+
+    def open(self) -> None:
+        assert not self.opened
+        self.opened = True
+        self.calls.append("open")
+
+    def close(self) -> None:
+        assert self.opened
+        self.opened = False
+        self.calls.append("close")
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        assert self.opened
+        return row
+
+
+@pytest.fixture
+def calls() -> list[str]:
+    Counting.calls.clear()
+    return Counting.calls
+
+
+def node(function: Any, kind: Any = "map") -> PythonNode:
+    return PythonNode("op", [], kind, function, None if kind == "filter" else "n bigint", {})
+
+
+def test_an_object_is_opened_with_the_first_row_and_closed_once(calls: list[str]) -> None:
+    run = chain(operator_of(pickle.loads(pickle.dumps(node(Counting()))), SCHEMA), Collect())
+    run.close()
+    assert calls == [], "a task without rows opens nothing"
+    run = chain(operator_of(node(Counting(), "filter"), SCHEMA), Collect())
+    for value in (1, 2):
+        run.push(rows("records", [value]))
+    assert calls == ["open"]
+    run.close()
+    run.close()
+    assert calls == ["open", "close"]
+
+
+def test_one_object_in_two_places_is_two(calls: list[str]) -> None:
+    function = Counting()
+    first, second = (operator_of(node(function), SCHEMA) for _ in range(2))
+    steps = [Step("a", first, []), Step("b", second, [Edge("a")]), Step("out", Collect(), [Edge("b")])]
+    run = Chain(steps)
+    run.push(rows("records", [1]))
+    run.close()
+    assert calls == ["open", "open", "close", "close"]
+
+
+def test_every_function_is_closed_also_where_another_one_fails_to(calls: list[str]) -> None:
+    class Broken(Counting):
+        def close(self) -> None:
+            super().close()
+            raise OSError("cannot be closed")
+
+    steps = [
+        Step("a", operator_of(node(Counting()), SCHEMA), []),
+        Step("b", operator_of(node(Broken()), SCHEMA), [Edge("a")]),
+        Step("c", operator_of(node(Counting()), SCHEMA), [Edge("b")]),
+    ]
+    run = Chain(steps)
+    run.push(rows("records", [1]))
+    with pytest.raises(OSError, match="cannot be closed"):
+        run.close()
+    assert calls.count("close") == 3
+
+
+def test_an_object_that_nobody_would_close_is_refused() -> None:
+    class Half:
+        def open(self) -> None: ...
+
+        def __call__(self, row: Any) -> Any:
+            return row
+
+    stream = Job("a").from_source(DatagenSource("n int"))
+    with pytest.raises(DefinitionError, match=r"has open\(\) and no close\(\)"):
+        stream.map(Half(), schema="n int")
+    with pytest.raises(DefinitionError, match="on_error='skip' is not known"):
+        stream.filter(bool, on_error="skip")  # type: ignore[arg-type]

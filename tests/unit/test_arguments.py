@@ -1,0 +1,105 @@
+"""An argument that changes nothing is refused when it is written down, with the reason and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from poundlock import (
+    DatagenSource,
+    DefinitionError,
+    FileSink,
+    FileSource,
+    KafkaSink,
+    KafkaSource,
+    PostgresSource,
+    RollingPolicy,
+    SocketSource,
+    WatermarkStrategy,
+)
+
+SERVERS = "localhost:9092"
+DSN = "postgresql://user@localhost/database"
+AVRO = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
+BOUNDED = WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="t")
+
+
+def kafka(**settings: Any) -> KafkaSource:
+    return KafkaSource(bootstrap_servers=SERVERS, topics="t", **settings)
+
+
+def postgres(**settings: Any) -> PostgresSource:
+    return PostgresSource(DSN, table="t", **settings)
+
+
+INCREMENTAL = {"mode": "incremental", "column": "id"}
+CDC = {"mode": "cdc", "slot": "s", "publication": "p"}
+IDLE: dict[str, tuple[Callable[[], Any], str]] = {
+    "columns of raw values": (lambda: kafka(schema="a int"), "schema="),
+    "options of raw values": (lambda: kafka(format_options={"timestamp_unit": "ms"}), "format_options"),
+    "columns of Avro": (
+        lambda: kafka(format="avro", schema="a int", format_options={"avro_schema": AVRO}),
+        "schema=",
+    ),
+    "alignment once a second": (lambda: BOUNDED.with_watermark_alignment("g", "1 min", "5 s"), "update="),
+    "a clock that waits for nobody": (
+        lambda: WatermarkStrategy.ingestion_time().with_idleness("20 ms"),
+        "ingestion time goes on",
+    ),
+    "delimiter of JSON": (lambda: FileSource("/in", format="json", schema="a int", delimiter=";"), "delimiter="),
+    "quote of text": (lambda: FileSource("/in", quote="'"), "quote="),
+    "null of Parquet": (lambda: FileSource("/in", format="parquet", null="-"), "null="),
+    "unit of text": (lambda: FileSource("/in", timestamp_unit="ms"), "timestamp_unit="),
+    "compression of Parquet": (lambda: FileSource("/in", format="parquet", compression="gzip"), "compression="),
+    "settle of what is read once": (lambda: FileSource("/in", settle="5 s"), "watch=True"),
+    "looks at what is read once": (lambda: FileSource("/in", discover_every="5 s"), "watch=True"),
+    "glob beside a glob": (lambda: FileSource("/in/*.json", glob="*.csv"), "glob="),
+    "folders below a glob": (lambda: FileSource("/in/*.json", recursive=False), "recursive="),
+    "unit of lines": (lambda: SocketSource("localhost", 9, timestamp_unit="ms"), "timestamp_unit="),
+    "times of a function": (
+        lambda: DatagenSource(lambda n, rng: {"n": n}, schema="n int", out_of_orderness="2 s"),
+        "out_of_orderness=",
+    ),
+    "age beside each checkpoint": (lambda: RollingPolicy(on_checkpoint=True, every="5 min"), "every="),
+    "age of Parquet": (lambda: FileSink("/out", format="parquet", rolling=RollingPolicy(every="5 min")), "every="),
+    "transactions of none": (lambda: KafkaSink(SERVERS, "t", guarantee="none", marker_topic="m"), "marker_topic="),
+    "time of no transaction": (
+        lambda: KafkaSink(SERVERS, "t", guarantee="at-least-once", transaction_timeout="1 min"),
+        "transaction_timeout=",
+    ),
+    "splits of rows": (lambda: postgres(split_size="1 MB", **INCREMENTAL), "split_size="),
+    "rows of a snapshot": (lambda: postgres(max_rows_per_checkpoint=5), "max_rows_per_checkpoint="),
+    "settle of a log": (lambda: postgres(settle="5 s", **CDC), "settle="),
+    "log of a snapshot": (lambda: postgres(max_wal_per_checkpoint="1 MB"), "max_wal_per_checkpoint="),
+    "before of a snapshot": (lambda: postgres(before="key"), "before="),
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_an_argument_without_effect_is_refused(name: str) -> None:
+    make, words = IDLE[name]
+    with pytest.raises(DefinitionError) as caught:
+        make()
+    assert words in str(caught.value)
+    assert caught.value.next
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BOUNDED.with_watermark_alignment("g", "1 min", "1 s"),
+        lambda: FileSource("/in", format="csv", schema="a int", delimiter=";", quote="'", null="-"),
+        lambda: FileSource("/in", format="json", schema="a timestamp", timestamp_unit="ms"),
+        lambda: FileSource("/in", watch=True, settle="5 s", discover_every="0 s"),
+        lambda: FileSource("/in", glob="*.csv", recursive=False),
+        lambda: RollingPolicy(on_checkpoint=True, every=None, inactivity="60 s"),
+        lambda: FileSink("/out", format="parquet", rolling=RollingPolicy(size="1 GB")),
+        lambda: KafkaSink(SERVERS, "t", guarantee="at-least-once", transaction_timeout="15 min"),
+        lambda: postgres(split_size="1 MB", initial="none", **CDC),
+        lambda: postgres(settle="5 s", poll_every="5 s", rows_per_split=5, **INCREMENTAL),
+    ],
+)
+def test_an_argument_with_an_effect_or_equal_to_its_default_is_taken(make: Callable[[], Any]) -> None:
+    make()

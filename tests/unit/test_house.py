@@ -1,0 +1,281 @@
+"""The house rules of the source: names, rooms, arrows and what is borrowed from Spark's insides.
+
+Every list of exceptions is what stands in the code today. It can only shrink: an exception that is no longer needed fails
+the test until its line is taken out, and one more than is listed fails it too.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "src" / "poundlock"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MOST_FILES = 15
+MOST_PRIVATE_USES = 5  # of the second edition, in one module; what is listed below is the first edition's
+
+# Rooms of the second edition, held to its names from the first line. Add a room or a file here when it is new.
+NEW_ROOMS = (
+    "state",
+    "driver",
+    "spark",
+    "tasks",
+    "checkpoint/cycle.py",
+    "checkpoint/capabilities.py",
+    "checkpoint/types.py",
+)
+BANNED = {
+    "said": "received, or what it is: message, status",
+    "told": "notified, or what it is: reason, failure",
+    "found": "match, result, or what it is",
+    "anew": "again",
+    "hear": "poll",
+    "heard": "received",
+    "take_back": "requeue, revoke",
+    "give_back": "requeue",
+    "let_go": "close, release",
+    "nudge": "trigger_now",
+    "wind_back": "rewind",
+    "lacks": "missing",
+    "carry_out": "commit_all",
+    "carried_out": "committed",
+}
+BANNED_PHRASES = re.compile(
+    r"\b(?:be told|lets? go of|letting go of|is told of|are told of|to be heard)\b", re.IGNORECASE
+)
+
+PYSPARK_ROOMS = {"spark"}
+PYSPARK_TODAY = {"plan", "runtime"}
+
+FOLDERS_TODAY = {
+    "checkpoint": 22,
+    "cli": 39,
+    "connectors/files": 28,
+    "connectors/kafka": 29,
+    "connectors/kafka/source": 17,
+    "connectors/postgres": 24,
+    "operators": 16,
+    "plan": 35,
+    "runtime": 60,
+    "stream": 28,
+    "tasks": 22,
+}
+
+TWICE_TODAY = {
+    "Batch", "Check", "Cluster", "Column", "Connector", "Cut", "Delivery", "Described", "Difference", "Driver", "Emitted",
+    "EventTime", "Expression", "Function", "Job", "JobTime", "KeyedInput", "Lines", "Login", "Map", "NeedsSpark", "Observed",
+    "Operator", "Outcome", "Output", "Piece", "Plan", "Reading", "Records", "Report", "Rows", "Run", "Seen", "Selection",
+    "Server", "SinkStep", "Slot", "Spread", "StageRun", "TaskIdentity", "Times", "Trigger", "Written",
+}  # fmt: skip
+
+PRIVATE = re.compile(
+    r"(?<!self)\._jvm\b|\._j(?:df|sc|sq|rdd|sparkSession)\b|\b_gateway\b|\bsessionState\(|\bqueryExecution\("
+)
+PRIVATE_TODAY = {
+    "plan/arrow.py": 1,
+    "plan/event_time.py": 2,
+    "runtime/backends.py": 1,
+    "runtime/jdbc.py": 3,
+    "runtime/spark_query.py": 1,
+    "spark/old_host.py": 2,
+    "spark/private.py": 3,
+}
+OLD_HOST = "spark/old_host.py"  # goes with the first edition's host
+
+CIRCLES_TODAY: set[frozenset[str]] = set()
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def is_in_a_new_room(path: str) -> bool:
+    return any(path == room or path.startswith(f"{room}/") for room in NEW_ROOMS)
+
+
+# --- names -------------------------------------------------------------------------------------------------------------
+
+
+def banned_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and identifier of each banned word, as a whole name or as a part of one between underscores."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME:
+            words = f"_{token.string.lower()}_"
+            yield from ((token.start[0], token.string) for word in BANNED if f"_{word}_" in words)
+        elif token.type in (tokenize.STRING, tokenize.COMMENT) and (phrase := BANNED_PHRASES.search(token.string)):
+            yield token.start[0] + token.string[: phrase.start()].count("\n"), phrase[0]
+
+
+def test_new_rooms_use_the_names_of_the_field() -> None:
+    wrong = [
+        f"{relative(path)}:{line}: {name}"
+        for path in MODULES
+        if is_in_a_new_room(relative(path))
+        for line, name in banned_names(path.read_text(encoding="utf-8"))
+    ]
+    assert wrong == [], f"write instead: {BANNED}"
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("said = 1\n", ["said"]),
+        ("def take_back(x): ...\n", ["take_back"]),
+        ("self._hear_from = self.heard\n", ["_hear_from", "heard"]),
+        ('def f():\n    """Be told\n    of it."""\n', ["Be told"]),
+        ("foundation, unsaid, shear, again = 1, 2, 3, 4  # the rest is found here\n", []),
+    ],
+)
+def test_banned_names_are_seen_and_no_others(source: str, names: list[str]) -> None:
+    assert [name for _, name in banned_names(source)] == names
+
+
+def public_classes(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
+    """Return the modules in which each public class name is defined."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for name, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(name)
+    return places
+
+
+def test_no_public_class_name_is_defined_twice(trees: dict[str, ast.Module]) -> None:
+    twice = {name: places for name, places in public_classes(trees).items() if len(places) > 1}
+    assert {name: places for name, places in twice.items() if name not in TWICE_TODAY} == {}
+    assert sorted(TWICE_TODAY - set(twice)) == [], "these are defined once by now: take them out of TWICE_TODAY"
+
+
+# --- rooms -------------------------------------------------------------------------------------------------------------
+
+
+def test_no_folder_has_more_files_than_one_can_oversee() -> None:
+    sizes = Counter(relative(path.parent) for path in MODULES if path.name != "__init__.py")
+    large = {folder: count for folder, count in sizes.items() if count > MOST_FILES}
+    assert_only_shrinks(large, FOLDERS_TODAY, "FOLDERS_TODAY")
+
+
+def assert_only_shrinks(counts: Mapping[str, int], today: Mapping[str, int], name: str) -> None:
+    """Assert that nothing is above its allowance, and that no allowance is larger than what is there."""
+    assert {key: count for key, count in counts.items() if count > today.get(key, 0)} == {}
+    slack = {key: counts.get(key, 0) for key, allowed in today.items() if counts.get(key, 0) < allowed}
+    assert slack == {}, f"there is less of it by now: write these numbers into {name}, and take out what is 0"
+
+
+@pytest.mark.parametrize("counts", [{"a": 3}, {"a": 1}, {"a": 2, "b": 1}, {}])
+def test_what_grew_or_shrank_without_its_list_is_seen(counts: dict[str, int]) -> None:
+    assert_only_shrinks({"a": 2}, {"a": 2}, "LIST")
+    with pytest.raises(AssertionError):
+        assert_only_shrinks(counts, {"a": 2}, "LIST")
+
+
+# --- arrows ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {relative(path): ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+
+
+def imports(tree: ast.AST, *, inner: bool) -> Iterator[str]:
+    """Yield each import as a dotted name, `module.name` for a from-import; what only type checkers see is left out.
+
+    Args:
+        tree: of a module, or a part of one.
+        inner: whether imports in functions count as well.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for other in node.orelse:
+                yield from imports(ast.Module([other], []), inner=inner)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif inner or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from imports(node, inner=inner)
+
+
+def test_pyspark_is_imported_in_its_rooms_only(trees: dict[str, ast.Module]) -> None:
+    rooms = {
+        path.partition("/")[0]
+        for path, tree in trees.items()
+        for name in imports(tree, inner=True)
+        if name.partition(".")[0] in ("pyspark", "py4j")
+    }
+    assert rooms - PYSPARK_ROOMS - PYSPARK_TODAY == set()
+    assert PYSPARK_TODAY - rooms == set(), "these do without pyspark by now: take them out of PYSPARK_TODAY"
+
+
+def test_modules_import_each_other_without_a_circle(trees: dict[str, ast.Module]) -> None:
+    names = {
+        f"poundlock.{path.removesuffix('.py').removesuffix('/__init__').replace('/', '.')}": path for path in trees
+    }
+    graph = {
+        name: {one if one in names else one.rpartition(".")[0] for one in imports(trees[path], inner=False)}
+        & set(names)
+        for name, path in names.items()
+    }
+    found = circles(graph)
+    assert found - CIRCLES_TODAY == set()
+    assert CIRCLES_TODAY - found == set(), "these are gone: take them out of CIRCLES_TODAY"
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
+    """Return the groups of nodes that reach each other: Tarjan's strongly connected components of two and more."""
+    index: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    groups: set[frozenset[str]] = set()
+
+    def visit(node: str) -> None:
+        index[node] = lowest[node] = len(index)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+                lowest[node] = min(lowest[node], lowest[other])
+            elif other in stack:
+                lowest[node] = min(lowest[node], index[other])
+        if lowest[node] == index[node]:
+            at = stack.index(node)
+            if len(stack) - at > 1:
+                groups.add(frozenset(stack[at:]))
+            del stack[at:]
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return groups
+
+
+def test_a_circle_is_seen() -> None:
+    assert circles({"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": []}) == {frozenset({"b", "c"})}
+
+
+# --- Spark's insides ---------------------------------------------------------------------------------------------------
+
+
+def test_private_parts_of_spark_are_used_where_they_are_listed_and_nowhere_else() -> None:
+    uses = {relative(path): len(PRIVATE.findall(path.read_text(encoding="utf-8"))) for path in MODULES}
+    assert_only_shrinks({path: count for path, count in uses.items() if count}, PRIVATE_TODAY, "PRIVATE_TODAY")
+
+
+def test_the_new_rooms_have_few_of_them_in_one_module() -> None:
+    uses = {path: count for path, count in PRIVATE_TODAY.items() if is_in_a_new_room(path) and path != OLD_HOST}
+    assert len(uses) <= 1
+    assert sum(uses.values()) <= MOST_PRIVATE_USES
+
+
+@pytest.mark.parametrize(
+    "line", ["df._jdf", "spark._jvm.x", "SparkContext._gateway", "x.queryExecution()", "s.sessionState()", "q._jsq"]
+)
+def test_a_private_use_is_seen(line: str) -> None:
+    assert PRIVATE.search(line)
