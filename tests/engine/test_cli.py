@@ -116,7 +116,8 @@ def test_a_new_project_runs_to_its_end_and_again(project: Path, capsys: pytest.C
 def test_explain_names_the_stages(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "job.py"]) == 0
     out = capsys.readouterr().out
-    assert "fused" in out
+    assert "stage 1: source" in out
+    assert "read, decode and write in one pass" in out
     assert "events" in out
     assert main(["explain", "job.py", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["job"] == "trial"

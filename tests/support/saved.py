@@ -52,6 +52,7 @@ def save(
     sinks: Mapping[str, Sequence[tuple[str, int]]] | None = None,
     more: Sequence[tuple[str, bytes]] = (),
     checkpoint: int = CHECKPOINT,
+    query: bool = True,
 ) -> LocalStorage:
     """Make a savepoint.
 
@@ -66,6 +67,7 @@ def save(
         sinks: per sink, the parts that wait: name and rows.
         more: further files.
         checkpoint: the newest.
+        query: whether a streaming query ran the job, whose log is in the savepoint.
     """
     name = new_name(JOB_ID)
     storage = LocalStorage(str(folder / name))
@@ -100,6 +102,28 @@ def save(
         sinks={sink: FileSink("/data", row="value").describe_json() for sink in sinks},
     )
     cut = Cut(storage, metadata)
+    if query:
+        _put_query(cut, positions, split, state, partitions, provider, watermark)
+    for sink, parts in states.items():
+        for waiting in parts["parts"]:
+            cut.put(f"sinks/{sink}/{waiting['segments'][0]['path']}", b"r" * waiting["bytes"])
+    for path, data in more:
+        cut.put(path, data)
+    finish(cut)
+    return storage
+
+
+def _put_query(
+    cut: Cut,
+    positions: Mapping[str, Any],
+    split: Sequence[str],
+    state: Sequence[str],
+    partitions: int,
+    provider: str,
+    watermark: int,
+) -> None:
+    """Add what a streaming query leaves."""
+    checkpoint = cut.metadata.decision.checkpoint
     header = {
         "batchWatermarkMs": watermark,
         "batchTimestampMs": 1,
@@ -124,13 +148,6 @@ def save(
         said = {"operatorInfo": {"operatorId": number, "operatorName": "stateStoreSave"}}
         cut.put(f"spark/state/{number}/_metadata/metadata", b"v1\n" + json.dumps(said).encode())
         cut.put(f"spark/state/{number}/0/1_a.changelog", b"s" * 100)
-    for sink, parts in states.items():
-        for waiting in parts["parts"]:
-            cut.put(f"sinks/{sink}/{waiting['segments'][0]['path']}", b"r" * waiting["bytes"])
-    for path, data in more:
-        cut.put(path, data)
-    finish(cut)
-    return storage
 
 
 def save_kept(folder: Path, stages: Mapping[str, Sequence[str]], positions: Mapping[str, Any]) -> LocalStorage:

@@ -27,11 +27,13 @@ class Numbering(KeyedProcessFunction):
         yield {"k": value["k"], "n": self.rows.value()}
 
 
+WATCH: dict[str, Any] = {"watch": True, "discover_every": "200 ms"} if environ.get("COMPAT_WATCH") == "1" else {}
+
 job = Job("compat-keyed", checkpoint_interval="0 s", checkpoint_dir="checkpoint", on_error="fail")
 rows = job.from_source(
     FileSource(
         "in", format="json", schema="k string, at bigint", max_files_per_checkpoint=1,
-        watch=environ.get("COMPAT_WATCH") == "1", discover_every="200 ms",
+        **WATCH,
     ),
     WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="at"),
     name="rows",

@@ -13,7 +13,7 @@ from typing import Any
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
 from poundlock.connectors.postgres.connection import Server
 from poundlock.connectors.postgres.sink_names import Markers, epoch_of, prepared
-from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
+from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
 
 __all__ = ["RETENTION_S", "abort", "commit", "inspect", "sweep", "verify"]
 
@@ -77,7 +77,7 @@ def _outcome(asked: Server, markers: Markers, committable: JSON) -> Committed | 
         there, (origin, now_ms) = asked.ask(look, f"looking for the marker of {gid}")
     except TransientError as error:
         raise CommitUnknown(error.what, next=error.next) from error
-    except TerminalError as error:
+    except (TerminalError, DefinitionError) as error:
         raise _not_known(committable, f"its marker cannot be looked for: {error.what}") from error
     if there:
         return Committed(_detail(committable))
