@@ -72,8 +72,8 @@ def hit(point: Failpoint | SavepointFailpoint | DeletionPoint) -> None:
     if not setting:
         return
     for entry in setting.split(","):
-        entry, _, once = entry.partition(";once=")
-        name, _, action = entry.strip().partition(":")
+        said, _, once = entry.partition(";once=")
+        name, _, action = said.strip().partition(":")
         action, _, times = action.partition("@")
         if name != point.value:
             continue
