@@ -46,8 +46,6 @@ _SAME_AS = {
     "execution.checkpointing.externalized-checkpoint-retention": "checkpoint_retention",
     "execution.checkpointing.num-retained": "checkpoints_retained",
     "state.checkpoints.num-retained": "checkpoints_retained",
-    "state.backend.type": "state_backend",
-    "state.backend": "state_backend",
     "parallelism.default": "parallelism",
     "restart-strategy": "restart_strategy_type",
 }
@@ -103,7 +101,6 @@ class Settings(BaseSettings):
     tolerable_failed_checkpoints: Annotated[int, Field(ge=0)] | None = None
     checkpoint_retention: Annotated[str, BeforeValidator(values.checkpoint_retention)] | None = None
     checkpoints_retained: Annotated[int, Field(ge=1)] | None = None
-    state_backend: Annotated[str, BeforeValidator(values.state_backend)] | None = None
     ledger_retention: Span | None = None
     on_error: Literal["dead_letter", "fail", "skip"] | None = None
     dead_letters: str | None = None

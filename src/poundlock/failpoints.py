@@ -49,7 +49,6 @@ class SavepointFailpoint(Enum):
     LEFT = "savepoint.left"
     RESTORE_BEGUN = "restore.begun"
     RESTORE_COPIED = "restore.copied"
-    RESTORE_RESCALED = "restore.rescaled"
     RESTORE_IDENTIFIED = "restore.identified"
 
 

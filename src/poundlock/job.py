@@ -17,7 +17,7 @@ from poundlock.stream.nodes import SinkNode, SourceNode, WindowNode, walk
 from poundlock.stream.process_nodes import KeyedNode
 from poundlock.stream.stream import DataStream
 from poundlock.stream.watermarks import WatermarkStrategy
-from poundlock.values import checkpoint_retention, duration, state_backend
+from poundlock.values import checkpoint_retention, duration
 
 if TYPE_CHECKING:
     from poundlock.driver.handle import JobHandle
@@ -52,7 +52,6 @@ class Job:
         checkpoint_retention: what becomes of the checkpoint when the job is cancelled: "RETAIN_ON_CANCELLATION" or
             "DELETE_ON_CANCELLATION".
         checkpoints_retained: how many of the newest checkpoints can be restored; 1 = the newest, which is the folder itself.
-        state_backend: what Spark keeps state with: "memory", "rocksdb" or "rocksdb_changelog"; default: rocksdb_changelog.
         max_parallelism: number of key groups, into which the keys of our own operators are divided: no more tasks than that can
             share them. It stays the same for the life of the state.
         runtime_mode: what rolling aggregates give, as Flink's `execution.runtime-mode`: "streaming" one record for each that comes
@@ -73,7 +72,6 @@ class Job:
     tolerable_failed_checkpoints: int = 0
     checkpoint_retention: str = "RETAIN_ON_CANCELLATION"
     checkpoints_retained: int = 1
-    state_backend: str | None = None
     max_parallelism: int = 32
     runtime_mode: Literal["automatic", "streaming", "batch"] = "automatic"
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
@@ -104,8 +102,6 @@ class Job:
         if self.checkpoint_timeout is not None:
             self.checkpoint_timeout = duration(self.checkpoint_timeout)
         self.checkpoint_retention = checkpoint_retention(self.checkpoint_retention)
-        if self.state_backend is not None:
-            self.state_backend = state_backend(self.state_backend)
         groups = self.max_parallelism
         if isinstance(groups, bool) or not isinstance(groups, int) or not 1 <= groups <= 32_768:
             raise DefinitionError(f"max_parallelism={groups!r} is not a number of key groups", next="give 1 to 32,768")

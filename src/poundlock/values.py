@@ -13,7 +13,6 @@ from typing import Protocol
 from poundlock.errors import DefinitionError
 
 __all__ = [
-    "STATE_BACKENDS",
     "Clock",
     "ManualClock",
     "SystemClock",
@@ -26,10 +25,8 @@ __all__ = [
     "signed_duration",
     "size",
     "span_ms",
-    "state_backend",
 ]
 
-STATE_BACKENDS = ("memory", "rocksdb", "rocksdb_changelog")
 _RETENTIONS = ("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION")
 
 _UNITS_S = {
@@ -147,19 +144,6 @@ def format_duration(span: timedelta) -> str:
         if seconds < limit:
             return f"{seconds / divisor:g} {unit}"
     return f"{seconds / 86400:g} d"
-
-
-def state_backend(value: object) -> str:
-    """Return a state backend's name: "memory" (in Flink "hashmap"), "rocksdb" or "rocksdb_changelog", in any spelling.
-
-    Raises:
-        DefinitionError: it is none of them.
-    """
-    name = value.strip().lower().replace("-", "_") if isinstance(value, str) else ""
-    name = "memory" if name == "hashmap" else name
-    if name not in STATE_BACKENDS:
-        raise DefinitionError(f"{value!r} is not a state backend", next=f"use one of {', '.join(STATE_BACKENDS)}")
-    return name
 
 
 def checkpoint_retention(value: object) -> str:

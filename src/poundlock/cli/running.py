@@ -207,7 +207,6 @@ class Presence:
         from poundlock.checkpoint.ledger import Ledger
         from poundlock.rest.figures import Figures
         from poundlock.rest.observed import Observed, Trouble, Vertex
-        from poundlock.runtime.backends import state_backend_of
         from poundlock.storage import open_storage
 
         its = self.supervised.situation if self.supervised is not None else None
@@ -222,7 +221,6 @@ class Presence:
                 **self.settings.shown(),
                 "checkpoint_dir": folder,
                 **{name: str(getattr(self.job, name)) for name in _SHOWN},
-                "state_backend": state_backend_of(self.job, self.settings),
             },
             vertices=[
                 *(Vertex(name=n.id, kind="source", description=type(n.source).__name__) for n in self.job.sources),

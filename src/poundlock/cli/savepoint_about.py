@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
 from poundlock.values import format_bytes
 
@@ -29,8 +28,6 @@ def inspect(
     json: JsonOption = False,
     no_check: NoCheckOption = False,
     state: Annotated[bool, typer.Option("--state", help="Count the entries of the state.")] = False,
-    define: DefineOption = None,
-    config: ConfigOption = None,
 ) -> None:
     """Show what a savepoint holds.
 
@@ -42,7 +39,7 @@ def inspect(
     storage = open_storage(path)
     output = Output(json)
     found = inspect(storage, check=not no_check)
-    rows = _state_rows(found, define, config, output) if state and not found.damage else {}
+    rows = _state_rows(found) if state and not found.damage else {}
     output.show(_Shown(found, rows))
     found.raise_if_damaged(storage)
 
@@ -61,29 +58,21 @@ def diff(
     Output(json).show(_Differences(a, b, compare(a, b)))
 
 
-def _state_rows(
-    found: Inspection, define: Sequence[str] | None, config: Path | None, output: Output
-) -> Mapping[str, int | None]:
-    if not found.state:
+def _state_rows(found: Inspection) -> Mapping[str, int | None]:
+    if (state := found.metadata.decision.state) is None:
         return {}
-    if (state := found.metadata.decision.state) is not None:
-        from poundlock.driver.job_state import manifests_of
-        from poundlock.state.inspect import count_entries
-        from poundlock.tasks.state_files import run_files
+    from poundlock.driver.job_state import manifests_of
+    from poundlock.state.inspect import count_entries
+    from poundlock.tasks.state_files import run_files
 
-        files = run_files(found.path)
-        manifests = manifests_of(state).values()
-        return {id: count_entries(manifest, files, id) for manifest in manifests for id in manifest.operators}
-    from poundlock.config import load_settings
-    from poundlock.runtime.state_rows import state_rows
-
-    settings = load_settings(define or (), config=config)
-    return state_rows(found.path, found.metadata.job, found.state, settings, say=output.note)
+    files = run_files(found.path)
+    manifests = manifests_of(state).values()
+    return {id: count_entries(manifest, files, id) for manifest in manifests for id in manifest.operators}
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A savepoint for people and programs; with the entries of operators, by id or by Spark's number, where they were counted."""
+    """A savepoint for people and programs; with the entries of operators, by id, where they were counted."""
 
     found: Inspection
     rows: Mapping[str, int | None] = field(default_factory=dict)
@@ -113,10 +102,6 @@ class _Shown:
         if found.key_groups is not None:
             yield f"state  {found.key_groups} key groups"
             yield from _table([(o.name, f"{self.rows[o.name]} rows") for o in found.state if o.name in self.rows], "  ")
-        if found.partitions is not None:
-            yield f"state  {found.partitions} partitions, {found.backend}"
-            counted = [(o.number, o.name, self.rows.get(o.number)) for o in found.state if o.number in self.rows]
-            yield from _table([(n, name, "-" if rows is None else f"{rows} rows") for n, name, rows in counted], "  ")
         yield from _block("sizes", [(part, format_bytes(size)) for part, size in found.sizes.items()])
         yield f"{len(said.files)} files, {format_bytes(found.bytes)}; {_checked(found)}"
 

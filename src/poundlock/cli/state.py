@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +29,7 @@ _Found = list[tuple[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What each operator keeps; of an operator that Spark hosts, by its number and key group."""
+    """What each operator keeps."""
 
     groups: _Found
     limit: int
@@ -42,8 +41,7 @@ class _State:
         if not self.groups:
             yield "no key has any state"
         for number, group in self.groups:
-            which = f", key group {group['group']}" if "group" in group else ""
-            yield f"operator {number}{which}: watermark {_time(group['watermark'])}"
+            yield f"operator {number}: watermark {_time(group['watermark'])}"
             for name, state in group["state"].items():
                 ttl = "" if state["ttl_ms"] is None else f", time to live {state['ttl_ms']} ms"
                 yield f"  {name} ({state['kind'] or 'table'}{ttl}): {len(state['entries'])} entries"
@@ -90,7 +88,7 @@ def command(
         typer.Option(
             "--operator",
             metavar="ID",
-            help="Only this one, by its id; of a job whose state Spark keeps, by its number.",
+            help="Only this one, by its id.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,
@@ -98,10 +96,7 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show the state of a job's own operators.
-
-    Of windows that run on Spark's own operators and of DataFrame functions Spark keeps the state in a form of its own.
-    """
+    """Show the state of a job's operators."""
     from poundlock.savepoint.metadata import METADATA
     from poundlock.state.runs.run import DamagedRunError
     from poundlock.storage import open_storage
@@ -113,11 +108,7 @@ def command(
     for left in reversed(range(_READS)):
         state = _recorded(storage)
         try:
-            found = (
-                _of_spark(storage, operator, output, define, config)
-                if state is None
-                else _kept(storage, state, operator)
-            )
+            found = _kept(storage, state, operator)
             break
         except DamagedRunError:
             if not left or state == _recorded(storage):
@@ -139,12 +130,12 @@ def _recorded(storage: Storage) -> JSON | None:
     return None if newest is None else state_behind(state_parts(ledger, newest))
 
 
-def _kept(storage: Storage, state: JSON, operator: str | None) -> _Found:
+def _kept(storage: Storage, state: JSON | None, operator: str | None) -> _Found:
     from poundlock.driver.job_state import manifests_of
     from poundlock.state.inspect import described
     from poundlock.tasks.state_files import run_files
 
-    manifests = manifests_of(state)
+    manifests = {} if state is None else manifests_of(state)
     known = sorted({name for manifest in manifests.values() for name in manifest.operators})
     if not known or (operator is not None and operator not in known):
         raise _no_state(storage, operator, f"give one of: {', '.join(known)}" if known else None)
@@ -157,26 +148,8 @@ def _kept(storage: Storage, state: JSON, operator: str | None) -> _Found:
     ]
 
 
-def _of_spark(
-    storage: Storage, operator: str | None, output: Output, define: list[str] | None, config: Path | None
-) -> _Found:
-    from poundlock.config import load_settings
-    from poundlock.runtime.state_blobs import is_ours, state_blobs
-    from poundlock.savepoint.sparklog import state_operators
-
-    found = [each for each in state_operators(storage) if is_ours(each) and operator in (None, each.number)]
-    if not found:
-        raise _no_state(storage, operator, None)
-    settings = load_settings(define or (), config=config)
-    return sorted(
-        state_blobs(storage.root, "state", found, settings, say=output.note),
-        key=lambda each: (each[0].zfill(9), each[1]["group"]),
-    )
-
-
 def _no_state(storage: Storage, operator: str | None, next: str | None) -> DefinitionError:
     return DefinitionError(
-        f"{storage.root} has no state of {'such an operator' if operator else 'operators of ours'}",
-        next=next
-        or "give the folder of a checkpoint or a savepoint of a job with process functions or windows of ours",
+        f"{storage.root} has no state of {'such an operator' if operator else 'keyed operators'}",
+        next=next or "give the folder of a checkpoint or a savepoint of a job with windows or process functions",
     )

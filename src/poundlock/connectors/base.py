@@ -1,12 +1,12 @@
-"""The two kinds of source. A split-planned source is read by our own readers in the tasks; a Spark source by Spark's connector.
+"""The two kinds of source. A split-planned source is read by our own readers in the tasks; a Spark source by a query of Spark's.
 
-Positions are plain JSON, so that Spark's offset log, the ledger and log lines show them alike.
+Positions are plain JSON, so that the ledger, savepoints and log lines show them alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ __all__ = [
     "LagReportingEnumerator",
     "MeteredReader",
     "PartitionedEnumerator",
-    "PartitionedSource",
+    "PausableEnumerator",
+    "PreviewRefused",
     "RangeCheckingEnumerator",
     "Reader",
     "ReaderContext",
-    "SourceReading",
     "SparkRead",
     "SparkSource",
     "Split",
@@ -169,6 +169,15 @@ class ClosableEnumerator(Protocol):
 
 
 @runtime_checkable
+class PausableEnumerator(Protocol):
+    """An enumerator that writes into its workspace beside the checkpoints, as a streaming query does."""
+
+    def pause(self) -> None:
+        """Leave the workspace alone until the next `latest`, so that a savepoint can copy it."""
+        ...
+
+
+@runtime_checkable
 class PreviewRefused(Protocol):
     """A source that may not be read just to look at it: reading makes, or moves, something on the server."""
 
@@ -227,22 +236,17 @@ class SplitSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SparkRead:
-    """How Spark reads a source: `spark.readStream.format(format).options(**options).load(path)`, then `.selectExpr(*columns)` where given.
-
-    `where`, if given, is a Spark SQL condition over those columns; rows for which it is false are none of the source's and count nowhere.
-    """
+    """How Spark reads a source: `spark.readStream.format(format).options(**options).load()`, then `.selectExpr(*columns)` where given."""
 
     format: str
     options: Mapping[str, str]
     columns: Sequence[str] | None = None
-    where: str | None = None
     schema: str | None = None
-    jars: Sequence[str] = field(default_factory=tuple)  # names of jar sets in runtime/jars.py, such as "kafka"
 
 
 @runtime_checkable
 class SparkSource(Protocol):
-    """A source that Spark's own connector reads."""
+    """A source that a streaming query of Spark's reads, by one of Spark's connectors."""
 
     @property
     def bounded(self) -> bool:
@@ -253,32 +257,12 @@ class SparkSource(Protocol):
         """Raise DefinitionError, within 5 s, if the source cannot be read as it is described."""
         ...
 
-    def spark_read(self, restored: JSON | None) -> SparkRead:
-        """Return how Spark reads it. `restored` is the newest decided end position, None on a first start."""
-        ...
-
-    def decoder(self) -> Any | None:
-        """Return the formats decoder to apply to column `value` in the tasks, or None for raw columns."""
-        ...
-
-    def identity(self, start: JSON | None, end: JSON, previous: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Driver, at each checkpoint before the decision: return what names the very data, such as topic ids.
-
-        Raises:
-            SourceGoneError: the identity is not `previous`, so the range just read may be another topic's.
-        """
-        ...
-
-    def committed(self, end: JSON) -> None:
-        """Driver, after the checkpoint is done: tell the source, such as by committing group offsets. Errors only warn."""
-        ...
-
-    def lag(self, end: JSON) -> int | None:
-        """Return how many records wait behind this position, None if it is not known. May be called about once a second."""
+    def spark_read(self) -> SparkRead:
+        """Return how Spark reads it."""
         ...
 
     def describe(self, position: JSON) -> str:
-        """Return a position for the log, as Flink prints restored state."""
+        """Return a position, a number of batches, for the log."""
         ...
 
     def explain_error(self, message: str) -> Exception | None:
@@ -287,32 +271,10 @@ class SparkSource(Protocol):
 
 
 @runtime_checkable
-class SourceReading(SparkSource, Protocol):
-    """A Spark source as one start of one job reads it: it may hold connections, and knows where a bounded source ends."""
-
-    def finished(self, position: JSON | None) -> bool:
-        """Return whether nothing can come after this position; None = before the first checkpoint. Always False if unbounded."""
-        ...
-
-    def close(self) -> None:
-        """Let go of connections. Called once, at the end of the start, whatever the outcome."""
-        ...
-
-
-@runtime_checkable
-class PartitionedSource(Protocol):
-    """A Spark source whose positions are of Kafka's form, so that event time is tracked for each partition."""
-
-    def partitions(self) -> Sequence[tuple[str, int]]:
-        """Return (topic, partition) of all that it reads; called after `spark_read`."""
-        ...
-
-
-@runtime_checkable
 class BindableSource(Protocol):
     """A source that wants to know for whom it reads. The driver binds it once per start and uses what it gets."""
 
-    def bind(self, *, job: str, name: str, previous: Mapping[str, Any] | None = None) -> SourceReading | SplitSource:
+    def bind(self, *, job: str, name: str, previous: Mapping[str, Any] | None = None) -> SplitSource:
         """Return the source for one start.
 
         Args:

@@ -1,11 +1,11 @@
 """Anything else that Spark can read as a stream, by the name of its format.
 
-Nothing is known of what is behind it: no identity is checked, nothing is told to it, its positions are shown as they are.
+Nothing is known of what is behind it: no identity is checked, and nothing is told to it. Spark keeps its offsets; a position is
+how many batches of its query were read.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,30 +80,16 @@ class SparkFormatSource:
     def preflight(self) -> None:
         """Do nothing: what the format needs is known to Spark alone, which says so when the job starts."""
 
-    def spark_read(self, restored: dict[str, Any] | None) -> SparkRead:
-        """Return how Spark reads it; Spark's own checkpoint knows where to go on."""
+    def spark_read(self) -> SparkRead:
+        """Return how Spark reads it."""
         options = {key: _text(value) for key, value in self.options.items()}
         if self.path is not None:
             options["path"] = self.path
         return SparkRead(format=self.format, options=options, columns=self.columns, schema=self.schema)
 
-    def decoder(self) -> None:
-        """Return None: the columns are Spark's."""
-
-    def identity(self, start: Any, end: Any, previous: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return nothing that names the data; a source that was replaced is not noticed."""
-        return {}
-
-    def committed(self, end: Any) -> None:
-        """Do nothing."""
-
-    def lag(self, end: Any) -> int | None:
-        """Return None: it is not known."""
-        return None
-
     def describe(self, position: Any) -> str:
         """Return a position for the log."""
-        return f"{self.format}: {json.dumps(position, sort_keys=True)}"
+        return f"{self.format}: goes on behind {position['batch']:,} batches"
 
     def explain_error(self, message: str) -> Exception | None:
         """Return None: Spark's words stay as they are."""

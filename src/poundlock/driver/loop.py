@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +93,6 @@ class JobLoop:
 
     def __post_init__(self) -> None:
         self._savepoints = Savepoints(
-            _Between(),
             cut=self._cut,
             hold=lambda: self._hold(True),
             go_on=lambda: self._hold(False),
@@ -262,6 +260,7 @@ class JobLoop:
     def _retain(self) -> None:
         newest = self.coordinator.newest.checkpoint
         if self.retained.due(newest) and not self.coordinator.is_produced_again(newest):
+            self.planner.pause()
             self.retained.cut(newest)
         self.retained.finish()
 
@@ -290,6 +289,7 @@ class JobLoop:
                 raise NotDrained(error) from error
             if outcome is not None:
                 self.tracker.rolled(outcome.files_made)
+        self.planner.pause()
         return self.save(trigger.directory)
 
     def _drain(self) -> None:
@@ -324,12 +324,3 @@ class JobLoop:
     def hangs(self) -> bool:
         """Whether a checkpoint goes on although the attempt was ended."""
         return self._turn is not None and not self._turn.wait(0)
-
-
-class _Between:
-    """The border of a checkpoint: the loop asks for savepoints only between two of them."""
-
-    @contextmanager
-    def reached(self) -> Iterator[bool]:
-        """Say that it is reached."""
-        yield True

@@ -21,6 +21,7 @@ from poundlock.connectors.base import (
     IdentifyingEnumerator,
     LagReportingEnumerator,
     PartitionedEnumerator,
+    PausableEnumerator,
     RangeCheckingEnumerator,
     Split,
     SplitSource,
@@ -173,6 +174,12 @@ class Planner:
             return
         for name, enumerator in self._enumerators.items():
             enumerator.committed(self._position(name, decided))
+
+    def pause(self) -> None:
+        """Have everything that writes into a workspace beside the checkpoints leave it alone until the next plan."""
+        for enumerator in self._enumerators.values():
+            if isinstance(enumerator, PausableEnumerator):
+                enumerator.pause()
 
     def close(self) -> None:
         """Release what the enumerators hold, such as connections."""

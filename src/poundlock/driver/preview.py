@@ -80,7 +80,7 @@ def preview(
 
     timer = threading.Timer(duration(timeout).total_seconds(), stop.cancel)
     timer.daemon = True
-    with _folder(settings, session, shared=not plan.stateless) as folder:
+    with _folder(settings, session, shared=plan.keyed or plan.has_streams) as folder:
         job.checkpoint_dir = folder
         timer.start()
         try:

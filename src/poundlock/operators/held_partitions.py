@@ -5,15 +5,14 @@ Pure arithmetic over the state behind a checkpoint; whoever plans the next one l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from poundlock.operators.alignment import allowed
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import MAX, MIN, UNKNOWN, SourceTime, TimeState, known
 from poundlock.values import span_ms
 
-__all__ = ["NOTHING_HELD", "Held", "held", "held_of_source"]
+__all__ = ["NOTHING_HELD", "Held", "allowed", "held", "held_of_source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,12 @@ class Held:
 
 
 NOTHING_HELD = Held()
+
+
+def allowed(watermarks: Iterable[int], drift_ms: int) -> int:
+    """Return the greatest watermark that a member of a group may have, given those of its active members."""
+    least = min(watermarks, default=MAX)
+    return MAX if least > MAX - drift_ms else MIN if least == MIN else least + drift_ms
 
 
 def held(graph: TimeGraph, state: TimeState) -> dict[tuple[str, str], Held]:

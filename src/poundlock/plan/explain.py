@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.plan.guarantees import guarantees
-from poundlock.plan.plan import DEAD_LETTER, Branch, Plan, make_plan
+from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
+from poundlock.plan.spark_streams import spark_streams
 from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.nodes import (
     Node,
@@ -20,7 +21,6 @@ from poundlock.stream.nodes import (
     UnionNode,
     WatermarkNode,
     WindowNode,
-    walk,
 )
 from poundlock.stream.process_nodes import KeyedNode
 from poundlock.values import duration, format_duration
@@ -32,29 +32,27 @@ __all__ = ["explain", "explain_json"]
 
 
 def explain(job: Job) -> str:
-    """Return the plan as text, a paragraph a branch.
+    """Return the plan as text, a paragraph a stage.
 
     Raises:
         DefinitionError: the job cannot be planned.
     """
     plan = make_plan(job)
     interval = format_duration(duration(job.checkpoint_interval))
-    stages = outline(plan) if plan.only_split else []
-    size = _count(len(plan.branches), "branch", "branches") + ", one Spark query"
-    if stages:
-        size = _count(len(stages), "stage", "stages")
-    lines = [f"job {job.name}: {size}, checkpoint every {interval}"]
+    stages = outline(plan)
+    streams = spark_streams(list(job.graph())).steps
+    lines = [f"job {job.name}: {_count(len(stages), 'stage', 'stages')}, checkpoint every {interval}"]
     said = _said(job)
     if said:
         lines += ["checkpoints: " + ", ".join(said)]
     for number, stage in enumerate(stages, 1):
         lines += ["", *_stage(number, stage)]
-    for number, branch in enumerate(() if stages else plan.branches, 1):
-        lines += ["", *_branch(number, branch)]
+    for name, steps in streams.items():
+        lines += ["", f"query of {name}: Spark reads it, and stages its batches for the tasks"]
+        lines += [f"    {_step(node)}" for node in steps]
     if unnamed := job.unnamed_operators():
         note = f'note: without a name: {", ".join(unnamed)}; a name="…" keeps its state findable when the job changes'
         lines += ["", note]
-    lines += _not_held(plan)
     if DEAD_LETTER in plan.sinks:
         lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
     else:
@@ -63,19 +61,6 @@ def explain(job: Job) -> str:
     for path in guarantees(plan):
         lines += [f"  {path.source} -> {path.sink}: {path.guarantee}", f"    {path.reason}"]
     return "\n".join(lines)
-
-
-def _not_held(plan: Plan) -> list[str]:
-    """Return what to say of sources that an alignment group cannot hold back."""
-    lines = []
-    for node in walk([branch.head for branch in plan.branches]):
-        if isinstance(node, WatermarkNode) and (alignment := node.strategy.alignment) is not None:
-            sources = {below.id: below.source for below in walk([node]) if isinstance(below, SourceNode)}
-            free = [name for name, source in sources.items() if not isinstance(source, SplitSource)]
-            if free:
-                who = f"{', '.join(free)}: read by Spark, which cannot be told to wait"
-                lines += ["", f"note: {who}: holds others of group {alignment.group} back, and is not held back"]
-    return lines
 
 
 def _said(job: Job) -> list[str]:
@@ -89,7 +74,6 @@ def _said(job: Job) -> list[str]:
         f"{job.tolerable_failed_checkpoints} failures in a row tolerated": job.tolerable_failed_checkpoints,
         "deleted when cancelled": job.checkpoint_retention == "DELETE_ON_CANCELLATION",
         f"the newest {job.checkpoints_retained} kept": job.checkpoints_retained > 1,
-        f"state backend {job.state_backend}": job.state_backend,
     }
     return [text for text, is_said in said.items() if is_said]
 
@@ -97,7 +81,7 @@ def _said(job: Job) -> list[str]:
 def explain_json(job: Job) -> dict[str, Any]:
     """Return the plan as data, for --json."""
     plan = make_plan(job)
-    stages = outline(plan) if plan.only_split else []
+    streams = spark_streams(list(job.graph())).steps
     return {
         "job": job.name,
         "stages": [
@@ -106,18 +90,9 @@ def explain_json(job: Job) -> dict[str, Any]:
                 "spark": [_step(node) for node in stage.spark],
                 "tasks": [_step(node) for node in stage.steps],
             }
-            for stage in stages
+            for stage in outline(plan)
         ],
-        "branches": [
-            {
-                "head": branch.head.id,
-                "placement": branch.placement,
-                "reason": branch.reason,
-                "spark": [_step(node) for node in walk([branch.head])],
-                "tasks": [_step(node) for node in branch.nodes],
-            }
-            for branch in plan.branches
-        ],
+        "queries": {name: [_step(node) for node in steps] for name, steps in streams.items()},
         "sinks": _sinks(plan),
         "guarantees": [asdict(path) for path in guarantees(plan)],
     }
@@ -141,18 +116,6 @@ def _sinks(plan: Plan) -> Mapping[str, str]:
     return {name: _describe(sink) for name, sink in plan.sinks.items()}
 
 
-def _branch(number: int, branch: Branch) -> list[str]:
-    lines = [f"branch {number}: {branch.placement}", f"  why: {branch.reason}"]
-    before = list(walk([branch.head]))
-    if branch.placement == "fused":
-        lines.append("  in Spark:  one row for each task; the driver plans its splits")
-        lines += ["  in tasks:"] + [f"    {_step(node)}" for node in (*before, *branch.nodes)]
-    else:
-        lines += ["  in Spark:"] + [f"    {_step(node)}" for node in before]
-        lines += ["  in tasks:"] + [f"    {_step(node)}" for node in branch.nodes]
-    return lines
-
-
 def _step(node: Node) -> str:
     inputs = f" <- {', '.join(parent.id for parent in node.inputs)}" if node.inputs else ""
     return f"{node.id}: {_what(node)}{inputs}"
@@ -160,7 +123,7 @@ def _step(node: Node) -> str:
 
 def _what(node: Node) -> str:
     if isinstance(node, SourceNode):
-        kind = "read by poundlock" if isinstance(node.source, SplitSource) else "read by Spark's connector"
+        kind = "read by poundlock" if isinstance(node.source, SplitSource) else "read by Spark"
         return f"source {_describe(node.source)}, {kind}"
     if isinstance(node, SqlNode):
         return f"{node.kind} {', '.join(node.arguments)}"

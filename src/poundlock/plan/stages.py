@@ -24,6 +24,7 @@ from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
 from poundlock.plan.normalize import Normalized, normalize
 from poundlock.plan.plan import Plan
 from poundlock.plan.segments import Segment, cut_segments
+from poundlock.plan.spark_streams import spark_streams
 from poundlock.plan.steps import edge, operator_of, schema_after
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -153,12 +154,13 @@ def state_spaces(plan: Plan) -> dict[str, list[str]]:
 
 def enters_jvm(plan: Plan) -> bool:
     """Return whether rows of a job enter the JVM: for Spark SQL, functions of DataFrames, or a source that Spark reads."""
-    return not plan.only_split or any(_in_spark(node) for node in walk(_normalized(plan, ()).roots))
+    return plan.has_streams or any(_in_spark(node) for node in walk(_normalized(plan, ()).roots))
 
 
 def _normalized(plan: Plan, left: Collection[str]) -> Normalized:
     """Return the graph of a job with columns for expressions; `left` are steps whose timestamps only Spark can compute."""
-    return normalize(list(plan.job.graph()), time_in_tasks=lambda node: node.id not in left and _may_be_read(node))
+    graph = spark_streams(list(plan.job.graph()))
+    return normalize(graph.roots, time_in_tasks=lambda node: node.id not in left and _may_be_read(node))
 
 
 def _in_spark(node: Node) -> bool:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Literal
 
 import pyarrow as pa
 
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
 from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
-from poundlock.plan.plan import Branch
-from poundlock.plan.stage import SinkStep
-from poundlock.stream.nodes import Node, PythonNode, SideOutputNode, SinkNode
+from poundlock.stream.nodes import Node, PythonNode, SideOutputNode
 from poundlock.stream.rich_function import RichFunction
 
-__all__ = ["edge", "only_value", "operator_of", "schema_after", "wanted_form"]
-
-
-def only_value(branch: Branch) -> bool:
-    """Return whether every step that reads the head is a sink that needs the raw value and nothing else."""
-    readers = [node for node in branch.nodes if any(parent is branch.head for parent in node.inputs)]
-    return all(isinstance(node, SinkNode) and bool(getattr(node.sink, "needs_only_value", False)) for node in readers)
-
-
-def wanted_form(branch: Branch) -> Literal["batch", "records"]:
-    """Return the form of rows that the first steps of a branch work on."""
-    readers = [node for node in branch.nodes if any(parent is branch.head for parent in node.inputs)]
-    per_record = any(isinstance(n, PythonNode) and n.kind != "map_batches" for n in readers)
-    return "records" if per_record else "batch"
+__all__ = ["edge", "operator_of", "schema_after"]
 
 
 def edge(node: Node, step: str) -> Edge:
@@ -45,8 +29,6 @@ def schema_after(node: Node, before: pa.Schema | None) -> pa.Schema | None:
 
 def operator_of(node: Node, before: pa.Schema | None) -> Operator:
     """Return what does a node's work in a task. `before` are the columns it is given, where known."""
-    if isinstance(node, SinkNode):
-        return SinkStep(node.id)
     if not isinstance(node, PythonNode):
         return Pass()
     # One object may stand in several places of a job; each place opens and closes one of its own, as in Flink.

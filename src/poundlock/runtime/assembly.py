@@ -6,12 +6,11 @@ The Spark session outlives a query, and is started again only when its JVM is go
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.epoch import Epoch
@@ -20,7 +19,7 @@ from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.outcome import Recovery
 from poundlock.checkpoint.participant import Kind, bound
 from poundlock.config import Settings
-from poundlock.connectors.base import BindableSource, PartitionedSource, SourceReading, SplitSource
+from poundlock.connectors.base import BindableSource
 from poundlock.driver.job_state import JobState
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.loop import JobLoop
@@ -29,31 +28,23 @@ from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan
+from poundlock.plan.spark_streams import spark_streams
 from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
-from poundlock.plan.uses import source_of
 from poundlock.runtime import submitted
 from poundlock.runtime.attempts import Attempts
-from poundlock.runtime.backends import forget_undecided, state_backend_of
-from poundlock.runtime.offsets import SparkLog
-from poundlock.runtime.planner import SplitPlanner
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.retained import Retained
 from poundlock.runtime.saving import cut
 from poundlock.runtime.starting import start_spark
-from poundlock.runtime.stores import spark_path
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.take import Cut
 from poundlock.spark.analysis import SessionAnalysis
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch, check_executors, needs_of
-from poundlock.spark.session import Session
+from poundlock.spark.session import Session, quieten_query_loggers
 from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock, duration
-
-if TYPE_CHECKING:
-    from poundlock.runtime.query import Query
-    from poundlock.runtime.spark_query import Partitions
 
 __all__ = ["IGNORE_LEDGER", "Assembly"]
 
@@ -85,8 +76,7 @@ class Assembly:
     read_only: bool = False
     watch: Watch | None = None
     _tried: bool = False
-    _planner: SplitPlanner | None = None
-    _task_planner: Planner | None = None
+    _planner: Planner | None = None
     _state: JobState | None = None
 
     @property
@@ -127,7 +117,7 @@ class Assembly:
         )
 
     def _job_state(self, storage: Storage, identity: Identity, epoch: Epoch) -> JobState | None:
-        spaces = state_spaces(self.plan) if self.plan.only_split else {}
+        spaces = state_spaces(self.plan)
         if not spaces:
             return None
         participant = StateParticipant(storage, job=identity.job_id, epoch=epoch.number)
@@ -148,107 +138,29 @@ class Assembly:
                     self.tracker.state(self.tracker.progress.state, f"Source {name} {source.describe(found.end)}")
             yield sources
         finally:
-            for source in sources.values():
-                if isinstance(source, SourceReading):
-                    source.close()
             if self._planner is not None:
                 self._planner.close()
                 self._planner = None
-            if self._task_planner is not None:
-                self._task_planner.close()
-                self._task_planner = None
 
-    def query(
-        self,
-        storage: Storage,
-        identity: Identity,
-        coordinator: Coordinator,
-        recovery: Recovery,
-        sources: Mapping[str, Any],
-    ) -> Query | JobLoop:
-        """Return what runs the whole plan; it is not started.
+    def _saver(self, storage: Storage, identity: Identity, coordinator: Coordinator) -> Callable[..., Cut]:
+        def save(directory: str, retained: str | None = None) -> Cut:
+            return cut(self.plan, storage, coordinator, identity, directory, clock=self.clock, retained=retained)
+
+        return save
+
+    def loop(
+        self, storage: Storage, identity: Identity, coordinator: Coordinator, sources: Mapping[str, Any]
+    ) -> JobLoop:
+        """Return the loop of one life; nothing runs yet.
 
         Args:
             storage: the checkpoint folder.
             identity: whose it is.
             coordinator: has recovered.
-            recovery: what it found.
             sources: as `reading` gave them.
         """
-        if self.plan.only_split:
-            return self._loop(storage, identity, coordinator, sources)
-        positions = {name: found.end for name, found in recovery.sources.items()}
-        reads = {n: s.spark_read(positions.get(n)) for n, s in sources.items() if not isinstance(s, SplitSource)}
-        from poundlock.plan.lower import Lowering
-        from poundlock.plan.lowered import Lowered
-        from poundlock.runtime.query import Query
-        from poundlock.spark.old_host import quieten_queries
-
-        session = self._session(storage, {jars for read in reads.values() for jars in read.jars})
-        quieten_queries()
-        # Spark runs a little Python of a streaming query on the driver; its tasks go by a setting of their own.
-        session.context.pythonExec = sys.executable
-        spark = session.sql
-
-        def lower(added: Partitions) -> Lowered:
-            known = {n: s.partitions() for n, s in sources.items() if isinstance(s, PartitionedSource)}
-            return Lowering(
-                plan=self.plan,
-                spark=spark,
-                job_id=identity.job_id,
-                sources=sources,
-                reads=reads,
-                sinks=self.sinks(identity),
-                parallelism=self.job.parallelism or spark.sparkContext.defaultParallelism,
-                partitions={n: sorted({*found, *added.get(n, ())}) for n, found in known.items()},
-            ).lower()
-
-        lowered = lower({})
-        spark_storage = open_storage(f"{storage.root}/spark")
-        forget_undecided(spark_storage, recovery.checkpoint, spark)
-
-        save = self._saver(storage, identity, coordinator)
-        self._planner = SplitPlanner(
-            {name: source for name, source in sources.items() if isinstance(source, SplitSource)},
-            lambda: coordinator.sources,
-            lambda name: open_storage(f"{storage.root}/sources/{name}"),
-        )
-        return Query(
-            plan=self.plan,
-            lowered=lowered,
-            lower=lower,
-            sources={use: sources[source_of(use)] for use in lowered.uses},
-            spark_log=SparkLog(spark_storage),
-            checkpoint_path=spark_path(spark_storage),
-            coordinator=coordinator,
-            tracker=self.tracker,
-            planner=self._planner,
-            interval=duration(self.job.checkpoint_interval),
-            clock=self.clock,
-            watch=self.watch,
-            save=lambda directory: save(directory or f"{self.settings.state_dir}/savepoints"),
-            requests=self.requests,
-            min_pause=duration(self.job.checkpoint_min_pause),
-            attempts=self.attempts,
-            retained=Retained(
-                storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self.say
-            ),
-        )
-
-    def _saver(self, storage: Storage, identity: Identity, coordinator: Coordinator) -> Callable[..., Cut]:
-        def save(directory: str, retained: str | None = None) -> Cut:
-            said = {"state_backend": state_backend_of(self.job, self.settings)}
-            return cut(
-                self.plan, storage, coordinator, identity, directory, spark=said, clock=self.clock, retained=retained
-            )
-
-        return save
-
-    def _loop(
-        self, storage: Storage, identity: Identity, coordinator: Coordinator, sources: Mapping[str, Any]
-    ) -> JobLoop:
-        """Return the loop of a job whose tasks do all of its work."""
-        session = self._session(storage, ())
+        session = self._session(storage)
+        sources = self._with_streams(session, sources)
         context = session.context
         save = self._saver(storage, identity, coordinator)
         parallelism = self.job.parallelism or context.defaultParallelism
@@ -261,7 +173,7 @@ class Assembly:
             state_dir=storage.root,
             analysis=SessionAnalysis(session),
         )
-        self._task_planner = Planner(
+        self._planner = Planner(
             sources,
             lambda name: open_storage(f"{storage.root}/sources/{name}"),
             parallelism,
@@ -274,7 +186,7 @@ class Assembly:
             name=self.job.name,
             chain=chain,
             jobs=BatchJobs(session, self.job.name, chain),
-            planner=self._task_planner,
+            planner=self._planner,
             time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
             state=self._state,
             coordinator=coordinator,
@@ -290,7 +202,20 @@ class Assembly:
             watch=self.watch,
         )
 
-    def _session(self, storage: Storage, jar_sets: Collection[str]) -> Session:
+    def _with_streams(self, session: Session, sources: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the sources, with what a query stages in place of what Spark reads."""
+        if not self.plan.has_streams:
+            return sources
+        from poundlock.spark.stream_source import stream_source
+
+        quieten_query_loggers()
+        steps = spark_streams(list(self.plan.job.graph())).steps
+        return {
+            name: stream_source(name, source, steps[name], session) if name in steps else source
+            for name, source in sources.items()
+        }
+
+    def _session(self, storage: Storage) -> Session:
         if self.session is not None and (self.session.alive or not self.session.owned):
             if not self.session.alive:
                 raise TerminalError(
@@ -308,10 +233,10 @@ class Assembly:
             self.session = start_spark(
                 self.job,
                 self.settings,
-                jar_sets,
                 log=f"{self.job.name}.jvm.log",
                 quick_start=not enters_jvm(self.plan),
                 store=storage,
+                streams=self.plan.has_streams,
                 say=self.say,
             )
         except DefinitionError as error:

@@ -5,15 +5,14 @@ The folder is only read, with its job kept out meanwhile, and only what its job 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from typing import Any
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_operators, described_sinks
+from poundlock.checkpoint.first_edition import refuse_first_edition
 from poundlock.checkpoint.fsck import rebuilt_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.keyed_state import state_parts
@@ -24,9 +23,7 @@ from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.driver.job_state import state_behind
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.plan.plan import Plan
-from poundlock.runtime.backends import kept_with
 from poundlock.runtime.leaving import refuse_left
-from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.operators import operators
 from poundlock.runtime.restoring import Beginning
 from poundlock.runtime.retained import copies
@@ -45,7 +42,7 @@ FOLDER = "restoring"
 
 def described(plan: Plan) -> JSON:
     """Return what a job is made of, to be kept with its start for whoever restores its checkpoint."""
-    return {i: asdict(operator) for i, operator in operators(plan, stateful=True).items()}
+    return {i: asdict(operator) for i, operator in operators(plan).items()}
 
 
 @contextmanager
@@ -131,11 +128,11 @@ def _let_readers_go_on(
 
 def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> Metadata:
     """Return what a savepoint of a checkpoint's newest decision says. Raises DefinitionError where there can be none."""
+    refuse_first_edition(given)
     refuse_deleted(given)
     refuse_left(given)
     ledger = Ledger(given)
     newest = ledger.newest()
-    SparkLog(open_storage(f"{given.root}/spark")).check_within(newest)
     if newest is None or newest.checkpoint < 0:
         raise DefinitionError(f"{given.root} has no completed checkpoint", next="begin without -s")
     if to_redo(newest) or not _is_carried_out(given, identity, ledger, newest):
@@ -154,7 +151,6 @@ def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> M
         decision=replace(newest, sources=record.sources, watermarks=record.watermarks, state=state),
         operators=_operators(given, newest, record, plan, state),
         sinks=described_sinks(given),
-        spark={**_of_spark(given, newest.checkpoint), "state_backend": kept_with(open_storage(f"{given.root}/spark"))},
     )
 
 
@@ -187,16 +183,6 @@ def _operators(
     said = {i: Operator(**value) for i, value in described_operators(given).items()}
     if not said:  # an older version started it: what has state cannot be known, so what the job has now must fit
         said = {i: Operator("source") for i in record.sources} | {i: Operator("sink") for i in newest.sinks}
-        said |= {i: o for i, o in operators(plan, stateful=True).items() if o.kind == "stateful"}
-    if next(iter(given.list("spark/state")), None) is not None:  # Spark's state tells no operator from another
-        return said
+        said |= {i: o for i, o in operators(plan).items() if o.kind == "stateful"}
     keeping = {name for manifest in (state or {}).get("manifest", {}).values() for name in manifest["operators"]}
     return {i: o for i, o in said.items() if o.kind != "stateful" or i in keeping}
-
-
-def _of_spark(given: Storage, checkpoint: int) -> dict[str, Any]:
-    """Return what Spark was told that a restore must tell it again: the number of state partitions."""
-    if next(iter(given.list("spark")), None) is None:
-        return {}  # the job ran in a loop of our own
-    lines = given.read(f"spark/offsets/{checkpoint}").decode().splitlines()
-    return {"shuffle_partitions": json.loads(lines[1]).get("conf", {}).get("spark.sql.shuffle.partitions")}

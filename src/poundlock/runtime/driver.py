@@ -1,4 +1,4 @@
-"""The driver: checks the job, claims its checkpoint, starts Spark, and keeps the query running until it is done.
+"""The driver: checks the job, claims its checkpoint, starts Spark, and keeps the loop running until it is done.
 
 Everything is checked before anything is touched; a failure leads back to recovery, which needs the checkpoint and the sinks only.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.first_edition import refuse_first_edition
 from poundlock.checkpoint.identity import Identity, open_identity
-from poundlock.checkpoint.ledger import Ledger
 from poundlock.checkpoint.participant import Inspectable, Occasion
 from poundlock.checkpoint.trouble import refuse_unreachable
 from poundlock.config import Settings, load_settings
@@ -23,25 +23,19 @@ from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
 from poundlock.runtime.assembly import Assembly
 from poundlock.runtime.attempts import Attempts, CheckpointTimedOut
-from poundlock.runtime.backends import check_backend, refuse_other_backend, refuse_other_host, state_backend_of
-from poundlock.runtime.changed_state import StateChangedError
 from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.runtime.failures import explain, is_transient
 from poundlock.runtime.leaving import leave, refuse_left
 from poundlock.runtime.masters import Master
-from poundlock.runtime.offsets import SparkLog
-from poundlock.runtime.operators import operators, refuse_changed
-from poundlock.runtime.partitions import PARTITIONS, kept_note, wanted_partitions
+from poundlock.runtime.operators import refuse_changed
 from poundlock.runtime.progress import Progress, State, StopRequest
 from poundlock.runtime.requests import Requests
-from poundlock.runtime.rescaling import rescale
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
 from poundlock.runtime.restoring import Beginning, begin, has_begun
 from poundlock.runtime.retention import delete_checkpoint, finish_deletion
 from poundlock.runtime.savepoints import Saved
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.claim import settle_claim
-from poundlock.savepoint.state_schema import settle_schemas
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.session import Session, jvm_gone
 from poundlock.storage import Storage, open_storage
@@ -59,7 +53,6 @@ SET_FROM_OUTSIDE = (
     "tolerable_failed_checkpoints",
     "checkpoint_retention",
     "checkpoints_retained",
-    "state_backend",
 )
 _TOLERATED_S = 1.0
 
@@ -116,7 +109,7 @@ def run(
     )
     try:
         if session is None:
-            _check_master(job, plan, settings)
+            _check_master(job, settings)
         refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
         if beginning is not None:
             refuse_unreachable(open_storage(beginning.path), what="the savepoint")
@@ -132,7 +125,7 @@ def run(
     return progress
 
 
-def _check_master(job: Job, plan: Plan, settings: Settings) -> None:
+def _check_master(job: Job, settings: Settings) -> None:
     """Raise unless the master is there and the job can run on it."""
     master = Master.of(settings.master)
     if settings.deploy_mode == "cluster":
@@ -140,13 +133,6 @@ def _check_master(job: Job, plan: Plan, settings: Settings) -> None:
         raise DefinitionError(
             "this process would be the driver, and deploy_mode=cluster has the cluster run it",
             next="type poundlock run job.py --deploy-mode cluster, or leave deploy_mode out",
-            job=job.name,
-        )
-    if not master.local and not plan.stateless and state_backend_of(job, settings) == "memory":
-        # A batch may be planned anew after a failure, and what an executor keeps of its first run cannot be let go of here.
-        raise DefinitionError(
-            f"state_backend=memory does not go with tasks on other machines ({master.text})",
-            next='write state_backend="rocksdb_changelog", which is the default',
             job=job.name,
         )
     master.check()
@@ -226,22 +212,14 @@ class Driver:
     def run(self) -> Progress:
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
-        backend = state_backend_of(self.job, self.settings)
         with two_lines(self.plan):
             finish_deletion(self.plan, storage, clock=self.clock, say=self._assembly.say)
             if self.beginning is None:
                 refuse_left(storage)
             else:
-                self._begin(storage, backend)
-            check_backend(
-                open_storage(f"{storage.root}/spark"),
-                backend,
-                what=f"the checkpoint {storage.root}",
-                next="begin anew in another checkpoint_dir",
-            )
-            refuse_other_host(storage, self.plan, next="begin anew in another checkpoint_dir")
+                self._begin(storage)
+            refuse_first_edition(storage)
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
-            self._note_partitions(storage)
             refuse_changed(storage, self.plan)
             sinks = {
                 name: sink.describe_json()
@@ -274,30 +252,13 @@ class Driver:
         else:
             self.tracker.state("CANCELED", f"Deleted the checkpoint {storage.root}")
 
-    def _begin(self, storage: Storage, backend: str) -> None:
+    def _begin(self, storage: Storage) -> None:
         """Make the checkpoint folder that of a job which goes on from the savepoint, or checkpoint, that was given."""
         assert self.beginning is not None
         if has_begun(storage, self.beginning, say=self._assembly.say):
             return
         with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self._assembly.say) as (given, say):
-            refuse_other_backend(given.path, backend)
-            refuse_other_host(open_storage(given.path), self.plan, next="begin without it")
-            begin(
-                self.plan,
-                storage,
-                given,
-                clock=self.clock,
-                say=say,
-                partitions=wanted_partitions(self.job, self.settings),
-                rescale=lambda wanted: rescale(self.job, self.settings, storage.root, wanted, say=self._assembly.say),
-            )
-
-    def _note_partitions(self, storage: Storage) -> None:
-        """Say it where somebody asks for another number of state partitions than there are."""
-        if self.settings.parallelism is not None or PARTITIONS in self.settings.spark:
-            note = kept_note(storage, wanted_partitions(self.job, self.settings))
-            if note is not None:
-                self._assembly.say(note)
+            begin(self.plan, storage, given, clock=self.clock, say=say)
 
     def _keep_running(self, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         restarts = RestartState(strategy_of(self.job, self.settings))
@@ -327,47 +288,43 @@ class Driver:
     def _explained(self, failure: Exception) -> PoundlockError:
         """Return the error to show; a call into a JVM that is gone can fail as anything, even as storage trouble."""
         error = explain(failure, list(self.plan.sources.values()))
-        if isinstance(error, StateChangedError):
-            return error.of([i for i, o in operators(self.plan, stateful=True).items() if o.kind == "stateful"])
         unsure = isinstance(failure, ConnectionError) or isinstance(failure.__cause__, ConnectionError)
         if self._assembly.has_session and not self._assembly.jvm_alive and (unsure or type(error) is PoundlockError):
             return jvm_gone()
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
-        SparkLog(open_storage(f"{storage.root}/spark")).check_within(Ledger(storage).newest())
-        settle_schemas(storage)
         coordinator = self._assembly.coordinator(storage, identity, epoch)
         recovery = coordinator.recover()
         with self._assembly.reading(recovery) as sources:
-            query = self._assembly.query(storage, identity, coordinator, recovery, sources)
-            query.on_checkpoint = lambda: self._completed(storage, restarts)
+            loop = self._assembly.loop(storage, identity, coordinator, sources)
+            loop.on_checkpoint = lambda: self._completed(storage, restarts)
             self.tracker.state("RUNNING")
-            query.start()
+            loop.start()
             try:
-                ended = query.wait(self.stop)
+                ended = loop.wait(self.stop)
             except BaseException as error:
-                query.kill()
-                if isinstance(error, ApplicationLost) or (isinstance(error, CheckpointTimedOut) and query.hangs):
+                loop.kill()
+                if isinstance(error, ApplicationLost) or (isinstance(error, CheckpointTimedOut) and loop.hangs):
                     self._assembly.kill_session()
-                query.await_tasks()  # the next life's recovery counts on no task writing any more
+                loop.await_tasks()  # the next life's recovery counts on no task writing any more
                 raise
             if ended is None:
                 if self._deleted_when_canceled:
-                    query.kill()
-                    query.await_tasks()  # what a task still writes would stay behind
+                    loop.kill()
+                    loop.await_tasks()  # what a task still writes would stay behind
                 return self._canceled()
             if isinstance(ended, Saved):
                 try:
-                    query.await_tasks()
+                    loop.await_tasks()
                     return self._ended_with(ended, storage, identity, epoch)
                 except BaseException:
-                    query.kill()  # the job has not ended with it: the next life is asked for another one
+                    loop.kill()  # the job has not ended with it: the next life is asked for another one
                     raise
             outcome = coordinator.roll(Occasion.END)
             if outcome is not None:
                 self.tracker.rolled(outcome.files_made)
-            query.await_tasks()
+            loop.await_tasks()
             coordinator.sweep()
             self.tracker.state("FINISHED")
             return self.tracker.progress

@@ -14,7 +14,6 @@ from typing import Any
 
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
 from poundlock.redaction import redact_text
-from poundlock.runtime.changed_state import changed_state
 
 __all__ = ["UserCodeError", "explain", "is_transient"]
 
@@ -41,8 +40,6 @@ def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockE
         answer = known(text) if callable(known) else None
         if isinstance(answer, PoundlockError):
             return answer
-    if (changed := changed_state(text)) is not None:
-        return changed
     crash = _last_python_crash(text)
     if crash is not None:
         ours = _own_error(crash)

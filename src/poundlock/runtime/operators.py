@@ -1,4 +1,4 @@
-"""The operators of a job that a savepoint holds something of: sources, sinks, and what Spark keeps state for, by id.
+"""The operators of a job that a savepoint holds something of: sources, sinks, and what keeps state, by id.
 
 An operator is told from another by its id, and from its earlier self by what its state is made of.
 """
@@ -10,11 +10,11 @@ from typing import Any
 from poundlock.checkpoint.epoch import described_operators
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.errors import DefinitionError
-from poundlock.plan.plan import Plan, is_ours
+from poundlock.plan.plan import Plan
 from poundlock.savepoint.metadata import Operator
 from poundlock.savepoint.restore import changed
 from poundlock.storage import Storage
-from poundlock.stream.nodes import ApplyNode, WindowNode, walk
+from poundlock.stream.nodes import WindowNode
 from poundlock.stream.process_nodes import KeyedNode
 
 __all__ = ["operators", "refuse_changed"]
@@ -22,31 +22,25 @@ __all__ = ["operators", "refuse_changed"]
 _GROUPS = "key groups"
 
 
-def operators(plan: Plan, *, stateful: bool) -> dict[str, Operator]:
+def operators(plan: Plan) -> dict[str, Operator]:
     """Return the operators a savepoint can hold something of, by id, in the order of the job.
 
     Args:
         plan: the job's.
-        stateful: whether Spark keeps state for it; only then can a DataFrame function be known to have some.
     """
     unnamed = plan.job.unnamed
     found = {n: Operator("source", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sources.items()}
     found |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
-    for node in walk(list(plan.job.graph())):
+    for node in plan.nodes:
         if isinstance(node, (WindowNode, KeyedNode)):
             made_of = _window(node) if isinstance(node, WindowNode) else _keyed(node)
-            if is_ours(node):
-                made_of[_GROUPS] = plan.job.max_parallelism
+            made_of[_GROUPS] = plan.job.max_parallelism
             found[node.id] = Operator("stateful", node.id not in unnamed, made_of)
-        elif stateful and isinstance(node, ApplyNode):
-            found[node.id] = Operator("stateful", node.id not in unnamed)
     return found
 
 
 def refuse_changed(storage: Storage, plan: Plan) -> None:
-    """Refuse to go on from state of our own operators that is made of something else, as a restore does.
-
-    To Spark, which compares the state of its own, it is the same bytes whatever is in them.
+    """Refuse to go on from state that is made of something else, as a restore does.
 
     Args:
         storage: the job's checkpoint folder.
@@ -58,7 +52,7 @@ def refuse_changed(storage: Storage, plan: Plan) -> None:
     newest = Ledger(storage).newest()
     if newest is None or newest.checkpoint < 0:
         return
-    now = operators(plan, stateful=True)
+    now = operators(plan)
     for i, said in described_operators(storage).items():
         was = Operator(**said)
         if _GROUPS in was.made_of and i in now and (what := changed(was.made_of, now[i].made_of)):

@@ -24,7 +24,7 @@ from poundlock.checkpoint.participant import Counts, Kind, Measurable, Occasion,
 from poundlock.checkpoint.records import checkpoint_records, state_of
 from poundlock.checkpoint.written import written
 from poundlock.config import Settings
-from poundlock.connectors.base import BindableSource, SourceReading, SplitSource
+from poundlock.connectors.base import BindableSource, SplitSource
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.results import task_results
@@ -34,8 +34,7 @@ from poundlock.operators.time_graph import TimeGraph
 from poundlock.operators.time_values import SourceInput, TimeDirective
 from poundlock.plan.measuring import SHOWN, MeasuredSink
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
-from poundlock.plan.stages import StageChain, enters_jvm, stage_chain
-from poundlock.plan.uses import source_of
+from poundlock.plan.stages import StageChain, enters_jvm, is_keyed, stage_chain
 from poundlock.runtime.driver import checkpoint_dir, two_lines
 from poundlock.runtime.failures import explain
 from poundlock.runtime.starting import on_this_machine, start_spark
@@ -43,6 +42,7 @@ from poundlock.spark.analysis import SessionAnalysis
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.session import Session
 from poundlock.storage import open_storage
+from poundlock.stream.nodes import SourceNode, walk
 from poundlock.tasks.report import Directive
 from poundlock.tasks.split_times import SplitPlace
 
@@ -88,28 +88,25 @@ def replay(
 
 
 def _stateless(plan: Plan) -> tuple[Plan, Mapping[str, str]]:
-    """Return the plan without the branches that depend on earlier checkpoints, and which sinks that leaves out.
+    """Return the plan without the sinks that depend on earlier checkpoints, and which sinks that leaves out.
 
     Raises:
         DefinitionError: nothing is left.
     """
-    with_state = [branch for branch in plan.branches if not replace(plan, branches=[branch]).stateless]
-    if not with_state:
+    why = "windows and other steps with state before it keep rows of earlier checkpoints"
+    left_out = {sink.id: why for sink in plan.job.sinks if any(is_keyed(node) for node in walk([sink]))}
+    if not left_out:
         return plan, {}
-    why = "windows and DataFrame functions before it keep rows of earlier checkpoints"
-    left_out = {sink.id: why for branch in with_state for sink in branch.sinks}
-    kept = [branch for branch in plan.branches if branch not in with_state]
-    kept = [branch for branch in kept if any(sink.id not in left_out for sink in branch.sinks)]
-    if not kept:
+    if len(left_out) == len(plan.job.sinks):
         raise DefinitionError(
             f"no sink of job {plan.job.name!r} can be replayed: {why.replace('before it', 'before them')}",
             next="compare what the sinks hold with the ledger instead: poundlock audit",
         )
     if DEAD_LETTER in plan.sinks:
-        left_out[DEAD_LETTER] = "it takes records of branches that are left out"
+        left_out[DEAD_LETTER] = "it takes records of sinks that are left out"
     job = copy(plan.job)
     job.sinks = [sink for sink in plan.job.sinks if sink.id not in left_out]
-    return replace(plan, job=job, branches=kept), left_out
+    return replace(plan, job=job, nodes=list(walk(job.sinks))), left_out
 
 
 @contextmanager
@@ -126,7 +123,7 @@ class _Replay:
     """One replay.
 
     Args:
-        job, plan, settings: what runs, branches that are left out taken away.
+        job, plan, settings: what runs, sinks that are left out taken away.
         identity: of the job's checkpoint.
         decision, before: the checkpoint's record, and the one before it where it is kept.
         root: the job's checkpoint folder.
@@ -149,7 +146,8 @@ class _Replay:
 
     def run(self) -> TaskResults:
         """Run the tasks and return what they report."""
-        with self._reading() as sources, self._planning(sources) as planner:
+        sources = self._sources()
+        with self._planning(sources) as planner:
             session = self._session()
             try:
                 return self._collect(session, sources, planner)
@@ -171,36 +169,30 @@ class _Replay:
     @property
     def _needed(self) -> set[str]:
         """The names of the sources that are read."""
-        return {node.id for branch in self.plan.branches for node in branch.sources}
+        return {node.id for node in self.plan.nodes if isinstance(node, SourceNode)}
 
-    @contextmanager
-    def _reading(self) -> Iterator[Mapping[str, SplitSource]]:
-        """Give the sources of the checkpoint; those of branches that are left out have a part in how work is divided."""
+    def _sources(self) -> Mapping[str, SplitSource]:
+        """Return the sources of the checkpoint; those of sinks that are left out have a part in how work is divided."""
         sources: dict[str, Any] = {}
-        try:
-            for name in sorted(self.plan.sources):
-                source = self.plan.sources[name]
-                if name not in self.decision.sources:
-                    if name not in self._needed:
-                        continue
-                    raise DefinitionError(
-                        f"checkpoint {self.decision.checkpoint} did not read source {name!r}",
-                        next=f"it read {', '.join(self.decision.sources)}; name the source as it was",
-                    )
-                if not isinstance(source, SplitSource):
-                    raise DefinitionError(
-                        f"source {name!r} cannot be read from one offset to another: {type(source).__name__}",
-                        next="checkpoints of jobs without Spark sources can be replayed",
-                    )
-                if isinstance(source, BindableSource):
-                    previous = self.decision.sources[name].identity
-                    source = source.bind(job=self.job.name, name=name, previous=previous)
-                sources[name] = source
-            yield sources
-        finally:
-            for source in sources.values():
-                if isinstance(source, SourceReading):
-                    source.close()
+        for name in sorted(self.plan.sources):
+            source = self.plan.sources[name]
+            if name not in self.decision.sources:
+                if name not in self._needed:
+                    continue
+                raise DefinitionError(
+                    f"checkpoint {self.decision.checkpoint} did not read source {name!r}",
+                    next=f"it read {', '.join(self.decision.sources)}; name the source as it was",
+                )
+            if not isinstance(source, SplitSource):
+                raise DefinitionError(
+                    f"source {name!r} cannot be read from one offset to another: {type(source).__name__}",
+                    next="checkpoints of jobs without Spark sources can be replayed",
+                )
+            if isinstance(source, BindableSource):
+                previous = self.decision.sources[name].identity
+                source = source.bind(job=self.job.name, name=name, previous=previous)
+            sources[name] = source
+        return sources
 
     @contextmanager
     def _planning(self, sources: Mapping[str, SplitSource]) -> Iterator[Planner]:
@@ -223,10 +215,8 @@ class _Replay:
         return start_spark(
             self.job,
             on_this_machine(self.settings),
-            (),
             log=self._log,
             quick_start=not enters_jvm(self.plan),
-            store=None,
             say=self.say,
         )
 
@@ -249,7 +239,7 @@ class _Replay:
         return task_results(chain, plan, reports, watermarks=None, event_time=None)
 
     def _without_left_out(self, plan: CheckpointPlan) -> CheckpointPlan:
-        """Return a plan without what only branches that are left out read; each task keeps its number."""
+        """Return a plan without what only sinks that are left out read; each task keeps its number."""
         needed = self._needed
         work = [replace(task, splits=[s for s in task.splits if s.source in needed]) for task in plan.work]
         return replace(
@@ -318,7 +308,7 @@ class _Replay:
         rows = {
             name: (span.rows, results.rows_read.get(name))
             for name, span in decision.sources.items()
-            if source_of(name) in self.plan.sources
+            if name in self.plan.sources
         }
         return ReplayReport(
             job=self.job.name,

@@ -1,4 +1,4 @@
-"""A job that begins with a savepoint: what goes into the checkpoint folder, the sinks and Spark before it runs.
+"""A job that begins with a savepoint: what goes into the checkpoint folder and the sinks before it runs.
 
 Everything is compared before anything is touched, and a beginning that was killed anywhere is begun again.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from poundlock.checkpoint.epoch import DriverLock
 from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
@@ -18,10 +17,9 @@ from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
 from poundlock.runtime.leaving import interrupted_restore, left, left_by, mark_restore, refuse_left, settle_restore
 from poundlock.runtime.operators import operators
-from poundlock.runtime.partitions import Rescaling, plan_rescaling
 from poundlock.savepoint.claim import ClaimMode, claim
 from poundlock.savepoint.inspection import pending
-from poundlock.savepoint.metadata import Metadata, read_metadata
+from poundlock.savepoint.metadata import Metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock
@@ -58,8 +56,6 @@ def begin(
     *,
     clock: Clock,
     say: Callable[[str], None],
-    partitions: int | None = None,
-    rescale: Callable[[Rescaling], int] | None = None,
 ) -> None:
     """Make a job's empty checkpoint folder that of one which goes on from a savepoint.
 
@@ -69,8 +65,6 @@ def begin(
         beginning: the savepoint, and how to take it.
         clock: the time.
         say: told what was restored.
-        partitions: in how many partitions state is wanted; None = as it is.
-        rescale: brings the state in the folder there and returns Spark's newest batch.
 
     Raises:
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
@@ -79,7 +73,6 @@ def begin(
     if has_begun(checkpoint, beginning, say=say):
         return
     savepoint = open_storage(beginning.path)
-    stateful = any(o.kind == "stateful" for o in read_metadata(savepoint).operators.values())
     interrupted = interrupted_restore(checkpoint)
     # The id of a restore that was interrupted: what it left half done is this job's to remove.
     job_id = beginning.job_id or (new_job_id() if interrupted is None else str(interrupted["job_id"]))
@@ -88,13 +81,12 @@ def begin(
         savepoint,
         checkpoint,
         job=plan.job.name,
-        operators=operators(plan, stateful=stateful),
+        operators=operators(plan),
         sinks=sinks,
         allow_non_restored=beginning.allow_non_restored,
         newer=beginning.newer,
         replace=interrupted is not None or left(checkpoint) is not None,
     )
-    rescaling = None if rescale is None else plan_rescaling(savepoint, partitions)
     lock = DriverLock.acquire(checkpoint, clock=clock)
     try:
         if not mark_restore(plan, checkpoint, beginning.named or beginning.path, job_id, interrupted):
@@ -110,7 +102,6 @@ def begin(
             sinks=sinks,
             newer=beginning.newer,
             now_ms=clock.now_ms(),
-            rescale=None if rescale is None or rescaling is None else partial(rescale, rescaling),
         )
         if beginning.claim == "CLAIM":
             claim(checkpoint, savepoint.root)
@@ -122,7 +113,7 @@ def begin(
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}{_waited(restoring.metadata, name)}")
-    for name, operator in operators(plan, stateful=stateful).items():
+    for name, operator in operators(plan).items():
         if operator.kind == "source" and name not in restoring.metadata.operators:
             say(f"Not in the savepoint: source {name}; it begins where it is set to start")
     for line in restoring.unseen:

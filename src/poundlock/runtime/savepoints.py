@@ -1,4 +1,4 @@
-"""The savepoints that one life of the query was asked for: cut at a checkpoint's border, made whole beside the job.
+"""The savepoints that one life of a job was asked for: cut at a checkpoint's border, made whole beside the job.
 
 While one waits for its border, or is digested, the job can be stopped and cancelled as always; what goes wrong with a
 savepoint fails that savepoint alone.
@@ -9,25 +9,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.trouble import storage_trouble
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
-from poundlock.runtime.offsets import SparkLog
 from poundlock.runtime.requests import Requests, Trigger
 from poundlock.savepoint.metadata import METADATA
 from poundlock.savepoint.take import Cut, finish
 from poundlock.storage.removal import remove_root, remove_tree
 
-__all__ = ["Border", "NotDrained", "Saved", "Savepoints"]
+__all__ = ["NotDrained", "Saved", "Savepoints"]
 
-_TRY_S = 0.05
-_LOG_S = 1.0
 _LOOK_S = 0.01
 
 
@@ -42,49 +37,6 @@ class Saved:
 
     trigger: Trigger
     path: str
-
-
-class Between(Protocol):
-    """Knows the moments between two checkpoints."""
-
-    def reached(self) -> AbstractContextManager[bool]:
-        """Say whether no checkpoint runs, and keep the next from beginning meanwhile."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Border:
-    """The moments between two checkpoints: the newest is decided, carried out, and in Spark's log.
-
-    Args:
-        coordinator: whose lock keeps checkpoints from beginning.
-        spark_log: Spark's.
-    """
-
-    coordinator: Coordinator
-    spark_log: SparkLog
-
-    @property
-    def settled(self) -> bool:
-        """Whether Spark will not deliver the newest checkpoint again."""
-        newest = self.coordinator.newest.checkpoint
-        return newest < 0 or self.spark_log.committed(newest)
-
-    @contextmanager
-    def reached(self) -> Iterator[bool]:
-        """Say whether no checkpoint runs, and keep the next from beginning meanwhile. Waits a moment, not for a checkpoint's end."""
-        if not self.coordinator.lock.acquire(timeout=_TRY_S):
-            yield False
-            return
-        try:
-            # Spark writes its log after the callback and needs no lock for that; with the next one it waits for ours.
-            # A checkpoint that it delivers again needs the lock first, so it is let go of in between.
-            until = time.monotonic() + _LOG_S
-            while not self.settled and time.monotonic() < until:
-                time.sleep(_LOOK_S)
-            yield self.settled
-        finally:
-            self.coordinator.lock.release()
 
 
 @dataclass(slots=True)
@@ -118,14 +70,12 @@ class Savepoints:
     """What is under way. Every method is for the driver's main thread.
 
     Args:
-        border: when one can be cut.
         cut: copies what one is made of into a directory, after all pending files were finished where that is asked for.
         hold: keeps checkpoints from beginning, since the job is to end.
         go_on: lets them begin again, since it does not end after all.
         say: told of each that is whole.
     """
 
-    border: Between
     cut: Callable[[Trigger], Cut]
     hold: Callable[[], None]
     go_on: Callable[[], None]
@@ -138,16 +88,13 @@ class Savepoints:
         self._waiting.append(trigger)
 
     def step(self) -> Saved | None:
-        """Do what can be done now; return the savepoint with which the job is to end once it is whole.
+        """Do what can be done now, between two checkpoints; return the savepoint with which the job is to end once it is whole.
 
         Raises:
             Exception: pending files could not be finished before one; half a decision may be carried out.
         """
         while self._waiting and not self.ending:
-            with self.border.reached() as reached:
-                if not reached:
-                    break
-                self._cut(self._waiting.popleft())
+            self._cut(self._waiting.popleft())
         return self._settle()
 
     @property

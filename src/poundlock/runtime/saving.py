@@ -1,4 +1,4 @@
-"""What of a running job goes into a savepoint: its plan, its decision, its checkpoint and what Spark has.
+"""What of a running job goes into a savepoint: its plan, its decision and its checkpoint.
 
 Called at a checkpoint's border, so that all of it is of one moment.
 """
@@ -6,9 +6,7 @@ Called at a checkpoint's border, so that all of it is of one moment.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.identity import Identity
@@ -16,7 +14,6 @@ from poundlock.checkpoint.participant import Inspectable, bound
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan
 from poundlock.runtime.operators import operators
-from poundlock.runtime.partitions import state_partitions
 from poundlock.savepoint.metadata import Metadata, new_name
 from poundlock.savepoint.take import Cut, take
 from poundlock.storage import LocalStorage, Storage, open_storage
@@ -43,7 +40,6 @@ def cut(
     identity: Identity,
     directory: str,
     *,
-    spark: Mapping[str, Any],
     clock: Clock,
     retained: str | None = None,
 ) -> Cut:
@@ -65,7 +61,6 @@ def cut(
         )
     name = retained or new_name(identity.job_id)
     sinks = {n: bound(sink, job_id=identity.job_id, sink=n) for n, sink in plan.sinks.items()}
-    stateful = next(iter(checkpoint.list("spark/state")), None) is not None
     metadata = Metadata(
         name=name,
         job=identity.name,
@@ -75,9 +70,8 @@ def cut(
         decision=replace(
             coordinator.newest, sources=coordinator.sources, watermarks=coordinator.watermarks, state=coordinator.state
         ),
-        operators=operators(plan, stateful=stateful),
+        operators=operators(plan),
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
-        spark={**spark, "shuffle_partitions": state_partitions(checkpoint)},
     )
     made = open_storage(f"{directory}/{name}")
     return take(checkpoint, made, metadata=metadata, sinks=sinks, linked=retained is not None)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from poundlock.config import Settings
 from poundlock.job import Job
 from poundlock.runtime import cds, submitted
-from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.jars import JarPlaces, jar_set
 from poundlock.runtime.java import find_java
 from poundlock.runtime.masters import Master
-from poundlock.runtime.partitions import PARTITIONS, wanted_partitions
 from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_files
 from poundlock.runtime.stores import StoreNeeds, executor_settings, needs_of
 from poundlock.spark.executors import await_executors
@@ -27,11 +25,11 @@ __all__ = ["on_this_machine", "start_spark"]
 def start_spark(
     job: Job,
     settings: Settings,
-    jar_sets: Collection[str],
     *,
     log: str,
     quick_start: bool,
-    store: Storage | None,
+    store: Storage | None = None,
+    streams: bool = False,
     say: Callable[[str], None],
 ) -> Session:
     """Start a session and return it.
@@ -39,10 +37,10 @@ def start_spark(
     Args:
         job: whose it is.
         settings: of the machine and the run.
-        jar_sets: names of the jar sets that the sources need.
         log: name of the JVM's log in the folder of logs; the only one who writes it.
         quick_start: see SessionSpec.
-        store: where the session keeps checkpoints; None = nowhere but on the local disk.
+        store: the checkpoint folder; None = nothing is kept.
+        streams: whether streaming queries keep their checkpoints there.
         say: told of what takes long.
 
     Raises:
@@ -53,15 +51,14 @@ def start_spark(
     master.check()
     java = find_java(_environment(settings))
     places = JarPlaces.of(settings)
-    needs = StoreNeeds() if store is None else needs_of(store)
+    needs = needs_of(store) if streams and store is not None else StoreNeeds()
     # A driver that was submitted came with its jars and modules, and the tasks have them from the cluster.
     away = submitted.container() is not None
-    wanted = () if away else sorted({*jar_sets, *needs.jar_sets})
+    wanted = () if away else sorted(needs.jar_sets)
     jars = [jar for name in wanted for jar in jar_set(name, progress=say, places=places)]
-    partitions = wanted_partitions(job, settings)
     path = settings.logs / log
     path.parent.mkdir(parents=True, exist_ok=True)
-    user = {**job.spark, **settings.spark, **({} if partitions is None else {PARTITIONS: str(partitions)})}
+    user = {**job.spark, **settings.spark}
     spec = SessionSpec(
         name=job.name,
         master=master,
@@ -77,7 +74,6 @@ def start_spark(
         driver_memory=settings.driver_memory,
         quick_start=quick_start,
         local_checkpoint=store is None or isinstance(store, LocalStorage),
-        state=backend_conf(job, settings),
         user=user,
         store={**executor_settings(), **needs.settings},
     )

@@ -1,4 +1,4 @@
-"""What Spark needs for a checkpoint on a store: jars, settings and the path as Hadoop writes it.
+"""What streaming queries need to keep their checkpoint on a store: jars and settings.
 
 Nothing here is secret: the JVM looks for credentials as this process does, in its environment, profile or machine.
 """
@@ -14,7 +14,7 @@ from poundlock.storage.objects import ObjectStorage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import PASSED_ON, S3Address
 
-__all__ = ["StoreNeeds", "executor_settings", "needs_of", "spark_path"]
+__all__ = ["StoreNeeds", "executor_settings", "needs_of"]
 
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
@@ -33,26 +33,20 @@ class StoreNeeds:
 
 
 def needs_of(storage: Storage) -> StoreNeeds:
-    """Return what Spark needs to keep its checkpoint on a store.
+    """Return what a streaming query needs to keep its checkpoint on a store.
 
     Raises:
         DefinitionError: the store is one that Spark cannot keep its checkpoint on.
     """
     if isinstance(storage, ObjectStorage):
         raise DefinitionError(
-            f"a checkpoint cannot be in {storage.root}: Spark keeps a part of it, and has no client for {storage.bucket.partition(':')[0]}://",
+            f"the checkpoint of a job with a SparkSource cannot be in {storage.root}: Spark keeps a part of it, and has no client for {storage.bucket.partition(':')[0]}://",
             next='keep the checkpoint on a local disk, HDFS or S3, such as checkpoint_dir="s3://bucket/folder"; sinks and '
             "savepoints may stay where they are",
         )
     if isinstance(storage, S3Storage):
         return StoreNeeds(("s3a",), _s3a(storage.address))
     return StoreNeeds()
-
-
-def spark_path(storage: Storage) -> str:
-    """Return a folder as Hadoop's clients write it."""
-    root = storage.root
-    return f"s3a://{root.removeprefix('s3://')}" if isinstance(storage, S3Storage) else root
 
 
 def executor_settings() -> dict[str, str]:

@@ -178,7 +178,7 @@ def check(settings: Settings, checkpoint: str, beginning: Beginning | None) -> N
 
 
 def jars_of(plan: Plan, checkpoint: str, settings: Settings, say: Callable[[str], None]) -> Sequence[str]:
-    """Return the jars that travel with a job: those of its sources, and of the store that its checkpoint is on.
+    """Return the jars that travel with a job: those with which streaming queries reach the store that its checkpoint is on.
 
     Args:
         plan: the job's.
@@ -189,8 +189,7 @@ def jars_of(plan: Plan, checkpoint: str, settings: Settings, say: Callable[[str]
     Raises:
         DefinitionError: one of them cannot be had.
     """
-    sets = {name for source in plan.sources.values() for name in getattr(source, "jar_sets", ())}
-    sets |= {*needs_of(open_storage(checkpoint)).jar_sets}
+    sets = needs_of(open_storage(checkpoint)).jar_sets if plan.has_streams else ()
     places = JarPlaces.of(settings)
     return [jar for name in sorted(sets) for jar in jar_set(name, progress=say, places=places)]
 

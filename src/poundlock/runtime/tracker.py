@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from poundlock.checkpoint.participant import Counts
-from poundlock.operators.watermarks import MIN
+from poundlock.operators.time_values import MIN
 from poundlock.plan.plan import DEAD_LETTER
 from poundlock.runtime.progress import Progress, State
 

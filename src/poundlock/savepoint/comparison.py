@@ -82,11 +82,7 @@ def _sources(a: Mapping[str, Reading], b: Mapping[str, Reading]) -> Iterator[Dif
 
 
 def _state(inspection: Inspection) -> dict[str, Any]:
-    if inspection.key_groups is not None:
-        return {"key groups": inspection.key_groups}
-    if inspection.partitions is None:
-        return {}
-    return {"partitions": inspection.partitions, "backend": inspection.backend}
+    return {} if inspection.key_groups is None else {"key groups": inspection.key_groups}
 
 
 def _pending(a: Inspection, b: Inspection) -> Iterator[Difference]:

@@ -13,16 +13,29 @@ from poundlock.checkpoint.portable import Legible, PendingFile
 from poundlock.connectors.rebuild import rebuild_sink
 from poundlock.driver.job_state import manifests_of
 from poundlock.errors import DefinitionError
-from poundlock.operators.job_watermarks import resumed
-from poundlock.operators.watermarks import MIN
+from poundlock.operators.time_values import MAX, MIN
 from poundlock.savepoint.metadata import Metadata, damage, damaged, read_metadata
 from poundlock.savepoint.positions import Reading, reading
-from poundlock.savepoint.sparklog import StateOperator, newest_offsets, state_operators, watermark_ms
 from poundlock.savepoint.take import saved_state
 from poundlock.state.manifest import Manifest
 from poundlock.storage import Storage
 
-__all__ = ["Inspection", "inspect", "pending"]
+__all__ = ["Inspection", "StateOperator", "inspect", "pending"]
+
+
+@dataclass(frozen=True, slots=True)
+class StateOperator:
+    """An operator that keeps state.
+
+    Args:
+        number: in the files of state.
+        name: its id in the job.
+        bytes: size of its files; those that it shares count for the first of them.
+    """
+
+    number: str
+    name: str
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +48,8 @@ class Inspection:
         sources: per source, or use of one, how far it was read.
         watermark_ms: the watermark of the next checkpoint, ms since the epoch; None where there is none.
         pending: per sink, what waits to become visible; a sink that cannot say is left out.
-        key_groups: into how many key groups keyed state is divided; None where there is none, or Spark keeps it.
-        partitions: in how many partitions Spark keeps state; None where it keeps none.
+        key_groups: into how many key groups keyed state is divided; None where there is none.
         state: what keeps state.
-        backend: what keeps it: "rocksdb", "memory", or a class name; "" where there is none.
         sizes: bytes of each part.
         damage: path and fault of each file that is not as it was written; None where nobody looked.
     """
@@ -49,8 +60,6 @@ class Inspection:
     watermark_ms: int | None
     pending: Mapping[str, Sequence[PendingFile]]
     key_groups: int | None
-    partitions: int | None
-    backend: str
     state: Sequence[StateOperator]
     sizes: Mapping[str, int]
     damage: Sequence[tuple[str, str]] | None
@@ -84,8 +93,6 @@ class Inspection:
             "pending": {name: [asdict(file) for file in files] for name, files in self.pending.items()},
             "state": {
                 "key_groups": self.key_groups,
-                "partitions": self.partitions,
-                "backend": self.backend,
                 "operators": [asdict(operator) for operator in self.state],
             },
             "noted": dict(said.noted),
@@ -108,19 +115,16 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
     metadata = read_metadata(savepoint)
     found = list(damage(savepoint, metadata)) if check else None
     try:
-        log, state = newest_offsets(savepoint), state_operators(savepoint)
         manifests = {} if metadata.decision.state is None else manifests_of(metadata.decision.state)
         return Inspection(
             path=savepoint.root,
             metadata=metadata,
             sources={name: reading(savepoint, name, span.end) for name, span in metadata.decision.sources.items()},
-            watermark_ms=_watermark(savepoint, metadata),
+            watermark_ms=_watermark(metadata),
             pending=pending(metadata),
             key_groups=next((each.max_parallelism for each in manifests.values()), None),
-            partitions=log.partitions if log is not None and state else None,
-            backend=_backend(log.provider) if log is not None and state else "",
-            state=[*state, *_kept(manifests)],
-            sizes=_sizes(metadata, state),
+            state=_kept(manifests),
+            sizes=_sizes(metadata),
             damage=found,
         )
     except DefinitionError:
@@ -141,13 +145,14 @@ def _kept(manifests: Mapping[str, Manifest]) -> list[StateOperator]:
     return found
 
 
-def _watermark(savepoint: Storage, metadata: Metadata) -> int | None:
-    """Return the watermark a job goes on with: of the decision; of Spark's log where an older version decided it."""
+def _watermark(metadata: Metadata) -> int | None:
+    """Return the watermark a job goes on with: behind the end of its input, the one before that."""
     state = metadata.decision.watermarks
     if state is None:
-        return watermark_ms(savepoint)
-    found = resumed({**state, "before_end": _before_end(state)} if "state" in state else state)
-    return None if found == MIN else found
+        return None
+    found = state.get("watermark")
+    found = _before_end(state) if found == MAX else found
+    return None if found in (None, MIN) else int(found)
 
 
 def _before_end(state: Mapping[str, Any]) -> int | None:
@@ -169,25 +174,11 @@ def pending(metadata: Metadata) -> dict[str, Sequence[PendingFile]]:
     return found
 
 
-def _sizes(metadata: Metadata, state: Sequence[StateOperator]) -> dict[str, int]:
-    """Return the bytes of each part, by what was written; state by the numbers Spark gives its operators."""
-    names = {operator.number: operator.name for operator in state}
+def _sizes(metadata: Metadata) -> dict[str, int]:
+    """Return the bytes of each part, by what was written."""
     sizes: dict[str, int] = {}
     for path, file in metadata.files.items():
         head, _, rest = path.partition("/")
-        if path.startswith("spark/state/"):
-            number = rest.removeprefix("state/").partition("/")[0]
-            part = " ".join(text for text in (f"state {number}", names.get(number, "")) if text)
-        elif head == "spark":
-            part = "Spark's logs"
-        elif head == "state":
-            part = "state"
-        else:
-            part = f"{head.removesuffix('s')} {rest.partition('/')[0]}"
+        part = "state" if head == "state" else f"{head.removesuffix('s')} {rest.partition('/')[0]}"
         sizes[part] = sizes.get(part, 0) + file.bytes
     return dict(sorted(sizes.items()))
-
-
-def _backend(provider: str) -> str:
-    name = provider.rpartition(".")[2]
-    return {"RocksDBStateStoreProvider": "rocksdb", "HDFSBackedStateStoreProvider": "memory"}.get(name, name)

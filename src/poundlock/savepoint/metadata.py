@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.first_edition import OF_FIRST_EDITION
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
 from poundlock.storage import LocalStorage, Storage
@@ -35,7 +36,8 @@ __all__ = [
 ]
 
 METADATA = "_metadata.json"
-FORMAT = 1
+FORMAT = 2
+_FIRST = 1
 _BLOCK = 1 << 20
 _LONGEST = 200
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -48,7 +50,6 @@ _TYPES: Mapping[str, type] = {
     "decision": dict,
     "operators": dict,
     "sinks": dict,
-    "spark": dict,
     "files": dict,
 }
 _DECISION_TYPES: Mapping[str, type] = {"number": int, "checkpoint": int, "time_ms": int, "sources": dict, "sinks": dict}
@@ -98,7 +99,6 @@ class Metadata:
         decision: the newest decision at the cut, with where every source stands and what every sink carries on.
         operators: by operator id, in the order of the job.
         sinks: per sink, what `Inspectable.describe_json` said.
-        spark: what Spark was told that a restore must tell it again: {"shuffle_partitions"}.
         files: by path below the savepoint.
         noted: per sink, what `Portable.note` said at the cut; a sink that said nothing is left out.
         edited: of one that was made of another by hand: "from", its name, and "done", what was done, in words.
@@ -112,7 +112,6 @@ class Metadata:
     decision: Decision
     operators: Mapping[str, Operator]
     sinks: Mapping[str, JSON] = field(default_factory=dict)
-    spark: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, SavedFile] = field(default_factory=dict)
     noted: Mapping[str, JSON] = field(default_factory=dict)
     edited: Mapping[str, Any] | None = None
@@ -129,7 +128,6 @@ class Metadata:
             "decision": self.decision.to_json(),
             "operators": {i: o.to_json() for i, o in self.operators.items()},
             "sinks": dict(self.sinks),
-            "spark": dict(self.spark),
             "files": {path: {"bytes": f.bytes, "sha256": f.sha256} for path, f in sorted(self.files.items())},
             **({"noted": dict(self.noted)} if self.noted else {}),
             **({"edited": dict(self.edited)} if self.edited is not None else {}),
@@ -152,7 +150,6 @@ class Metadata:
             decision=Decision.from_json(value["decision"]),
             operators={i: Operator(**o) for i, o in value["operators"].items()},
             sinks=value["sinks"],
-            spark=value["spark"],
             files={path: SavedFile(f["bytes"], f["sha256"]) for path, f in value["files"].items()},
             noted=value.get("noted", {}),
             edited=value.get("edited"),
@@ -189,6 +186,8 @@ def _said(error: Exception) -> str:
 def _check(value: Any) -> None:
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
+    if value.get("v") == _FIRST:
+        raise ValueError(f"it was taken by {OF_FIRST_EDITION}")
     if value.get("v") != FORMAT:
         raise ValueError(f"savepoint format {value.get('v')!r} is not known to this version")
     _check_types(value, _TYPES)

@@ -6,7 +6,7 @@ that was killed is begun anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, listed, read_metadata
-from poundlock.savepoint.state_schema import settle_schemas
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
@@ -27,7 +26,7 @@ from poundlock.storage.copying import copy
 __all__ = ["Restoring", "check", "restore"]
 
 
-_OF_A_CHECKPOINT = ("job.json", CLAIM, "spark", "state", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
+_OF_A_CHECKPOINT = ("job.json", CLAIM, "state", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +86,7 @@ def check(
             f"{checkpoint.root} has the checkpoint of a job already ({found.name}, id {found.job_id})",
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
-    dropped = _compare(
-        savepoint.root,
-        metadata.operators,
-        operators,
-        allow_non_restored,
-        spark_free=metadata.decision.state is not None,
-    )
+    dropped = _compare(savepoint.root, metadata.operators, operators, allow_non_restored)
     _check_saved(metadata, sinks)
     unseen = [] if newer == "keep" else list(_refuse_newer(metadata, sinks, newer))
     return Restoring(savepoint, metadata, dropped, unseen)
@@ -104,8 +97,6 @@ def _compare(
     saved: Mapping[str, Operator],
     operators: Mapping[str, Operator],
     allow_non_restored: bool,
-    *,
-    spark_free: bool,
 ) -> list[str]:
     """Return the ids of what is not restored; raise DefinitionError naming what cannot be restored."""
     dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]
@@ -117,23 +108,12 @@ def _compare(
             f"the savepoint {root} has state of {said}, and the job has no such operator{new and f', but {new}'}",
             next="give the operator its name again, or say -n (--allow-non-restored-state) to leave its state behind",
         )
-    if "stateful" in {saved[i].kind for i in dropped} and not spark_free:
-        raise DefinitionError(
-            f"{', '.join(dropped)}: Spark cannot leave the state of one operator behind and keep the rest",
-            next="keep the operator, or begin without the savepoint",
-        )
     for i, was in saved.items():
         if i not in dropped and (what := changed(was.made_of, operators[i].made_of)):
             raise DefinitionError(
                 f"{was.kind} {i!r} cannot be restored: {what}",
                 next="write it as it was, or give the new one another name and begin without its state",
             )
-    before, now = ([i for i, o in side.items() if o.kind == "stateful"] for side in (saved, operators))
-    if before != now and before and not spark_free:
-        raise DefinitionError(
-            f"the savepoint {root} has stateful operators {listed(before)}, and the job has {listed(now)}",
-            next="Spark knows their state by their order: keep it, and add none before the state is no longer needed",
-        )
     return dropped
 
 
@@ -211,7 +191,6 @@ def restore(
     sinks: Mapping[str, Any],
     newer: NewerOutput,
     now_ms: int,
-    rescale: Callable[[], int] | None = None,
 ) -> Decision:
     """Make an empty checkpoint folder that of a job which goes on from a savepoint; return its first record.
 
@@ -224,21 +203,15 @@ def restore(
         sinks: participants by name, as the new job owns them.
         newer: what to do about output that was finished after the savepoint was taken.
         now_ms: the time, ms since the epoch.
-        rescale: called when Spark's files are there and before output is touched; returns Spark's newest batch then.
     """
     for entry in list(checkpoint.list()):  # of a restore that was killed, or of the job that ended with a savepoint
         if entry.path.partition("/")[0] in _OF_A_CHECKPOINT:
             checkpoint.delete(entry.path)
     metadata, savepoint = restoring.metadata, restoring.savepoint
     for path in metadata.files:
-        if path.partition("/")[0] in ("spark", "sources", "state"):
-            copy(savepoint, path, checkpoint, path, linked=path.startswith(("spark/state/", "state/")))
-    settle_schemas(checkpoint)
+        if path.partition("/")[0] in ("sources", "state"):
+            copy(savepoint, path, checkpoint, path, linked=path.startswith("state/"))
     hit(SavepointFailpoint.RESTORE_COPIED)
-    checkpoint_number = metadata.decision.checkpoint
-    if rescale is not None:
-        checkpoint_number = rescale()
-        hit(SavepointFailpoint.RESTORE_RESCALED)
     states = {}
     for name, sink in sinks.items():
         state = saved_state(metadata.decision, name)
@@ -248,7 +221,7 @@ def restore(
     first = Decision(
         number=0,
         occasion="start",
-        checkpoint=checkpoint_number,
+        checkpoint=metadata.decision.checkpoint,
         job_id=job_id,
         epoch=0,
         time_ms=now_ms,

@@ -1,6 +1,6 @@
-"""Taking a savepoint: while no checkpoint runs, the newest decision, Spark's checkpoint and what sinks carry are copied.
+"""Taking a savepoint: while no checkpoint runs, the newest decision, its keyed state and what sources and sinks carry are copied.
 
-The caller holds the coordinator's lock, has seen the newest decision carried out, and Spark's log of it written.
+The caller has seen the newest decision carried out, and sees to it that no other begins.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
-from poundlock.savepoint.state_files import needed_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy, link
 from poundlock.storage.removal import remove_root, remove_tree
 
 __all__ = ["Cut", "finish", "is_temporary", "state_files", "take"]
-
-LOGS = ("offsets", "commits")
-_BATCHES = 2
 
 
 class Cut:
@@ -63,8 +59,8 @@ class Cut:
                 copy(source, path, self.savepoint, new_path, settle=False)
             except FileNotFoundError:
                 raise DefinitionError(
-                    f"Spark deleted {source.root}/{path} while it was copied",
-                    next="keep old state longer: -D spark.sql.streaming.minBatchesToRetain=1000; or save to the same disk",
+                    f"{source.root}/{path} was deleted while it was copied",
+                    next="take the savepoint again; if it happens twice, look who else deletes files of the checkpoint",
                 ) from None
 
     def put(self, path: str, data: bytes) -> None:
@@ -115,25 +111,6 @@ def take(
 
 def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, linked: bool) -> None:
     metadata = cut.metadata
-    newest = metadata.decision.checkpoint
-    state: list[str] = []
-    logs: dict[str, list[int]] = {log: [] for log in LOGS}
-    for entry in checkpoint.list("spark"):
-        log, _, number = entry.path.removeprefix("spark/").partition("/")
-        if is_temporary(entry.path):
-            continue
-        if log == "state":
-            state.append(entry.path)
-        elif log not in LOGS:
-            cut.add(checkpoint, entry.path, entry.path, linked=linked)
-        elif number.isdigit() and int(number) <= newest:
-            logs[log].append(int(number))
-    for log, numbers in logs.items():
-        for batch in sorted(numbers)[-_BATCHES:]:  # Spark goes on from the newest, and looks at the one before
-            cut.add(checkpoint, f"spark/{log}/{batch}", f"spark/{log}/{batch}", linked=linked)
-    for path in sorted(needed_state(checkpoint, state, newest)):
-        with suppress(FileNotFoundError):  # of an old version, and just cleaned away
-            cut.add(checkpoint, path, path, linked=True, stays=True)
     for path in state_files(metadata.decision):
         cut.add(checkpoint, path, path, linked=True, stays=True)
     for entry in checkpoint.list("sources"):

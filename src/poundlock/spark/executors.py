@@ -34,8 +34,7 @@ _AFTER_LOSS_S, _AFTER_RACES_S = 60.0, 600.0
 _SPREAD_S = 0.2  # a probe takes so long, that no executor is done before the others have one
 _NEXT_OWNED = "install it there, or send an environment along: --archives env.tar.gz#env"
 _NEXT_USERS = "install it there, or set PYSPARK_PYTHON to a Python that has it before the session is made"
-_MODULES = ("pyarrow", "numpy", "msgspec", "poundlock.plan.tasks")
-_HOSTED = ("pandas", "google.protobuf", "poundlock.plan.hosting")
+_MODULES = ("pyarrow", "numpy", "msgspec", "poundlock.tasks.entry")
 
 
 class ApplicationLost(TransientError):
@@ -139,10 +138,10 @@ def needs_of(plan: Plan, checkpoint: str) -> Needs:
 
     Args:
         plan: the job.
-        checkpoint: its checkpoint folder, in which tasks keep state where the job has any.
+        checkpoint: its checkpoint folder, in which tasks keep state, and what a stream of Spark's gave, where the job has any.
     """
-    modules = [*_MODULES, *(_HOSTED if plan.hosted else ())]
-    written: list[str] = [] if plan.stateless else [checkpoint]
+    modules = list(_MODULES)
+    written: list[str] = [checkpoint] if plan.keyed or plan.has_streams else []
     read: list[str] = []
     for sink in plan.sinks.values():
         modules += getattr(sink, "task_modules", ())

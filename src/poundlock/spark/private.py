@@ -14,11 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from poundlock.errors import TerminalError
+
 __all__ = [
     "GATEWAY_CLASS",
     "GATEWAY_RESOURCE",
     "USES",
     "another_session",
+    "check_callbacks",
     "close_accumulators",
     "forget_session",
     "gateway_address",
@@ -38,6 +41,7 @@ USES = {
 
 GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 GATEWAY_RESOURCE = "pyspark-shell"
+_SELECT_FILES = 1024  # FD_SETSIZE of the C library
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
@@ -51,6 +55,23 @@ def gateway_address(info: Path) -> tuple[int, str]:
     data = info.read_bytes()
     port, size = struct.unpack_from(">ii", data)
     return port, data[8 : 8 + size].decode()
+
+
+def check_callbacks() -> None:
+    """Look whether Spark can call this process: py4j waits for calls by `select`, which knows no file behind the 1,023rd.
+
+    Raises:
+        TerminalError: too many files were open when Spark began; no batch of a stream would ever come.
+    """
+    from pyspark import SparkContext
+
+    server: Any = getattr(SparkContext._gateway, "_callback_server", None)
+    if server is None or server.server_socket.fileno() < _SELECT_FILES:
+        return
+    raise TerminalError(
+        f"this process has so many files open ({server.server_socket.fileno():,}) that Spark cannot call it",
+        next=f"start it again; what it keeps open is told by: ls -l /proc/{os.getpid()}/fd",
+    )
 
 
 @contextmanager

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LoweredSegment", "SparkSegment"]
+__all__ = ["LoweredSegment", "SparkSegment", "apply_step"]
 
 _KEEP, _OUTPUT = "__keep", "__output"
 
@@ -137,7 +137,7 @@ class SparkSegment:
         """Return the rows behind every step of the segment, and those that come in."""
         frames = dict(inputs)
         for node in self.segment.nodes:
-            frames[node.id] = _apply(node, [frames[parent.id] for parent in node.inputs])
+            frames[node.id] = apply_step(node, [frames[parent.id] for parent in node.inputs])
         return frames
 
     def _numbered(self, session: SparkSession, blocks: Mapping[str, RDD[bytes]]) -> RDD[Any]:
@@ -159,17 +159,27 @@ class SparkSegment:
         return frame.select(*columns).mapInArrow(pack, f"{NUMBER} int, {BLOCK} binary").rdd.map(_numbered_block)
 
 
-def _apply(node: Node, inputs: Sequence[DataFrame]) -> DataFrame:
+def apply_step(node: Node, inputs: Sequence[DataFrame], *, streaming: bool = False) -> DataFrame:
+    """Return the rows behind one step that Spark runs.
+
+    Args:
+        node: the step.
+        inputs: its rows.
+        streaming: whether the rows are of a stream, and stay one.
+
+    Raises:
+        DefinitionError: a function gives no DataFrame, or one that is a stream where its rows are not, or the reverse.
+    """
     if isinstance(node, SqlNode):
         return apply_sql(inputs[0], node)
     if isinstance(node, UnionNode):
         return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), inputs)
     if isinstance(node, ApplyNode):
-        return _apply_function(node, inputs)
+        return _apply_function(node, inputs, streaming)
     raise TypeError(f"{type(node).__name__} is no step that Spark runs")
 
 
-def _apply_function(node: ApplyNode, inputs: Sequence[DataFrame]) -> DataFrame:
+def _apply_function(node: ApplyNode, inputs: Sequence[DataFrame], streaming: bool) -> DataFrame:
     from pyspark.sql import DataFrame
 
     made: Any = node.function(*[_own_columns(frame) for frame in inputs])
@@ -178,7 +188,12 @@ def _apply_function(node: ApplyNode, inputs: Sequence[DataFrame]) -> DataFrame:
             f"{node.id}: the function returned {type(made).__name__}, not a DataFrame",
             next="return the DataFrame that the steps are called on",
         )
-    if made.isStreaming:
+    if streaming and not made.isStreaming:
+        raise DefinitionError(
+            f"{node.id}: the function does not return the stream that it is given",
+            next="return a DataFrame that is made of the function's argument",
+        )
+    if made.isStreaming and not streaming:
         raise DefinitionError(
             f"{node.id}: the function reads a stream of its own",
             next="make that stream a source of the job, and give it to apply(function, stream)",

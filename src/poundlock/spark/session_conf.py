@@ -76,7 +76,6 @@ class SessionSpec:
         jvm_options: further options of the driver's JVM.
         quick_start: compile only as far as C1, and nothing per query: right where no record enters the JVM, wrong where rows pass through it.
         local_checkpoint: whether checkpoints are on a local disk, where a faster checkpoint writer is safe behind our ledger.
-        state: settings of the state backend.
         store: settings of the store that checkpoints are on.
         user: the user's own Spark settings.
         jvm_log: file for whatever the JVM prints.
@@ -96,7 +95,6 @@ class SessionSpec:
     jvm_options: Sequence[str] = ()
     quick_start: bool = False
     local_checkpoint: bool = True
-    state: Mapping[str, str] = field(default_factory=dict)
     store: Mapping[str, str] = field(default_factory=dict)
     user: Mapping[str, str] = field(default_factory=dict)
     log4j: Path | None = None
@@ -109,7 +107,7 @@ class SessionSpec:
                     f"{key}={self.user[key]} cannot be used with poundlock",
                     next=f"leave {key} out; it has to be {value}",
                 )
-        conf = {**DEFAULTS, **self.state, **self.store, **FIXED, **self.archives}
+        conf = {**DEFAULTS, **self.store, **FIXED, **self.archives}
         if self.master.loopback:
             conf |= _ON_LOOPBACK
         if self.local_checkpoint:

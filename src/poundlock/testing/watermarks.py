@@ -29,7 +29,6 @@ from poundlock.operators.time_values import (
     known,
 )
 from poundlock.operators.valve import StatusWatermarkValve
-from poundlock.operators.watermarks import PartitionWatermarks
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.tasks.event_times import TimedChunk
 from poundlock.tasks.split_times import SplitPlace, SplitTimesRecorder
@@ -41,7 +40,6 @@ __all__ = [
     "GeneratorHarness",
     "IdlenessTimer",
     "JobEventTime",
-    "PartitionWatermarks",
     "StatusWatermarkValve",
     "WatermarkHarness",
 ]

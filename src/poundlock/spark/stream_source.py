@@ -1,0 +1,356 @@
+"""A stream that Spark reads, as a source of a job: a query of Spark's stages its batches, and the job's tasks read what is staged.
+
+The query keeps its own checkpoint in the source's workspace, and a batch of it is staged once: files of the attempt's own, then a
+create-exclusive manifest under the batch's number. So a position is a number of batches, and means the same rows for ever, whatever
+Spark's connector gives when it is asked twice. The query begins its next batch when the job asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.connectors.base import ReaderContext, SparkSource, Split
+from poundlock.connectors.replay_promise import ReplayPromise, replay_of
+from poundlock.errors import PoundlockError, SourceGoneError, TerminalError, TransientError
+from poundlock.formats.chunk import Batch, NoOrigin
+from poundlock.spark.arrow_schema import arrow_schema
+from poundlock.spark.private import check_callbacks
+from poundlock.spark.segments import apply_step
+from poundlock.storage import Storage, open_storage
+from poundlock.storage.s3 import S3Storage
+from poundlock.stream.nodes import Node
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from poundlock.spark.session import Session
+
+__all__ = ["StreamEnumerator", "StreamSource", "stream_source"]
+
+_QUERY = "query"
+_BATCHES = "batches"
+_POLL_S = 0.02
+_PATIENCE_S = 30.0
+_MANIFEST = re.compile(r"([0-9]{12})\.json")
+
+
+def stream_source(name: str, source: SparkSource, steps: Sequence[Node], session: Session) -> StreamSource:
+    """Return a stream of Spark's as a source whose tasks read what its query staged.
+
+    Args:
+        name: of the source in the job.
+        source: what Spark reads.
+        steps: the job's steps that the query runs.
+        session: of the job.
+
+    Raises:
+        DefinitionError: a column is of a type that tasks do not know.
+        AnalysisException: Spark does not know the format, or a column is not there.
+    """
+    read = source.spark_read()
+    reader = session.sql.readStream.format(read.format).options(**read.options)
+    if read.schema is not None:
+        reader = reader.schema(read.schema)
+    frame = reader.load()
+    if read.columns is not None:
+        frame = frame.selectExpr(*read.columns)
+    for node in steps:
+        frame = apply_step(node, [frame], streaming=True)
+    return StreamSource(name, source, arrow_schema(frame, name), frame)
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """A stream of Spark's, read by way of staged batches.
+
+    Args:
+        name: of the source in the job.
+        source: what Spark reads.
+        columns: of its rows.
+        frame: the stream; None in a task.
+    """
+
+    name: str
+    source: SparkSource
+    columns: pa.Schema
+    frame: DataFrame | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels to tasks: nothing of Spark's."""
+        return {**self.__dict__, "frame": None}
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends."""
+        return self.source.bounded
+
+    @property
+    def replay(self) -> ReplayPromise:
+        """What a second reading of a range gives."""
+        return replay_of(self.source)
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the rows."""
+        return self.columns
+
+    def preflight(self) -> None:
+        """Do nothing: that was done with the source."""
+
+    def enumerator(self, workspace: Storage) -> StreamEnumerator:
+        """Return the driver's half."""
+        assert self.frame is not None
+        return StreamEnumerator(self.name, self.frame, self.columns, workspace, bounded=self.bounded)
+
+    def reader(self, context: ReaderContext) -> _StagedReader:
+        """Return the task's half."""
+        return _StagedReader(self.name, context)
+
+    def describe(self, position: JSON) -> str:
+        """Return a position for the log."""
+        return self.source.describe(position)
+
+
+class StreamEnumerator:
+    """Driver's half: runs the query, and knows which of its batches are staged.
+
+    Args:
+        name: of the source in the job.
+        frame: the stream.
+        columns: of its rows.
+        workspace: folder of the query's checkpoint and of what is staged.
+        bounded: whether the query ends when it has read what is there.
+    """
+
+    def __init__(self, name: str, frame: DataFrame, columns: pa.Schema, workspace: Storage, *, bounded: bool) -> None:
+        self._name, self._frame, self._columns = name, frame, columns
+        self._workspace, self._bounded = workspace, bounded
+        self._changed = threading.Condition()
+        self._query: Any = None
+        self._staged = 0
+        """The first batch that is not staged."""
+        self._wanted = 0
+        """The first batch that is not asked for: the query waits behind the one before it."""
+        self._stopping = False
+        self._ended = False
+        self._failure: Exception | None = None
+
+    # --- what the planner asks ---------------------------------------------------------------------------------------
+
+    def initial(self) -> JSON:
+        """Return the position before the first batch."""
+        return {"batch": 0}
+
+    def latest(self, start: JSON) -> JSON:
+        """Return the position behind the next batch, once it is staged; `start` if Spark has nothing new."""
+        first = int(start["batch"])
+        if self._query is None and not self._ended:
+            self._start(first)
+        # What is all there already is staged one batch ahead; else a batch has all rows up to when it was asked for.
+        self._want(first + 1 if self._bounded else first)
+        deadline = time.monotonic() + _PATIENCE_S
+        while self._staged <= first and not self._ended and time.monotonic() < deadline:
+            if self._is_idle():
+                break
+            with self._changed:
+                self._changed.wait(_POLL_S)
+        return {"batch": first + 1} if self._staged > first else start
+
+    def splits(self, start: JSON, end: JSON) -> Sequence[Split]:
+        """Return the staged files between two positions."""
+        splits = []
+        for batch in range(int(start["batch"]), int(end["batch"])):
+            for i, file in enumerate(self._manifest(batch)["files"]):
+                payload = {"root": self._workspace.root, **file}
+                splits.append(Split(f"{batch:012d}-{i:06d}", payload, file["rows"], file["bytes"], f"batch {batch}"))
+        return splits
+
+    def finished(self, position: JSON) -> bool:
+        """Return whether the query has ended and all its batches were read."""
+        return self._ended and int(position["batch"]) >= self._staged
+
+    def committed(self, position: JSON) -> None:
+        """Remove what was staged, but for the newest batch: a part of it may be produced once more."""
+        for name in self._workspace.names(_BATCHES):
+            number = name[:12]
+            if number.isdigit() and int(number) < int(position["batch"]) - 1:
+                self._workspace.delete(f"{_BATCHES}/{name}")
+
+    def check_range(self, start: JSON, end: JSON, identity: Any) -> None:
+        """Raise SourceGoneError where a batch is not staged any more."""
+        for batch in range(int(start["batch"]), int(end["batch"])):
+            self._manifest(batch)
+
+    def pause(self) -> None:
+        """Stop the query, so that its checkpoint can be copied; the next `latest` starts it again."""
+        query, self._query = self._query, None
+        if query is None:
+            return
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        try:
+            query.stop()
+        finally:
+            self._stopping = False
+
+    def close(self) -> None:
+        """Stop the query."""
+        with suppress(Exception):  # the JVM may be gone
+            self.pause()
+
+    # --- the query ---------------------------------------------------------------------------------------------------
+
+    def _start(self, first: int) -> None:
+        check_callbacks()
+        found = (_MANIFEST.fullmatch(name) for name in self._workspace.names(_BATCHES))
+        numbers = {int(match[1]) for match in found if match}
+        self._staged = first
+        while self._staged in numbers:
+            self._staged += 1
+        self._failure = None
+        writer = self._frame.writeStream.foreachBatch(self._stage).queryName(f"{self._name}-{secrets.token_hex(4)}")
+        writer = writer.option("checkpointLocation", f"{_hadoop_path(self._workspace)}/{_QUERY}")
+        if self._bounded:
+            writer = writer.trigger(availableNow=True)
+        self._query = writer.start()
+
+    def _want(self, batch: int) -> None:
+        with self._changed:
+            self._wanted = max(self._wanted, batch)
+            self._changed.notify_all()
+
+    def _is_idle(self) -> bool:
+        """Return whether the query has looked for rows since it was asked, and found none. Raises what it failed with."""
+        query = self._query
+        if not query.isActive:
+            self._query = None
+            failed = self._failure or query.exception()
+            if failed is not None:
+                raise failed
+            if not self._bounded:
+                raise TransientError(f"the query that reads {self._name} was stopped", next="start the job again")
+            self._ended = True
+            return True
+        status = query.status
+        looking = status["isTriggerActive"] or status["isDataAvailable"]
+        return not looking and not str(status["message"]).startswith("Initializing")
+
+    def _stage(self, frame: DataFrame, batch: int) -> None:
+        """Stage a batch, then wait until the job asks for the next one. Idempotent by the batch's number."""
+        try:
+            self._check(frame, batch)
+            if batch == self._staged:
+                self._write(frame, batch)
+                with self._changed:
+                    self._staged = batch + 1
+                    self._changed.notify_all()
+        except Exception as error:
+            if isinstance(error, PoundlockError):
+                self._failure = error
+            raise
+        with self._changed:
+            self._changed.wait_for(lambda: self._wanted > batch or self._stopping)
+
+    def _check(self, frame: DataFrame, batch: int) -> None:
+        """Raise SourceGoneError unless the batch is the next one, or the newest that was staged, of the same query."""
+        query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        known = self._workspace_query(query)
+        if query == known and batch in (self._staged - 1, self._staged):
+            return
+        raise SourceGoneError(
+            f"source {self._name}: Spark's checkpoint in {self._workspace.root}/{_QUERY} does not go on behind batch"
+            f" {self._staged - 1}, it begins with batch {batch}",
+            next="restore that folder, or begin anew in another checkpoint_dir",
+        )
+
+    def _workspace_query(self, query: str) -> str:
+        """Return the id of the query that this source is read by; the first one is kept."""
+        if self._workspace.create_exclusive("query.json", json.dumps({"v": 1, "query": query}).encode()):
+            return query
+        return str(json.loads(self._workspace.read("query.json"))["query"])
+
+    def _write(self, frame: DataFrame, batch: int) -> None:
+        context = frame.sparkSession.sparkContext
+        context.setJobDescription(f"{self._name}: batch {batch}, staged")
+        prefix = f"{_BATCHES}/{batch:012d}-{secrets.token_hex(6)}"
+        task = partial(_stage_rows, root=self._workspace.root, prefix=prefix, schema=self._columns)
+        rows = frame.mapInArrow(task, "path string, rows long, bytes long").collect()
+        files = [{"path": row[0], "rows": row[1], "bytes": row[2]} for row in sorted(rows)]
+        text = json.dumps({"v": 1, "files": files}).encode()
+        self._workspace.create_exclusive(f"{_BATCHES}/{batch:012d}.json", text)
+
+    def _manifest(self, batch: int) -> Any:
+        try:
+            return json.loads(self._workspace.read(f"{_BATCHES}/{batch:012d}.json"))
+        except FileNotFoundError:
+            raise SourceGoneError(
+                f"batch {batch} of source {self._name} is not in {self._workspace.root}/{_BATCHES} any more",
+                next="a batch of a SparkSource can be read until it is committed, not once more",
+            ) from None
+
+
+class _StagedReader:
+    """Task's half: reads staged files."""
+
+    def __init__(self, name: str, context: ReaderContext) -> None:
+        self._origin, self._context = NoOrigin(name), context
+
+    def read(self, split: Split) -> Iterator[Batch]:
+        """Yield the rows of a file."""
+        path, rows = split.payload["path"], 0
+        try:
+            with open_storage(split.payload["root"]).open(path) as handle, ipc.open_stream(handle) as batches:
+                for batch in batches:
+                    rows += batch.num_rows
+                    columns = self._context.columns
+                    yield Batch(batch if columns is None else batch.select(list(columns)), self._origin)
+        except pa.ArrowInvalid as error:
+            raise self._damaged(split, str(error)) from error
+        if rows != split.payload["rows"]:
+            raise self._damaged(split, f"{rows:,} rows instead of {split.payload['rows']:,}")
+
+    def _damaged(self, split: Split, why: str) -> TerminalError:
+        place = f"{split.payload['root']}/{split.payload['path']}"
+        return TerminalError(f"staged file {place} is damaged: {why}", next="begin anew from a savepoint")
+
+
+def _hadoop_path(storage: Storage) -> str:
+    """Return a folder as Hadoop's clients write it."""
+    return f"s3a://{storage.root.removeprefix('s3://')}" if isinstance(storage, S3Storage) else storage.root
+
+
+def _stage_rows(
+    batches: Iterator[pa.RecordBatch], *, root: str, prefix: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Write the rows of one partition to a file of this attempt's own; yield its path, rows and bytes, nothing without rows."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return
+    path = f"{prefix}-{secrets.token_hex(6)}.arrow"
+    storage = open_storage(root)
+    rows = 0
+    with storage.write(path) as handle:
+        options = ipc.IpcWriteOptions(compression="lz4")
+        with ipc.new_stream(handle, schema, options=options) as writer:
+            for batch in chain([first], filled):
+                writer.write_batch(batch.cast(schema))
+                rows += batch.num_rows
+        storage.sync(handle)
+    found = storage.stat(path)
+    size = 0 if found is None else found.bytes
+    yield pa.RecordBatch.from_pydict({"path": [path], "rows": [rows], "bytes": [size]})
