@@ -10,7 +10,7 @@ import pytest
 
 from poundlock.checkpoint.ledger import Ledger
 from poundlock.failpoints import Failpoint
-from poundlock.operators.watermarks import MAX, MIN
+from poundlock.operators.time_values import MAX, MIN
 from poundlock.storage import LocalStorage
 from support.lives import Lives, failpoint_setting
 

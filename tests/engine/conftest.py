@@ -10,9 +10,7 @@ import pytest
 from poundlock import Job
 from poundlock.config import load_settings
 from poundlock.runtime import assembly
-from poundlock.runtime.backends import backend_conf
 from poundlock.runtime.starting import start_spark
-from poundlock.spark.old_host import await_tasks
 from poundlock.spark.session import Session
 
 
@@ -20,8 +18,8 @@ from poundlock.spark.session import Session
 def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     settings = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
     session = start_spark(
-        Job("shared", spark={"spark.sql.shuffle.partitions": "1"}), settings, (), log="jvm.log", quick_start=False,
-        store=None, say=lambda line: None,
+        Job("shared", spark={"spark.sql.shuffle.partitions": "1"}), settings, log="jvm.log", quick_start=False,
+        say=lambda line: None,
     )  # fmt: skip
     yield session.sql
     session.stop()
@@ -35,13 +33,10 @@ def shared_jvm(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         def stop(self, patience_s: float = 0) -> None:
             for query in jvm.streams.active:
                 query.stop()
-            await_tasks(jvm)
 
         kill = stop
 
     def start(job: Job, settings: Any, *_: Any, **__: Any) -> Session:
-        for key, value in backend_conf(job, settings).items():
-            jvm.conf.set(key, value)
         return Shared(jvm.sparkContext, None, jvm)
 
     monkeypatch.setattr(assembly, "start_spark", start)

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from poundlock import DefinitionError, FileSink, FileSource, Job, TumblingEventTimeWindows, WatermarkStrategy
+from poundlock import FileSink, FileSource, Job, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger import Ledger
-from poundlock.operators.watermarks import MAX
-from poundlock.plan.event_time import refuse_other_watermarks, without_watermark
+from poundlock.operators.time_values import MAX
 from poundlock.runtime.driver import run
 from poundlock.runtime.restoring import Beginning
 from poundlock.storage import LocalStorage
@@ -211,15 +210,3 @@ def test_the_end_of_the_input_is_no_end_of_processing_time(tmp_path: Path) -> No
     (tmp_path / "checkpoint").rename(tmp_path / "first")
     assert run(counting(tmp_path, WatermarkStrategy.ingestion_time(), size="50000 h"), settings=settings(tmp_path))
     assert [key for key, _ in written(tmp_path / "out")] == ["a"], "it is one of ingestion time"
-
-
-def test_spark_draws_no_watermark_and_its_operators_still_know_the_delay(jvm: Any) -> None:
-    jvm.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
-    rows = jvm.readStream.name("made").format("rate").load().selectExpr("timestamp", "value as `a b`")
-    strategy = WatermarkStrategy.bounded_out_of_orderness("5 s", timestamp="timestamp", column="timestamp")
-    frame = without_watermark(rows, strategy)
-    assert frame.columns == ["timestamp", "a b"]
-    assert frame.schema["timestamp"].metadata == {"spark.watermarkDelayMs": 5000}
-    refuse_other_watermarks(frame.groupBy("timestamp").count(), "step")
-    with pytest.raises(DefinitionError, match="step: the function calls withWatermark"):
-        refuse_other_watermarks(rows.withWatermark("timestamp", "1 second").union(rows), "step")

@@ -23,7 +23,6 @@ from poundlock.runtime import assembly
 from poundlock.runtime.driver import run
 from poundlock.runtime.progress import Progress, StopRequest
 from poundlock.runtime.starting import start_spark
-from poundlock.spark.old_host import await_tasks
 from poundlock.spark.session import Session
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
@@ -47,7 +46,6 @@ def one_jvm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         def stop(self, patience_s: float = 0) -> None:
             for query in self.sql.streams.active:
                 query.stop()
-            await_tasks(self.sql)
 
         kill = stop
 

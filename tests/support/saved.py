@@ -10,17 +10,13 @@ from typing import Any
 from poundlock import FileSink
 from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
 from poundlock.checkpoint.participant import JSON
-from poundlock.plan.uses import source_of, spark_name
 from poundlock.savepoint.metadata import Metadata, Operator, new_name
 from poundlock.savepoint.take import Cut, finish
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, RunFile, TimerBound
 from poundlock.storage import LocalStorage
 
 JOB_ID = "0123456789abcdef" * 2
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 EVENTS = {"events": {"0": 120, "1": 80}}
-TICK = {"offset": 8, "timestamp": 4000}
 CHECKPOINT = 3
 
 
@@ -43,31 +39,22 @@ def save(
     folder: Path,
     *,
     positions: Mapping[str, Any],
-    split: Sequence[str] = (),
-    state: Sequence[str] = (),
-    keys: Sequence[str] = (),
-    partitions: int = 4,
-    provider: str = ROCKSDB,
-    watermark: int = 0,
+    state: Mapping[str, Sequence[str]] | Sequence[str] = (),
+    watermark: int | None = None,
     sinks: Mapping[str, Sequence[tuple[str, int]]] | None = None,
     more: Sequence[tuple[str, bytes]] = (),
     checkpoint: int = CHECKPOINT,
-    query: bool = True,
 ) -> LocalStorage:
     """Make a savepoint.
 
     Args:
         folder: where.
-        positions: of each use of a source.
-        split: the sources that are split-planned, of which Spark's log knows only ticks.
-        state: ids of stateful operators.
-        keys: what their state is kept by.
-        partitions, provider: of the state.
-        watermark: of the next batch, ms.
+        positions: of each source.
+        state: ids of stateful operators, by stage or all of one; a file of state for each stage, of which only the name is real.
+        watermark: of the next checkpoint, ms; None where there is none.
         sinks: per sink, the parts that wait: name and rows.
         more: further files.
         checkpoint: the newest.
-        query: whether a streaming query ran the job, whose log is in the savepoint.
     """
     name = new_name(JOB_ID)
     storage = LocalStorage(str(folder / name))
@@ -77,7 +64,8 @@ def save(
                "parts": [part(sink, *each) for each in parts]}
         for sink, parts in sinks.items()
     }  # fmt: skip
-    uses = list(dict.fromkeys(source_of(use) for use in positions))
+    stages = state if isinstance(state, Mapping) else {"stage-1": state} if state else {}
+    manifests, files = _manifests(stages)
     metadata = Metadata(
         name=name,
         job="made",
@@ -91,19 +79,21 @@ def save(
             job_id=JOB_ID,
             epoch=1,
             time_ms=0,
-            sources={use: SourceRange(None, end, {"topics": {"events": "id"}}) for use, end in positions.items()},
+            sources={name: SourceRange(None, end, {"topics": {"events": "id"}}) for name, end in positions.items()},
             sinks={sink: SinkDecision([], said) for sink, said in states.items()},
+            watermarks=None if watermark is None else {"v": 2, "watermark": watermark, "state": {}, "directive": {}},
+            state={"v": 1, "manifest": manifests} if manifests else None,
         ),
         operators={
-            **{use: Operator("source") for use in uses},
+            **{name: Operator("source") for name in positions},
             **{sink: Operator("sink") for sink in sinks},
-            **{id: Operator("stateful", id != "window-0", {"keys": keys} if keys else {}) for id in state},
+            **{id: Operator("stateful", id != "window-0") for operators in stages.values() for id in operators},
         },
         sinks={sink: FileSink("/data", row="value").describe_json() for sink in sinks},
     )
     cut = Cut(storage, metadata)
-    if query:
-        _put_query(cut, positions, split, state, partitions, provider, watermark)
+    for path in files:
+        cut.put(path, b"s" * 50)
     for sink, parts in states.items():
         for waiting in parts["parts"]:
             cut.put(f"sinks/{sink}/{waiting['segments'][0]['path']}", b"r" * waiting["bytes"])
@@ -113,53 +103,8 @@ def save(
     return storage
 
 
-def _put_query(
-    cut: Cut,
-    positions: Mapping[str, Any],
-    split: Sequence[str],
-    state: Sequence[str],
-    partitions: int,
-    provider: str,
-    watermark: int,
-) -> None:
-    """Add what a streaming query leaves."""
-    checkpoint = cut.metadata.decision.checkpoint
-    header = {
-        "batchWatermarkMs": watermark,
-        "batchTimestampMs": 1,
-        "conf": {
-            "spark.sql.shuffle.partitions": str(partitions),
-            "spark.sql.streaming.stateStore.providerClass": provider,
-        },
-    }
-    lines = []
-    for use, end in positions.items():
-        text = json.dumps(TICK if source_of(use) in split else end, separators=(",", ":"))
-        lines.append(f"{spark_name(use)}:{text}")
-    log = "\n".join(["v2", json.dumps(header), *lines]).encode()
-    for batch in range(max(0, checkpoint - 1), checkpoint + 1):
-        cut.put(f"spark/offsets/{batch}", log)
-        cut.put(f"spark/commits/{batch}", b"v1\n" + json.dumps({"nextBatchWatermarkMs": watermark}).encode())
-    cut.put("spark/metadata", b'{"id":"x"}')
-    for use in positions:
-        if source_of(use) not in split:
-            cut.put(f"spark/sources/{spark_name(use)}/0", b"v1\n{}")
-    for number in range(len(state)):
-        said = {"operatorInfo": {"operatorId": number, "operatorName": "stateStoreSave"}}
-        cut.put(f"spark/state/{number}/_metadata/metadata", b"v1\n" + json.dumps(said).encode())
-        cut.put(f"spark/state/{number}/0/1_a.changelog", b"s" * 100)
-
-
-def save_kept(folder: Path, stages: Mapping[str, Sequence[str]], positions: Mapping[str, Any]) -> LocalStorage:
-    """Make a savepoint of a job that keeps its state itself: a file of state for each stage, of which only the names are real.
-
-    Args:
-        folder: where.
-        stages: operators with state, by stage.
-        positions: of each source.
-    """
-    name = new_name(JOB_ID)
-    storage = LocalStorage(str(folder / name))
+def _manifests(stages: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], list[str]]:
+    """Return the manifests of some stages, and their files."""
     manifests, files, number = {}, [], 1
     for stage, operators in stages.items():
         path = f"state/{JOB_ID}/{stage}.arrow"
@@ -172,34 +117,7 @@ def save_kept(folder: Path, stages: Mapping[str, Sequence[str]], positions: Mapp
         manifests[stage] = json.loads(manifest.to_json())
         files.append(path)
         number += len(operators)
-    metadata = Metadata(
-        name=name,
-        job="made",
-        job_id=JOB_ID,
-        created_ms=1_545_184_226_000,
-        versions={},
-        decision=Decision(
-            number=5,
-            occasion="checkpoint",
-            checkpoint=CHECKPOINT,
-            job_id=JOB_ID,
-            epoch=1,
-            time_ms=0,
-            sources={use: SourceRange(None, end, {}) for use, end in positions.items()},
-            sinks={},
-            watermarks={"v": 2, "watermark": 5, "state": {}, "directive": {}},
-            state={"v": 1, "manifest": manifests},
-        ),
-        operators={
-            **{use: Operator("source") for use in positions},
-            **{id: Operator("stateful") for operators in stages.values() for id in operators},
-        },
-    )
-    cut = Cut(storage, metadata)
-    for path in files:
-        cut.put(path, b"s" * 50)
-    finish(cut)
-    return storage
+    return manifests, files
 
 
 def files_of(folder: Path | str) -> dict[str, bytes]:

@@ -53,8 +53,10 @@ class _ContainerJvm:
 
 def quieten_query_loggers() -> None:
     """Keep what Spark's Python side prints of failed queries off the terminal; they are told by the driver, in two lines."""
+    from pyspark import util
     from pyspark.logger import PySparkLogger
 
+    util.print_exec = lambda stream: None  # of what cannot be pickled
     # Spark's own loggers of failed queries come with a handler that prints, so they are made first and it is taken away.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         printing = PySparkLogger.getLogger(name)

@@ -20,7 +20,6 @@ PRELOADED = (
     "pyspark.worker",
     "poundlock.tasks.entry",
     "poundlock.tasks.source_stage",
-    "poundlock.plan.tasks",
 )
 
 

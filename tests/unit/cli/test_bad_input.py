@@ -37,9 +37,7 @@ class Terminal:
         self.token = folder / "token"
         (folder / "job.py").write_text(JOB.format(name="made"))
         (folder / "other.py").write_text(JOB.format(name="other"))
-        self.savepoint = Path(
-            save(folder / "saved", positions={"events": {"offset": 5}}, split=["events"], query=False).root
-        )
+        self.savepoint = Path(save(folder / "saved", positions={"events": {"offset": 5}}).root)
 
     def fails(self, *arguments: str, code: int = 2) -> str:
         """Run a command that is refused, and changes nothing but a log; return its two lines."""

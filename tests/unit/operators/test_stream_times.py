@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from poundlock import DefinitionError, TerminalError, WatermarkStrategy
 from poundlock.operators.combined_watermarks import StreamHolder
-from poundlock.operators.job_watermarks import JobWatermarks, SourceSeen
 from poundlock.operators.split_reports import merged
 from poundlock.operators.stream_times import Advanced, StreamTimes, require_agreement
 from poundlock.operators.time_graph import TimeGraph, TimeNode
@@ -30,7 +29,8 @@ from poundlock.operators.time_values import (
     TimeState,
     decode_state,
 )
-from poundlock.operators.watermarks import Seen
+from support.job_watermarks import JobWatermarks, SourceSeen
+from support.partition_watermarks import Seen
 
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness(timedelta(milliseconds=5), timestamp="ts")
 IDLE = STRATEGY.with_idleness("20 ms")

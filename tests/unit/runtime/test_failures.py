@@ -15,7 +15,6 @@ from poundlock.errors import (
     TerminalError,
     TransientError,
 )
-from poundlock.runtime.changed_state import StateChangedError, changed_state
 from poundlock.runtime.failures import UserCodeError, explain, is_transient
 
 CASES = Path(__file__).parent / "failures"
@@ -79,13 +78,6 @@ def _raised(name: str, text: str) -> Exception:
             DefinitionError,
             "a function given to apply uses one DataFrame in two places, and Spark keeps one position for each",
             "give it the stream twice: events.apply(",
-        ),
-        (
-            "state_changed.StreamingQueryException.txt",
-            StateChangedError,
-            "the state of the job is made of other parts than in the checkpoint: it was n Long, matched Boolean"
-            " and is ts Double, n Long, matched Boolean",
-            "write the operator as it was",
         ),
     ],
 )
@@ -200,18 +192,3 @@ class _Dead(Exception):
 
 def test_an_exception_that_cannot_print_itself_is_explained_too() -> None:
     assert explain(_Dead()).what
-
-
-def test_state_that_is_made_of_something_else_names_operators() -> None:
-    text = (
-        "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] Streaming stateful operator name does not match with"
-        " the operator in state metadata. This likely to happen when user adds/removes/changes stateful operator of"
-        " existing streaming query.\nStateful operators in the metadata: [(OperatorId: 0 -> OperatorName: dedupe)];"
-        " Stateful operators in current batch: []. SQLSTATE: 42K03"
-    )
-    found = changed_state(text)
-    assert found is not None
-    assert found.of([]).what.endswith("it was dedupe and is nothing")
-    assert found.of(["one"]).what.startswith("the state of one is made of other parts")
-    assert found.of(["one", "two"]).what.startswith("the state of one of one, two is made")
-    assert changed_state("STATE_STORE is fine") is None

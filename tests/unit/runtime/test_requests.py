@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-
-import pytest
-
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.runtime.requests import Requests
-from poundlock.runtime.serving import Serving
 
 
 def test_a_trigger_ends_once() -> None:
@@ -65,42 +60,6 @@ def test_old_triggers_are_forgotten_and_those_that_wait_are_not() -> None:
         requests.trigger("stop").complete()
     assert requests.find(waiting.id, "checkpoint") is waiting
     assert len(requests._known) == 100
-
-
-def test_a_checkpoint_serves_those_who_asked_before_it_began() -> None:
-    requests = Requests()
-    serving = Serving(requests, threading.Event())
-    early = requests.trigger("checkpoint")
-    assert serving.take() is early
-    serving.checkpoint_wanted(early)
-    serving.pause(3600)  # or this test never ends
-    served = serving.begin()
-    late = requests.trigger("checkpoint")
-    serving.checkpoint_wanted(late)
-    serving.done(served, 4)
-    assert (early.location, late.status, serving.asked) == (4, "IN_PROGRESS", True)
-    serving.requeue()
-    assert requests.take() is late, "the next life of the query serves it"
-    assert not serving.asked
-
-
-def test_nobody_is_kept_waiting_by_an_end() -> None:
-    ended = threading.Event()
-    serving = Serving(Requests(), ended)
-    ended.set()
-    serving.begin()  # takes the wake-up of an end that comes between looking and beginning
-    serving.pause(3600)
-
-
-def test_a_job_that_has_read_nothing_says_so() -> None:
-    requests = Requests()
-    serving = Serving(requests, threading.Event())
-    asked = requests.trigger("checkpoint")
-    serving.checkpoint_wanted(asked)
-    serving.done(serving.begin(), -1)
-    assert asked.failure is not None
-    with pytest.raises(PoundlockError, match="read nothing"):
-        raise asked.failure
 
 
 def test_requests_do_not_pile_up_without_end() -> None:

@@ -1,4 +1,4 @@
-"""Savepoints edited by hand: the ledger's position and Spark's change together, the old savepoint never."""
+"""Savepoints edited by hand: the new one has what was asked for, the old one never changes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.cli.main import main
 from poundlock.driver.job_state import manifests_of
 from poundlock.savepoint.metadata import Metadata, check_files, read_metadata
-from poundlock.savepoint.sparklog import read_offsets
 from poundlock.storage import LocalStorage
-from support.saved import CHECKPOINT, EVENTS, JOB_ID, TICK, files_of, save, save_kept
+from support.saved import CHECKPOINT, EVENTS, JOB_ID, files_of, save
 
 SET = {"events": {"0": 100, "1": 80}}
 FILES = {"log": 0, "file": 1, "offset": 20}
@@ -49,23 +48,16 @@ def refused(capsys: pytest.CaptureFixture[str], savepoint: LocalStorage, *argume
     return f"{what} {next}"
 
 
-def test_an_offset_is_set_in_both_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_offset_is_set_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     positions = {"in": FILES, "clicks": EVENTS, "the-others": {"others": {"0": 7}}}
-    savepoint = save(tmp_path, positions=positions, split=["in"])
+    savepoint = save(tmp_path, positions=positions)
     made, metadata = edited(capsys, savepoint, "--offset", "events:0=100", "--offset", "the-others/others:0=3")
     assert metadata.decision.sources == {
         "in": SourceRange(None, FILES, {"topics": {"events": "id"}}),
         "clicks": SourceRange(SET, SET, {"topics": {"events": "id"}}),
         "the-others": SourceRange({"others": {"0": 3}}, {"others": {"0": 3}}, {"topics": {"events": "id"}}),
     }
-    log, old = read_offsets(made, CHECKPOINT), read_offsets(savepoint, CHECKPOINT)
-    assert {use: log.position(use) for use in log.positions} == {
-        "in": TICK,
-        "clicks": SET,
-        "the-others": {"others": {"0": 3}},
-    }
-    assert log.header == old.header
-    changed = {f"spark/offsets/{CHECKPOINT}", "_metadata.json"}
+    changed = {"_metadata.json"}
     assert {path: data for path, data in files_of(made.root).items() if path not in changed} == {
         path: data for path, data in files_of(savepoint.root).items() if path not in changed
     }
@@ -73,11 +65,14 @@ def test_an_offset_is_set_in_both_logs(tmp_path: Path, capsys: pytest.CaptureFix
     assert metadata.edited["done"][0] == "source clicks: offset of events:0 from 120 to 100"
 
 
-def test_every_use_of_a_source_that_is_read_twice_is_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    savepoint = save(tmp_path, positions={"clicks": EVENTS, "clicks#2": EVENTS})
-    made, metadata = edited(capsys, savepoint, "--offset", "events:0=100")
+def test_every_source_that_reads_the_partition_is_set_unless_one_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    savepoint = save(tmp_path, positions={"clicks": EVENTS, "again": EVENTS})
+    _, metadata = edited(capsys, savepoint, "--offset", "events:0=100")
     assert [span.end for span in metadata.decision.sources.values()] == [SET, SET]
-    assert [*map(read_offsets(made, CHECKPOINT).position, ("clicks", "clicks#2"))] == [SET, SET]
+    _, metadata = edited(capsys, savepoint, "--offset", "again/events:0=100")
+    assert {name: span.end for name, span in metadata.decision.sources.items()} == {"clicks": EVENTS, "again": SET}
 
 
 def test_it_is_made_where_it_is_wanted_and_can_be_edited_again(
@@ -103,21 +98,20 @@ def test_it_is_made_where_it_is_wanted_and_can_be_edited_again(
         (["--offset", "events=5"], "is not topic:partition=N"),
         (["--offset", "in:0=5"], "no position of in:0"),
         (["--drop-operator", "nope"], "no operator 'nope' Next: use one of clicks, in, out, counts, sums"),
-        (["--drop-operator", "counts"], "Next: drop all of it: --drop-operator counts --drop-operator sums"),
         (["--drop-operator", "out", "--offset", "events:9=1"], "no position of events:9"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    savepoint = save(tmp_path, positions={"clicks": EVENTS, "in": FILES}, split=["in"], state=["counts", "sums"])
+    savepoint = save(tmp_path, positions={"clicks": EVENTS, "in": FILES}, state=["counts", "sums"])
     assert said in refused(capsys, savepoint, *arguments)
 
 
 def test_a_savepoint_without_kafka_and_one_without_positions_are_told_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = save(tmp_path / "a", positions={"in": FILES}, split=["in"])
+    files = save(tmp_path / "a", positions={"in": FILES})
     assert "only the offsets of Kafka can be set, and in of" in refused(capsys, files, "--offset", "events:0=5")
     empty = save(tmp_path / "b", positions={}, checkpoint=-1)
     assert "no source of" in refused(capsys, empty, "--offset", "events:0=5")
@@ -125,26 +119,22 @@ def test_a_savepoint_without_kafka_and_one_without_positions_are_told_apart(
 
 def test_a_damaged_savepoint_is_not_edited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     savepoint = save(tmp_path, positions={"clicks": EVENTS})
-    Path(savepoint.root, "spark/metadata").write_bytes(b"{}")
-    assert "is damaged: spark/metadata" in refused(capsys, savepoint, "--offset", "events:0=100")
+    Path(savepoint.root, "sinks/out/.out.part-0-0.inprogress.tag-1-0").write_bytes(b"{}")
+    assert "is damaged: sinks/out/" in refused(capsys, savepoint, "--offset", "events:0=100")
 
 
 def test_a_source_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = ("sources/in/log/00000000000000000000.json", b"{}")
     positions = {"in": FILES, "clicks": EVENTS, "the-others": {"others": {"0": 7}}}
-    savepoint = save(tmp_path, positions=positions, split=["in"], more=[log])
+    savepoint = save(tmp_path, positions=positions, more=[log])
     made, metadata = edited(capsys, savepoint, "--drop-operator", "the-others")
     assert {*metadata.decision.sources} == {"in", "clicks"}
     assert "the-others" not in metadata.operators
-    assert [path for path in metadata.files if path.startswith("spark/sources/")] == ["spark/sources/clicks/0"]
-    left = read_offsets(made, CHECKPOINT)
-    assert {use: left.position(use) for use in left.positions} == {"in": TICK, "clicks": EVENTS}
     assert log[0] in metadata.files
 
     made, metadata = edited(capsys, savepoint, "--drop-operator", "in")
     assert {*metadata.decision.sources} == {"clicks", "the-others"}
     assert log[0] not in metadata.files
-    assert read_offsets(made, CHECKPOINT) == read_offsets(savepoint, CHECKPOINT), "the ticks are nobody's position"
 
 
 def test_a_sink_is_dropped_with_what_waited_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,33 +149,9 @@ def test_a_sink_is_dropped_with_what_waited_in_it(tmp_path: Path, capsys: pytest
     ]
 
 
-def segments(metadata: Metadata) -> list[dict[str, Any]]:
-    return [s for p in metadata.decision.sinks["out"].state["parts"] for s in p["segments"]]
-
-
-def test_state_is_dropped_with_all_of_spark_s_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    positions = {"clicks": EVENTS, "in": FILES}
-    savepoint = save(tmp_path, positions=positions, split=["in"], state=["counts", "sums"], watermark=5)
-    made, metadata = edited(
-        capsys, savepoint, "--drop-operator", "sums", "--drop-operator", "counts", "--offset", "events:0=100"
-    )
-    assert not [path for path in metadata.files if path.startswith("spark/")]
-    assert metadata.decision.checkpoint == -1
-    assert {name: span.end for name, span in metadata.decision.sources.items()} == {"clicks": SET, "in": FILES}
-    assert {*metadata.operators} == {"clicks", "in", "out"}
-    (segment,) = segments(metadata)
-    assert "checkpoint" not in segment, "its number would be taken for one of those that are counted anew"
-    assert segments(read_metadata(savepoint))[0]["checkpoint"] == 2
-    assert main(["savepoint", "inspect", made.root]) == 0
-    said = capsys.readouterr().out
-    assert "state of sums, counts dropped" in said
-
-
-def test_one_of_several_operators_is_dropped_where_the_job_keeps_its_state(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_state_of_one_of_several_operators_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stages = {"stage-1": ["counts", "sums"], "stage-2": ["busy"]}
-    savepoint = save_kept(tmp_path, stages, {"clicks": EVENTS})
+    savepoint = save(tmp_path, positions={"clicks": EVENTS}, state=stages, watermark=5, sinks={})
     _, metadata = edited(capsys, savepoint, "--drop-operator", "sums", "--offset", "events:0=100")
     assert {*metadata.operators} == {"clicks", "counts", "busy"}
     assert {*metadata.files} == {f"state/{JOB_ID}/stage-1.arrow", f"state/{JOB_ID}/stage-2.arrow"}
@@ -214,16 +180,6 @@ def test_one_of_several_operators_is_dropped_where_the_job_keeps_its_state(
     assert [each["name"] for each in said["state"]["operators"]] == ["counts", "sums", "busy"]
     assert main(["savepoint", "diff", savepoint.root, made.root]) == 0
     assert "state key groups" in capsys.readouterr().out
-
-
-def test_state_is_kept_where_spark_could_not_begin_at_a_position(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    savepoint = save(tmp_path, positions={"rate": 12, "clicks": EVENTS}, state=["counts"])
-    said = refused(capsys, savepoint, "--drop-operator", "counts")
-    assert "source 'rate' is read by a connector of Spark's, which cannot be told to begin at 12" in said
-    _, metadata = edited(capsys, savepoint, "--drop-operator", "rate", "--drop-operator", "counts")
-    assert {*metadata.decision.sources} == {"clicks"}
 
 
 def test_a_write_that_fails_leaves_nothing(

@@ -12,9 +12,8 @@ from poundlock.cli.main import main
 from poundlock.savepoint.inspection import inspect
 from poundlock.savepoint.metadata import METADATA
 from poundlock.savepoint.positions import is_kafka, reading
-from poundlock.savepoint.sparklog import OffsetLog
 from poundlock.storage import LocalStorage
-from support.saved import CHECKPOINT, EVENTS, JOB_ID, MEMORY, files_of, save
+from support.saved import CHECKPOINT, EVENTS, JOB_ID, files_of, save
 
 LOG = json.dumps({"v": 1, "root": "/in", "more": False, "files": [["a", 100, 1], ["b", 50, 2], ["c", 10, 3]]}).encode()
 AT_FILE = {"log": 0, "file": 1, "offset": 20}
@@ -38,7 +37,6 @@ def savepoint(tmp_path: Path) -> LocalStorage:
     return save(
         tmp_path,
         positions={"clicks": EVENTS, "in": AT_FILE, "made": {"row": 900}, "other": 12},
-        split=["in", "made"],
         state=["per-minute", "window-0"],
         watermark=1_545_184_220_000,
         sinks={"out": [("part-0-0", 7), ("part-1-0", 5)], "late": []},
@@ -52,7 +50,7 @@ def test_it_says_what_is_in_it(savepoint: LocalStorage, capsys: pytest.CaptureFi
     text = "\n".join(" ".join(line.split()) for line in lines)
     name = Path(savepoint.root).name
     for said in (
-        f"{name}: savepoint of job made ({JOB_ID}), format 1",
+        f"{name}: savepoint of job made ({JOB_ID}), format 2",
         "taken 2018-12-19T01:50:26.000Z at checkpoint 3 by poundlock 0.1.0, pyspark 4.2.1",
         "clicks kafka events:0 offset 120\nclicks kafka events:1 offset 80",
         "in files 1 of 3 known files read, 120 bytes, then /in/b from byte 20 on",
@@ -61,7 +59,7 @@ def test_it_says_what_is_in_it(savepoint: LocalStorage, capsys: pytest.CaptureFi
         "watermark 2018-12-19T01:50:20.000Z",
         "out 7 rows 70 B dt=20181219/part-0-0\nout 5 rows 50 B dt=20181219/part-1-0",
         "per-minute stateful\nwindow-0 stateful not named",
-        "state 4 partitions, rocksdb",
+        "state 128 key groups",
         "sink out 120 B",
         "all digests hold",
     ):
@@ -77,7 +75,7 @@ def test_it_says_what_is_in_it(savepoint: LocalStorage, capsys: pytest.CaptureFi
         ],
         "late": [],
     }
-    assert found["sizes"]["state 0 stateStoreSave"] > 100
+    assert found["sizes"]["state"] == 50
     assert found["bytes"] == sum(found["sizes"].values()) == sum(len(v) for k, v in before.items() if k != METADATA)
     assert (found["checkpoint"], found["watermark_ms"], found["damage"]) == (CHECKPOINT, 1_545_184_220_000, [])
     assert files_of(savepoint.root) == before
@@ -88,16 +86,11 @@ def test_of_an_empty_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (found["sources"], found["watermark_ms"], found["state"]) == (
         {},
         None,
-        {"key_groups": None, "partitions": None, "backend": "", "operators": []},
+        {"key_groups": None, "operators": []},
     )
 
 
-def test_state_in_memory_is_called_so(tmp_path: Path) -> None:
-    made = save(tmp_path, positions={"clicks": EVENTS}, state=["win"], provider=MEMORY)
-    assert inspect(made).backend == "memory"
-
-
-@pytest.mark.parametrize("path", ["sinks/out/.out.part-0-0.inprogress.tag-1-0", f"spark/offsets/{CHECKPOINT}"])
+@pytest.mark.parametrize("path", ["sinks/out/.out.part-0-0.inprogress.tag-1-0", f"state/{JOB_ID}/stage-1.arrow"])
 def test_a_truncated_file_is_told_in_two_lines(
     savepoint: LocalStorage, capsys: pytest.CaptureFixture[str], path: str
 ) -> None:
@@ -111,10 +104,10 @@ def test_a_truncated_file_is_told_in_two_lines(
         assert (
             "digests were not compared" in poundlock(capsys, "savepoint", "inspect", savepoint.root, "--no-check")[-1]
         )
-        Path(savepoint.root, f"spark/commits/{CHECKPOINT}").unlink()
+        Path(savepoint.root, f"state/{JOB_ID}/stage-1.arrow").unlink()
         assert main(["savepoint", "inspect", savepoint.root, "--json"]) == 2
         said = json.loads(capsys.readouterr().out)
-        assert {wrong["path"] for wrong in said["damage"]} == {path, f"spark/commits/{CHECKPOINT}"}
+        assert {wrong["path"] for wrong in said["damage"]} == {path, f"state/{JOB_ID}/stage-1.arrow"}
 
 
 @pytest.mark.parametrize(
@@ -149,7 +142,6 @@ def test_two_savepoints_are_compared(
             "in": {**AT_FILE, "offset": 50},
             "made": {"row": 1000, "from_ms": 7},
         },
-        split=["in", "made"],
         state=["per-minute"],
         keys=["user", "day"],
         partitions=8,

@@ -12,7 +12,7 @@ import pytest
 from pyspark import SparkContext
 
 from poundlock.errors import TerminalError
-from poundlock.spark.old_host import check_callbacks
+from poundlock.spark.private import check_callbacks
 
 FAR = 1500
 

@@ -32,7 +32,8 @@ def test_what_a_job_needs(tmp_path: Path) -> None:
 def test_tasks_with_state_need_the_checkpoint(tmp_path: Path) -> None:
     job = Job("state", on_error="fail")
     rows = job.from_source(DatagenSource(rate=1), name="rows")
-    rows.apply(lambda frame: frame, name="any").sink_to(FileSink(f"{tmp_path}/out", format="json"), name="out")
+    counts = rows.window_all(TumblingProcessingTimeWindows("1 s")).aggregate("count(*) as n", name="counts")
+    counts.sink_to(FileSink(f"{tmp_path}/out", format="json"), name="out")
     assert str(tmp_path / "checkpoint") in needs_of(make_plan(job), str(tmp_path / "checkpoint")).written
 
 

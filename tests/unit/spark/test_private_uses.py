@@ -15,16 +15,8 @@ PRIVATE = re.compile(
     r"|_accumulatorServer|_callback_server|_streamingCheckpointManager|_parse_datatype_string|PythonEvalType"
     r"|launch_gateway|PYSPARK_GATEWAY|_PYSPARK_|pyspark\.daemon"
 )
-# The old host's, and a JVM of our own for JDBC, which is not Spark's; nothing may be added.
-OLD_HOST = {
-    "plan/arrow.py",
-    "plan/event_time.py",
-    "runtime/backends.py",
-    "runtime/jdbc.py",
-    "runtime/rescaling.py",
-    "runtime/spark_query.py",
-    "spark/old_host.py",
-}
+# A JVM of our own for JDBC, which is not Spark's; nothing may be added.
+OTHERS = {"runtime/jdbc.py"}
 
 
 def code_of(path: Path) -> str:
@@ -44,8 +36,8 @@ def test_private_api_is_used_in_one_module() -> None:
         for path in SOURCE.rglob("*.py")
         if not path.is_relative_to(SOURCE / "testing") and PRIVATE.search(code_of(path))
     }
-    assert users - OLD_HOST == {"spark/private.py"}
-    assert users >= OLD_HOST, "a module that needs it no more leaves the list"
+    assert users - OTHERS == {"spark/private.py"}
+    assert users >= OTHERS, "a module that needs it no more leaves the list"
 
 
 def test_each_use_has_its_reason_and_there_are_at_most_five() -> None:

@@ -1,4 +1,4 @@
-"""What one task does with the rows of a branch, without Spark."""
+"""What one task does with the rows of its splits, without Spark."""
 
 from __future__ import annotations
 
@@ -10,36 +10,64 @@ from typing import Any
 import pytest
 
 from poundlock import FileSink, RichFunction
-from poundlock.checkpoint.participant import Counts, bound
+from poundlock.checkpoint.participant import DEAD_LETTER, bound
+from poundlock.connectors.base import ReaderContext, Split
 from poundlock.formats.chunk import Chunk, FileOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Edge, Pass, Step
+from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.operators.user_functions import Map
-from poundlock.plan.plan import DEAD_LETTER
-from poundlock.plan.stage import SinkStep, Stage, TaskIdentity
+from poundlock.tasks.report import Directive, SourceSplit, TaskReport, TaskWork
+from poundlock.tasks.source_stage import SourceHead, SourceStage
+from poundlock.tasks.stage import SinkStep, StageBody
 
 JOB = "0" * 32
 
 
-def test_a_dead_letter_may_come_from_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
+WORK = TaskWork(0, [SourceSplit("in", Split("a", {}), 0)])
+
+
+class Read:
+    """A source whose splits are whatever a function says."""
+
+    def __init__(self, read: Callable[[Callable[[Reject], None]], Iterator[Chunk]]) -> None:
+        self.yielded = read
+
+    def reader(self, context: ReaderContext) -> Read:
+        self.reject = context.reject
+        return self
+
+    def read(self, split: Split) -> Iterator[Chunk]:
+        return self.yielded(self.reject)
+
+
+def run(tmp_path: Path, steps: list[Step], read: Callable[[Callable[[Reject], None]], Iterator[Chunk]]) -> TaskReport:
     sinks = {
-        "out": bound(FileSink(str(tmp_path / "out"), row="value"), job_id=JOB, sink="out"),
+        "out": bound(FileSink(str(tmp_path / "out"), format="json"), job_id=JOB, sink="out"),
         DEAD_LETTER: bound(FileSink(str(tmp_path / "dead"), row="value"), job_id=JOB, sink=DEAD_LETTER),
     }
-    steps = [Step("in", Pass(), []), Step("out", SinkStep("out"), [Edge("in")])]
-    directive = {"decided": False, "checkpoint": 3, "epoch": 1, "started_ms": 0, "sinks": {"dead-letter": {}}}
+    body = StageBody(0, JOB, [Step("in", Pass(), []), *steps], sinks, "dead_letter")
+    source: Any = Read(read)
+    stage = SourceStage(body, {"in": SourceHead(source, "records")})
+    time = TimeDirective(TimeState(), 0, {})
+    directive = Directive(3, 1, 0, "run", {"out": {}, DEAD_LETTER: {}}, time)
+    report, parcels = stage.run(WORK, directive, attempt="attempt")
+    assert not parcels
+    return report
 
+
+def test_a_dead_letter_may_come_from_a_file_whose_name_is_not_utf8(tmp_path: Path) -> None:
     def read(reject: Callable[[Reject], None]) -> Iterator[Chunk]:
         reject(Reject("bad", "ü".encode(), {"file": "/in/a-\udcff", "offset": 7}))
         yield from ()
 
-    texts = list(Stage(JOB, "in", steps, sinks, "dead_letter").run(read, directive, TaskIdentity.of(0)))
-    payload = next(item["payload"] for item in map(json.loads, texts) if item["t"] == "prepared")
-    assert payload["rows"] == 1
+    report = run(tmp_path, [Step("out", SinkStep("out"), [Edge("in")])], read)
+    assert [item.payload["rows"] for item in report.prepared] == [1]
     (written,) = [path for path in (tmp_path / "dead").rglob("*") if path.is_file()]
     letter = json.loads(written.read_bytes())
     assert letter["file"] == "/in/a-\udcff"
     assert letter["value"] == "ü"
+    assert (report.steps["in"].rows_in, report.steps["in"].rejected, report.reads["in"].splits) == (1, 1, 1)
 
 
 class Halves(RichFunction):
@@ -62,17 +90,9 @@ class Halves(RichFunction):
         return {"n": row["n"] // 2}
 
 
-def stage_of(tmp_path: Path, function: Halves, *, rejects: bool) -> Stage:
-    sinks = {
-        "out": bound(FileSink(str(tmp_path / "out"), format="json"), job_id=JOB, sink="out"),
-        DEAD_LETTER: bound(FileSink(str(tmp_path / "dead"), row="value"), job_id=JOB, sink=DEAD_LETTER),
-    }
+def halved(tmp_path: Path, function: Halves, *, rejects: bool) -> TaskReport:
     half = Map("half", function, ("n",), rejects=rejects)
-    steps = [Step("in", Pass(), []), Step("half", half, [Edge("in")]), Step("out", SinkStep("out"), [Edge("half")])]
-    return Stage(JOB, "in", steps, sinks, "dead_letter")
-
-
-DIRECTIVE = {"decided": False, "checkpoint": 3, "epoch": 1, "started_ms": 0, "sinks": {"out": {}, "dead-letter": {}}}
+    return run(tmp_path, [Step("half", half, [Edge("in")]), Step("out", SinkStep("out"), [Edge("half")])], numbers)
 
 
 def numbers(reject: Callable[[Reject], None]) -> Iterator[Chunk]:
@@ -81,12 +101,10 @@ def numbers(reject: Callable[[Reject], None]) -> Iterator[Chunk]:
 
 def test_records_that_a_function_fails_for_are_dead_letters_and_counted(tmp_path: Path) -> None:
     calls: list[str] = []
-    stage = stage_of(tmp_path, Halves(calls), rejects=True)
-    told = [json.loads(text) for text in stage.run(numbers, DIRECTIVE, TaskIdentity.of(0))]
-    counts = {name: Counts.from_json(c) for name, c in told[-1]["sinks"].items()}
-    assert counts["out"] == Counts(read=5, written=3, dead_lettered=2)
-    assert counts["out"].balanced()
-    assert counts[DEAD_LETTER].written == 2
+    steps = halved(tmp_path, Halves(calls), rejects=True).steps
+    assert (steps["half"].rows_in, steps["half"].rejected, steps["half"].rows_out[""]) == (5, 2, 3)
+    assert steps["out"].rows_out[""] == 3
+    assert steps[DEAD_LETTER].rows_out[""] == 2
     letters = [
         json.loads(x) for p in (tmp_path / "dead").rglob("*") if p.is_file() for x in p.read_bytes().splitlines()
     ]
@@ -99,9 +117,8 @@ def test_records_that_a_function_fails_for_are_dead_letters_and_counted(tmp_path
 @pytest.mark.parametrize("closes", [True, False])
 def test_a_task_that_fails_closes_its_functions_and_leaves_nothing(tmp_path: Path, closes: bool) -> None:
     calls: list[str] = []
-    stage = stage_of(tmp_path, Halves(calls, closes), rejects=False)
     with pytest.raises(ValueError, match="odd"):
-        list(stage.run(numbers, DIRECTIVE, TaskIdentity.of(0)))
+        halved(tmp_path, Halves(calls, closes), rejects=False)
     assert calls == ["open", "close"]
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -109,6 +126,6 @@ def test_a_task_that_fails_closes_its_functions_and_leaves_nothing(tmp_path: Pat
 def test_a_function_that_cannot_be_closed_fails_its_task(tmp_path: Path) -> None:
     calls: list[str] = []
     with pytest.raises(OSError, match="cannot be closed"):
-        list(stage_of(tmp_path, Halves(calls, False), rejects=True).run(numbers, DIRECTIVE, TaskIdentity.of(0)))
+        halved(tmp_path, Halves(calls, False), rejects=True)
     assert calls == ["open", "close"]
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
