@@ -19,7 +19,6 @@ from benchmarks import (
     postgres,
     postgres_copy,
     savepoint,
-    state_backends,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
@@ -118,7 +117,6 @@ CASES: tuple[Case, ...] = (
     *parquet_to_s3.CASES,
     *savepoint.CASES,
     *postgres.CASES,
-    *state_backends.CASES,
     Case("small_checkpoint/poundlock", small_checkpoint),
     Case("cold_start/poundlock", cold_start),
 )

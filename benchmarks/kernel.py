@@ -5,14 +5,13 @@ Prints one line a case; nothing is asserted, since a figure means something only
 
 from __future__ import annotations
 
-import json
 import random
 import resource
 import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,14 +20,17 @@ from typing import Any
 import numpy as np
 
 from poundlock.checkpoint.participant import Reject, WriterContext
-from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.base import Split
 from poundlock.connectors.files.buckets import EventTimeBucketAssigner, PythonBucketAssigner
-from poundlock.connectors.files.reader import FileReader
 from poundlock.connectors.files.rolling import RollingPolicy
 from poundlock.connectors.files.sink import FileSink
-from poundlock.formats.chunk import Chunk, Lines
+from poundlock.connectors.files.source import FileSource
+from poundlock.formats.chunk import Lines
 from poundlock.operators.chain import Edge, Map, Pass, Step
-from poundlock.plan.stage import SinkStep, Stage, TaskIdentity
+from poundlock.operators.time_values import TimeDirective, TimeState
+from poundlock.tasks.report import Directive, SourceSplit, TaskWork
+from poundlock.tasks.source_stage import SourceHead, SourceStage
+from poundlock.tasks.stage import SinkStep, StageBody
 
 BLOCK = 1 << 20
 START = 1545184226.432
@@ -100,17 +102,13 @@ def run_map(data: list[bytes], folder: str, function: Callable[[dict[str, Any]],
         Step("map", Map("map", function, ("dt", "timestamp", "event", "uuid")), (Edge("events"),)),
         Step("out", SinkStep("out"), (Edge("map"),)),
     ]
-    stage = Stage("0" * 32, "events", steps, {"out": sink}, "fail")
-
-    def read(reject: Callable[[Reject], None]) -> Iterator[Chunk]:
-        context = ReaderContext(reject=reject, want="records")
-        reader = FileReader("json", {}, compression="none", header=False, multiline=False, context=context)
-        return reader.read(split)
-
+    body = StageBody(0, "0" * 32, steps, {"out": sink}, "fail")
+    stage = SourceStage(body, {"events": SourceHead(FileSource(folder, format="json", schema=columns), "records")})
+    time = TimeDirective(TimeState(), 0, {})
     before = cpu_s()
-    directive = {"decided": False, "epoch": 1, "checkpoint": 0, "sinks": {}, "started_ms": 0}
-    *_, counts = stage.run(read, directive, TaskIdentity.of(0))
-    return cpu_s() - before, json.loads(counts)["sinks"]["out"]["written"]
+    directive = Directive(checkpoint=0, epoch=1, started_ms=0, run="run", sinks={"out": {}}, time=time)
+    report, _ = stage.run(TaskWork(0, [SourceSplit("events", split, 0)]), directive, attempt="attempt")
+    return cpu_s() - before, report.steps["out"].rows_out[""]
 
 
 def best(rows: int, work: Callable[[str], tuple[float, int]]) -> str:

@@ -22,7 +22,7 @@ from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from poundlock.errors import PoundlockError
 from poundlock.runtime.jars import jar_set
-from poundlock.runtime.stores import needs_of, spark_path
+from poundlock.runtime.stores import needs_of
 from poundlock.storage.s3 import S3Storage
 from poundlock.testing.minio import EmbeddedMinio
 from poundlock.testing.s3 import EmbeddedS3
@@ -141,7 +141,9 @@ def spark(bench: Bench) -> Result | None:
     files = len(list(folder.iterdir())) // _CHECKPOINTS
 
     def command(storage: S3Storage, work: Path) -> list[str]:
-        return program("spark_s3_sink.py", folder, spark_path(storage), work / "checkpoints", files)
+        return program(
+            "spark_s3_sink.py", folder, f"s3a://{storage.root.removeprefix('s3://')}", work / "checkpoints", files
+        )
 
     return _measured(bench, "spark_file_sink", command, jars)
 

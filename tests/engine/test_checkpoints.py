@@ -159,9 +159,9 @@ def test_a_job_that_was_cancelled_then_killed_is_restored_from_its_checkpoint_an
     assert (left.occasion, left.checkpoint) == ("checkpoint", newest + 2)
     assert content(checkpoint) == before
 
-    # restored from what the killed one left; the state is our own, so it does not matter what Spark would keep some with
+    # restored from what the killed one left
     done = run(
-        counts(tmp_path, state_backend="memory", **said),
+        counts(tmp_path, **said),
         settings=settings(third),
         beginning=Beginning(str(second / "checkpoint")),
     )

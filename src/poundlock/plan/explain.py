@@ -100,13 +100,15 @@ def explain_json(job: Job) -> dict[str, Any]:
 
 _STAGES = {
     "source": "its tasks read, decode and write in one pass; no record enters the JVM",
+    "stream": "its tasks read, decode and write in one pass; what Spark reads has been through the JVM",
     "keyed": "its tasks have key groups each; blocks of rows come through Spark's shuffle",
     "spark": "rows enter the JVM once for Spark SQL, and come out to the tasks",
 }
 
 
 def _stage(number: int, stage: StageOutline) -> list[str]:
-    lines = [f"stage {number}: {stage.kind}", f"  {_STAGES[stage.kind]}"]
+    streamed = any(isinstance(node, SourceNode) and isinstance(node.source, SparkSource) for node in stage.steps)
+    lines = [f"stage {number}: {stage.kind}", f"  {_STAGES['stream' if streamed else stage.kind]}"]
     if stage.spark:
         lines += ["  in Spark:"] + [f"    {_step(node)}" for node in stage.spark]
     return lines + (["  in tasks:"] + [f"    {_step(node)}" for node in stage.steps] if stage.steps else [])

@@ -12,7 +12,6 @@ from dataclasses import asdict, replace
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_operators, described_sinks
-from poundlock.checkpoint.first_edition import refuse_first_edition
 from poundlock.checkpoint.fsck import rebuilt_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.keyed_state import state_parts
@@ -28,6 +27,7 @@ from poundlock.runtime.operators import operators
 from poundlock.runtime.restoring import Beginning
 from poundlock.runtime.retained import copies
 from poundlock.runtime.retention import refuse_deleted
+from poundlock.savepoint.first_edition import refuse_first_edition
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator
 from poundlock.savepoint.take import finish, take
 from poundlock.storage import LocalStorage, Storage, open_storage

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.first_edition import refuse_first_edition
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.participant import Inspectable, Occasion
 from poundlock.checkpoint.trouble import refuse_unreachable
@@ -36,6 +35,7 @@ from poundlock.runtime.retention import delete_checkpoint, finish_deletion
 from poundlock.runtime.savepoints import Saved
 from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.claim import settle_claim
+from poundlock.savepoint.first_edition import refuse_first_edition
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.session import Session, jvm_gone
 from poundlock.storage import Storage, open_storage

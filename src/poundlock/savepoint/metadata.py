@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.first_edition import OF_FIRST_EDITION
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
+from poundlock.savepoint.first_edition import OF_FIRST_EDITION
 from poundlock.storage import LocalStorage, Storage
 
 __all__ = [

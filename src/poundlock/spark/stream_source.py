@@ -216,8 +216,8 @@ class StreamEnumerator:
 
     def _start(self, first: int) -> None:
         check_callbacks()
-        found = (_MANIFEST.fullmatch(name) for name in self._workspace.names(_BATCHES))
-        numbers = {int(match[1]) for match in found if match}
+        matches = (_MANIFEST.fullmatch(name) for name in self._workspace.names(_BATCHES))
+        numbers = {int(match[1]) for match in matches if match}
         self._staged = first
         while self._staged in numbers:
             self._staged += 1
@@ -274,7 +274,7 @@ class StreamEnumerator:
         raise SourceGoneError(
             f"source {self._name}: Spark's checkpoint in {self._workspace.root}/{_QUERY} does not go on behind batch"
             f" {self._staged - 1}, it begins with batch {batch}",
-            next="restore that folder, or begin anew in another checkpoint_dir",
+            next="restore that folder, or begin again in another checkpoint_dir",
         )
 
     def _workspace_query(self, query: str) -> str:
@@ -325,7 +325,7 @@ class _StagedReader:
 
     def _damaged(self, split: Split, why: str) -> TerminalError:
         place = f"{split.payload['root']}/{split.payload['path']}"
-        return TerminalError(f"staged file {place} is damaged: {why}", next="begin anew from a savepoint")
+        return TerminalError(f"staged file {place} is damaged: {why}", next="start again from a savepoint")
 
 
 def _hadoop_path(storage: Storage) -> str:
@@ -351,6 +351,6 @@ def _stage_rows(
                 writer.write_batch(batch.cast(schema))
                 rows += batch.num_rows
         storage.sync(handle)
-    found = storage.stat(path)
-    size = 0 if found is None else found.bytes
+    entry = storage.stat(path)
+    size = 0 if entry is None else entry.bytes
     yield pa.RecordBatch.from_pydict({"path": [path], "rows": [rows], "bytes": [size]})

@@ -1,11 +1,10 @@
 """The nodes of a job's graph: frozen, compared by identity, each knowing only what it reads from.
 
-Nothing is checked against data here and nothing runs; `plan/` turns the graph into one Spark query.
+Nothing is checked against data here and nothing runs; `plan/` cuts the graph into stages.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -141,34 +140,6 @@ class WindowNode(Node):
     late_tag: str | None = None
     side_outputs: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def native(self) -> bool:
-        """Whether Spark's own windows mean the same."""
-        return self.why_ours is None
-
-    @property
-    def why_ours(self) -> str | None:
-        """What Spark's own windows do not do, or not with the same meaning; None if they do it all."""
-        from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
-
-        assigner = self.assigner
-        if isinstance(assigner, EventTimeSessionWindows):
-            return "Spark drops a late row before it sees that a session takes it"
-        if self.column is None or not isinstance(assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows)):
-            return "Spark has no such windows"
-        if isinstance(assigner, SlidingEventTimeWindows) and assigner.slide_ms > assigner.size_ms:
-            return "Spark has no windows with gaps between them"
-        lacks = {
-            "triggers": self.trigger is not None,
-            "evictors": self.evictor is not None,
-            "allowed lateness": bool(self.allowed_lateness),
-            "side output of late rows": self.late_tag is not None,
-            "Python window functions": self.function is not None,
-            "distinct values on streams": any(_DISTINCT.search(text) for text in self.aggregates or ()),
-        }
-        found = [name for name, asked in lacks.items() if asked]
-        return f"Spark has no {' and no '.join(found)}" if found else None
-
     def describe(self) -> str:
         """Return what was said, for `explain`."""
         said = [self.assigner.describe()]
@@ -177,9 +148,6 @@ class WindowNode(Node):
         said += [f"late by up to {format_duration(self.allowed_lateness)}"] if self.allowed_lateness else []
         said += [f"late rows to {self.late_tag}"] if self.late_tag is not None else []
         return ", ".join(said)
-
-
-_DISTINCT = re.compile(r"\(\s*distinct\b", re.IGNORECASE)
 
 
 def walk(roots: Sequence[Node]) -> Iterator[Node]:

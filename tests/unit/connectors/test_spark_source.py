@@ -13,17 +13,14 @@ def test_how_spark_reads_it() -> None:
     source = SparkFormatSource(
         "json", {"maxFilesPerTrigger": 5, "multiLine": True}, schema="a int", path="/data", columns=["a + 1 as b"]
     )
-    assert source.spark_read({"x": 1}) == SparkRead(
+    assert source.spark_read() == SparkRead(
         format="json",
         options={"maxFilesPerTrigger": "5", "multiLine": "true", "path": "/data"},
         columns=["a + 1 as b"],
         schema="a int",
     )
     assert isinstance(source, SparkSource)
-    assert source.identity(None, {}, {"old": 1}) == {}
-    assert source.describe({"b": 2, "a": 1}) == 'json: {"a": 1, "b": 2}'
-    assert source.decoder() is None
-    assert source.lag({}) is None
+    assert source.describe({"batch": 1200}) == "json: goes on behind 1,200 batches"
     assert source.explain_error("x") is None
     assert not source.bounded
 

@@ -30,9 +30,9 @@ def test_the_package_runs_from_its_zip(tmp_path: Path, cache: Path) -> None:
     with zipfile.ZipFile(made) as opened:
         names = opened.namelist()
     assert "poundlock/__init__.py" in names
-    assert "poundlock/plan/tasks.pyc" in names
+    assert "poundlock/tasks/entry.pyc" in names
     assert all(name.endswith((".py", ".pyc")) for name in names)
-    program = "import poundlock.plan.tasks, poundlock; print(poundlock.__file__)"
+    program = "import poundlock.tasks.entry, poundlock; print(poundlock.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONPATH": str(made)}, cwd=tmp_path, capture_output=True, text=True
     )

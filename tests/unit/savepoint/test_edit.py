@@ -127,12 +127,12 @@ def test_a_source_is_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     log = ("sources/in/log/00000000000000000000.json", b"{}")
     positions = {"in": FILES, "clicks": EVENTS, "the-others": {"others": {"0": 7}}}
     savepoint = save(tmp_path, positions=positions, more=[log])
-    made, metadata = edited(capsys, savepoint, "--drop-operator", "the-others")
+    _, metadata = edited(capsys, savepoint, "--drop-operator", "the-others")
     assert {*metadata.decision.sources} == {"in", "clicks"}
     assert "the-others" not in metadata.operators
     assert log[0] in metadata.files
 
-    made, metadata = edited(capsys, savepoint, "--drop-operator", "in")
+    _, metadata = edited(capsys, savepoint, "--drop-operator", "in")
     assert {*metadata.decision.sources} == {"clicks", "the-others"}
     assert log[0] not in metadata.files
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkStageInfo
 
-from poundlock import DatagenSource, FileSink, FileSource, Job
+from poundlock import DatagenSource, FileSink, FileSource, Job, TumblingProcessingTimeWindows
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.plan.plan import make_plan
 from poundlock.spark import executors

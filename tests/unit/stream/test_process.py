@@ -177,8 +177,8 @@ def test_operators_with_state_should_be_named() -> None:
     stream = job.from_source(FileSource("/in"), name="in").key_by("k").sum("n")
     stream.sink_to(FileSink("/out"), name="out")
     assert job.unnamed_operators() == ["sum-0"]
-    (branch,) = make_plan(job).branches
-    assert branch.reason.endswith("sum-0 (rolling sum of n: our own operator, by key group)")
+    assert make_plan(job).keyed
+    assert "sum-0: by k, rolling sum of n <- in" in job.explain()
 
 
 def other_job() -> DataStream:

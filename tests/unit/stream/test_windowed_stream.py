@@ -19,19 +19,16 @@ from poundlock import (
     DefinitionError,
     DeltaTrigger,
     EventTimeSessionWindows,
-    FileSink,
     FileSource,
     GlobalWindows,
     Job,
     ProcessingTimeSessionWindows,
     ProcessWindowFunction,
     PurgingTrigger,
-    SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
-from poundlock.plan.plan import make_plan
 from poundlock.stream.keyed import KeyedStream, WindowedStream
 from poundlock.stream.nodes import SideOutputNode, WindowNode
 from poundlock.stream.window_functions import AggregateWindow, ProcessWindow, ReduceWindow
@@ -106,7 +103,6 @@ def test_a_node_carries_all_that_was_said() -> None:
     )
     assert isinstance(made.function, ProcessWindow)
     assert (made.schema, made.side_outputs, list(made.aggregates)) == ("n long", {"odd": "n long"}, [])
-    assert not made.native
     assert made.describe() == (
         "tumbling windows of 1 min, fired every 10 s of event time, keeping the last 5, late by up to 1 min, late rows to late"
     )
@@ -128,23 +124,7 @@ def test_the_functions() -> None:
     added = node(minute().aggregate(Total(), schema="n long"))
     assert isinstance(added.function, AggregateWindow)
     sql = node(minute().aggregate("count(*) as n", "max(ts) as ts"))
-    assert (sql.function, list(sql.aggregates), sql.native) == (None, ["count(*) as n", "max(ts) as ts"], True)
-
-
-def test_what_says_the_same_to_spark_is_native() -> None:
-    def native(of: WindowedStream) -> bool:
-        return node(of.aggregate("count(*) as n")).native
-
-    assert native(minute())
-    assert not native(keyed().window(EventTimeSessionWindows("1 min")))  # Spark judges a row before it merges
-    assert native(keyed().window(SlidingEventTimeWindows("10 s", "10 s")))
-    assert not native(keyed().window(SlidingEventTimeWindows("10 s", "20 s")))
-    assert not native(minute().trigger(CountTrigger(1)))
-    assert not native(minute().evictor(CountEvictor(1)))
-    assert not native(minute().allowed_lateness("1 s"))
-    assert not native(minute().side_output_late_data("late"))
-    assert not native(keyed().window(TumblingProcessingTimeWindows("1 s")))
-    assert native(minute().allowed_lateness("0 s"))
+    assert (sql.function, list(sql.aggregates)) == (None, ["count(*) as n", "max(ts) as ts"])
 
 
 def test_windows_that_are_not_of_event_time_need_no_watermark() -> None:
@@ -165,19 +145,6 @@ def test_a_chain_changes_nothing_it_came_from() -> None:
     plain.trigger(CountTrigger(1)).allowed_lateness("1 s")
     made = node(plain.reduce(plus))
     assert (made.trigger, made.allowed_lateness) == (None, timedelta(0))
-
-
-def test_what_spark_cannot_do_is_done_by_an_operator_of_ours() -> None:
-    job = Job("a", on_error="skip")
-    rows = job.from_source(FileSource("/in", format="json", schema="n long"), name="in")
-    rows.key_by("n").count_window(3).reduce(plus, name="sums").sink_to(FileSink("/out", format="json"), name="out")
-    (branch,) = make_plan(job).branches
-    assert branch.reason.endswith(
-        "sums (windows of 3 elements: our own operator, by key group: Spark has no such windows)"
-    )
-
-    reason = node(minute().trigger(CountTrigger(1)).allowed_lateness("1 s").aggregate("count(*) as n")).why_ours
-    assert reason == "Spark has no triggers and no allowed lateness"
 
 
 SESSIONS = EventTimeSessionWindows("1 min")

@@ -17,6 +17,7 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
+from poundlock.plan.explain import explain_json
 from poundlock.plan.plan import make_plan
 from poundlock.stream.nodes import WatermarkNode
 
@@ -70,16 +71,16 @@ def test_streams_with_unlike_event_time_columns_are_refused() -> None:
         both.window_all(TumblingEventTimeWindows("1 s"))
 
 
-def test_windows_are_sparks_and_what_follows_is_the_tasks() -> None:
+def test_windows_are_of_a_stage_by_key_and_what_follows_is_in_it() -> None:
     job = Job("a", on_error="skip")
     timed = job.from_source(FileSource("/in"), name="in").assign_timestamps_and_watermarks(BY_TS, name="time")
     counts = timed.key_by("event").window(TumblingEventTimeWindows("1 min")).aggregate("count(*) as n", name="counts")
     counts.map(lambda r: r, schema="event string, n bigint", name="plain").sink_to(FileSink("/out"), name="out")
-    plan = make_plan(job)
-    (branch,) = plan.branches
-    assert (branch.placement, branch.head.id, branch.row_wise) == ("spread", "counts", False)
-    assert not plan.stateless
-    assert branch.reason == "Spark operators are needed: time (event time), counts (tumbling windows of 1 min)"
+    assert make_plan(job).keyed
+    assert [(stage["kind"], len(stage["tasks"])) for stage in explain_json(job)["stages"]] == [
+        ("source", 2),
+        ("keyed", 3),
+    ]
     text = job.explain()
     assert "time: event time timestamp_seconds(ts) as event_time, at most 5 s late <- in" in text
     assert "counts: by event, tumbling windows of 1 min: count(*) as n <- time" in text
@@ -89,9 +90,7 @@ def test_a_job_with_row_wise_steps_only_keeps_nothing() -> None:
     job = Job("a", on_error="skip")
     timed = job.from_source(FileSource("/in"), name="in").assign_timestamps_and_watermarks(BY_TS)
     timed.sink_to(FileSink("/out", format="json"), name="out")
-    plan = make_plan(job)
-    assert plan.stateless
-    assert plan.branches[0].row_wise
+    assert not make_plan(job).keyed
 
 
 def test_the_time_of_a_row_is_said_with_the_strategy_or_beside_it() -> None:
