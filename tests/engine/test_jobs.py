@@ -24,7 +24,7 @@ from poundlock import DatagenSource, FileSink, Job, SparkSource, TumblingEventTi
 job = Job("made", checkpoint_interval="10 min", checkpoint_dir="checkpoint", parallelism=1)
 job.from_source(DatagenSource(rate=300), name="events").sink_to(FileSink("out", row="value"), name="files")
 
-# Spark keeps this one's interval, and its state.
+# A query of Spark's reads this one's rows.
 counted = Job("counted", checkpoint_interval="10 min", checkpoint_dir="checkpoint-counted", parallelism=1,
               spark={"spark.sql.shuffle.partitions": "1"})
 (
@@ -128,9 +128,7 @@ def test_a_detached_job_is_found_asked_and_stopped(project: Path, capsys: pytest
     )
 
 
-def test_a_job_in_which_spark_keeps_the_interval_is_asked_and_cancelled(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_whose_rows_spark_reads_is_asked_and_cancelled(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     poundlock(capsys, "run", "-d", "job.py:counted")
     found = entry(capsys, "counted")
     numbers = [int(poundlock(capsys, "checkpoint", "counted")[-1].split()[1]) for _ in range(2)]
@@ -140,7 +138,8 @@ def test_a_job_in_which_spark_keeps_the_interval_is_asked_and_cancelled(
         asked(found, "GET", f"/jobs/{found['job_id']}/checkpoints/details/{number}", token)[1]["sources"]["rate"]
         for number in numbers
     ]
-    assert read[1]["start"] == read[0]["end"] < read[1]["end"]
+    assert read[1]["start"] == read[0]["end"]
+    assert read[1]["end"]["batch"] == read[0]["end"]["batch"] + 1
     text = ""
     while "poundlock_state_size_bytes" not in text:  # it is asked for once a second
         text = asked(found, "GET", "/metrics/prometheus", token)[1]

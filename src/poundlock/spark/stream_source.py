@@ -28,6 +28,7 @@ from poundlock.connectors.replay_promise import ReplayPromise, replay_of
 from poundlock.errors import PoundlockError, SourceGoneError, TerminalError, TransientError
 from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.spark.arrow_schema import arrow_schema
+from poundlock.spark.foreach_batch import run_for_state
 from poundlock.spark.private import check_callbacks
 from poundlock.spark.segments import apply_step
 from poundlock.storage import Storage, open_storage
@@ -145,6 +146,7 @@ class StreamEnumerator:
         self._wanted = 0
         """The first batch that is not asked for: the query waits behind the one before it."""
         self._stopping = False
+        self._staging = False
         self._ended = False
         self._failure: Exception | None = None
 
@@ -195,20 +197,26 @@ class StreamEnumerator:
             self._manifest(batch)
 
     def pause(self) -> None:
-        """Stop the query, so that its checkpoint can be copied; the next `latest` starts it again."""
+        """End the query between two batches, so that its checkpoint can be copied; the next `latest` starts it again.
+
+        A batch that is being staged is waited for: its tasks may hold state of Spark's that the next start needs.
+        """
         query, self._query = self._query, None
         if query is None:
             return
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+            ended = self._changed.wait_for(lambda: not self._staging, _PATIENCE_S)
         try:
             query.stop()
+            if not ended:
+                raise TransientError(f"a batch of source {self._name} does not end", next="try again when it has")
         finally:
             self._stopping = False
 
     def close(self) -> None:
-        """Stop the query."""
+        """End the query."""
         with suppress(Exception):  # the JVM may be gone
             self.pause()
 
@@ -251,19 +259,28 @@ class StreamEnumerator:
 
     def _stage(self, frame: DataFrame, batch: int) -> None:
         """Stage a batch, then wait until the job asks for the next one. Idempotent by the batch's number."""
+        with self._changed:
+            self._staging = True
         try:
-            self._check(frame, batch)
-            if batch == self._staged:
-                self._write(frame, batch)
-                with self._changed:
+            if not self._stopping:
+                self._check(frame, batch)
+                if batch == self._staged:
+                    self._write(frame, batch)
                     self._staged = batch + 1
-                    self._changed.notify_all()
+                else:
+                    run_for_state(frame)
         except Exception as error:
             if isinstance(error, PoundlockError):
                 self._failure = error
             raise
+        finally:
+            with self._changed:
+                self._staging = False
+                self._changed.notify_all()
         with self._changed:
             self._changed.wait_for(lambda: self._wanted > batch or self._stopping)
+        if self._stopping:
+            raise InterruptedError("the query is stopped")  # Spark delivers this batch again, and it is staged already
 
     def _check(self, frame: DataFrame, batch: int) -> None:
         """Raise SourceGoneError unless the batch is the next one, or the newest that was staged, of the same query."""
