@@ -46,7 +46,8 @@ def table(**columns: Any) -> Batch:
 
 
 @pytest.fixture
-def servers(kafka_broker: EmbeddedKafka) -> str:
+def servers(kafka_broker: EmbeddedKafka, new_topic: Callable[..., str]) -> str:
+    KafkaSink(kafka_broker.bootstrap_servers, new_topic()).preflight()  # makes the topic of the markers
     return kafka_broker.bootstrap_servers
 
 

@@ -18,6 +18,8 @@ from poundlock.errors import TransientError
 
 __all__ = ["Record", "Topics", "send"]
 
+_AGREE_S = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -91,10 +93,23 @@ class Topics(ABC):
         return self._offsets(name, "latest")
 
     def _offsets(self, name: str, where: str) -> dict[int, int]:
+        """Ask until the brokers agree on who leads: one is told of a partition, or starts again, later than the metadata."""
         kafka, spec = confluent(), getattr(confluent("admin").OffsetSpec, where)()
-        count = len(self.admin.list_topics(name, timeout=30).topics[name].partitions)
-        asked = self.admin.list_offsets({kafka.TopicPartition(name, p): spec for p in range(count)})
-        return {partition.partition: int(future.result(30).offset) for partition, future in asked.items()}
+        codes = kafka.KafkaError
+        passing = (
+            codes.NOT_LEADER_FOR_PARTITION, codes.LEADER_NOT_AVAILABLE, codes.UNKNOWN_TOPIC_OR_PART,
+            codes.FENCED_LEADER_EPOCH, codes.UNKNOWN_LEADER_EPOCH,
+        )  # fmt: skip
+        end = time.monotonic() + _AGREE_S
+        while True:
+            count = len(self.admin.list_topics(name, timeout=30).topics[name].partitions)
+            asked = self.admin.list_offsets({kafka.TopicPartition(name, p): spec for p in range(count)})
+            try:
+                return {partition.partition: int(future.result(30).offset) for partition, future in asked.items()}
+            except kafka.KafkaException as error:
+                if error.args[0].code() not in passing or time.monotonic() > end:
+                    raise
+            time.sleep(0.05)
 
     def _wait_for_partitions(self, name: str, count: int) -> None:
         while True:
@@ -104,8 +119,9 @@ class Topics(ABC):
                 and len(topic.partitions) >= count
                 and all(p.leader >= 0 for p in topic.partitions.values())
             ):
-                return
+                break
             time.sleep(0.02)
+        self.end_offsets(name)
 
     def producer(self, **settings: Any) -> Any:
         """Return a confluent_kafka Producer; settings as its own, with "_" for "."."""
