@@ -20,7 +20,6 @@ from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from poundlock.errors import PoundlockError
 from poundlock.runtime import cds
-from poundlock.runtime.jars import jar_set
 from poundlock.runtime.java import find_java
 from poundlock.testing.kafka import EmbeddedKafka
 
@@ -101,11 +100,10 @@ class Bench:
         path.mkdir(parents=True)
         return path
 
-    def warm(self, jar_sets: Sequence[str] = ()) -> None:
+    def warm(self) -> None:
         """Have what `poundlock warm` makes once per installation; where it cannot be had, the figures are those without."""
-        jars = [jar for name in jar_sets for jar in jar_set(name, progress=print)]
         try:
-            cds.train(find_java(), jars, progress=print)
+            cds.train(find_java(), [], progress=print)
         except PoundlockError as error:
             print(f"measured without a class archive: {error}", flush=True)
 

@@ -33,7 +33,7 @@ _SMALL_CHECKPOINTS, _WARM_UP, _COLD_STARTS = 60, 15, 3
 
 def event_log(bench: Bench, kind: str) -> Result:
     """The reference job on poundlock."""
-    bench.warm(["kafka"] if kind == "kafka" else [])
+    bench.warm()
     work = bench.folder(f"{kind}-poundlock")
     command = program("jobs/event_log.py", kind, bench.place(kind), work / "out", work / "checkpoints")
     return measured(bench, f"{kind}_to_files/poundlock", kind, command, work)

@@ -35,7 +35,7 @@ def _copied(bench: Bench, engine: str, command: Callable[[str, str], list[str]],
 
 def poundlock(bench: Bench, engine: str, guarantee: str) -> Result:
     """The copy on poundlock."""
-    bench.warm(["kafka"])
+    bench.warm()
     return _copied(bench, engine, lambda source, out: program("jobs/kafka_copy.py", source, out, guarantee))
 
 

@@ -63,7 +63,7 @@ def _followed(bench: Bench, name: str, command: Callable[[str, str, str], list[s
 
 def poundlock(bench: Bench, interval_s: int) -> Result:
     """Exactly once on poundlock."""
-    bench.warm(["kafka"])
+    bench.warm()
     name = f"latency/poundlock_{interval_s}s"
 
     def command(source: str, out: str, stop: str) -> list[str]:

@@ -87,7 +87,7 @@ def examine(settings: Settings) -> Report:
     """Look at everything."""
     checks: list[Check] = [_python()]
     checks += _packages()
-    checks += [_java(settings), _jars(settings), _memory(settings)]
+    checks += [_java(settings), _memory(settings)]
     checks += _folders(settings)
     checks.append(_loopback())
     checks += _connectors()
@@ -134,19 +134,6 @@ def _java(settings: Settings) -> Check:
         return f"{java.version} ({java.path}, from {java.origin})"
 
     return _tried("java", look)
-
-
-def _jars(settings: Settings) -> Check:
-    from poundlock.runtime.pins import JAR_SETS
-
-    folder = settings.jars_dir
-    if folder is not None:
-        missing = [pin.file for pin in JAR_SETS["kafka"].pins if not (folder / pin.file).is_file()]
-        found = f"{folder} lacks {', '.join(missing)}" if missing else f"given in {folder}"
-        return Check(name="kafka jars", ok=not missing, found=found, next=f"copy the missing files to {folder}")
-    kept = settings.cache_dir / "jars" / f"kafka-{JAR_SETS['kafka'].digest}"
-    found = f"fetched to {kept}" if kept.is_dir() else "not fetched yet; the first job that needs them does it"
-    return Check(name="kafka jars", ok=True, found=found)
 
 
 def _memory(settings: Settings) -> Check:

@@ -28,7 +28,7 @@ from poundlock.values import Clock
 __all__ = ["MARK", "delete_checkpoint", "finish_deletion", "refuse_deleted"]
 
 MARK = "deleting.json"
-_OURS = ("spark", "sources", "ledger", "ledger-archive", "carried-out", "retained", EPOCHS, "savepoint.json", IDENTITY)
+_OURS = ("sources", "state", "ledger", "ledger-archive", "carried-out", "retained", EPOCHS, "savepoint.json", IDENTITY)
 
 
 def delete_checkpoint(

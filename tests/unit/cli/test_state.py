@@ -29,7 +29,7 @@ def test_windows_with_their_bounds_and_timers() -> None:
     with WindowHarness(EventTimeSessionWindows("30 s"), lambda a, b: b, key="k", key_groups=1) as h:
         h.process_elements([({"k": key, "n": 1}, 500) for key in "abc"])
         assert shown(h.snapshot(), limit=2) == [
-            "operator 3, key group 0: watermark -",
+            "operator 3: watermark -",
             "  contents (sessions): 3 entries",
             "    'a' in [1970-01-01T00:00:00.500Z, 1970-01-01T00:00:30.500Z): {'k': 'a', 'n': 1}",
             "    'b' in [1970-01-01T00:00:00.500Z, 1970-01-01T00:00:30.500Z): {'k': 'b', 'n': 1}",
@@ -46,7 +46,7 @@ def test_state_with_a_time_to_live_and_timers_of_both_kinds() -> None:
         h.process_watermark(1_000)
         h.process_element({"k": "a", "n": 7}, 1_500)
         assert shown(h.snapshot()) == [
-            "operator 3, key group 0: watermark 1970-01-01T00:00:01.000Z",
+            "operator 3: watermark 1970-01-01T00:00:01.000Z",
             "  state:last (value, time to live 1000 ms): 1 entries",
             "    'a': [0, 7]",  # when it was written, by the clock, and the value
             "  event-time timers: 1",
