@@ -13,7 +13,15 @@ import time
 from enum import Enum
 from pathlib import Path
 
-__all__ = ["ENVIRONMENT", "DeletionPoint", "Failpoint", "InjectedFailure", "SavepointFailpoint", "hit"]
+__all__ = [
+    "ENVIRONMENT",
+    "DeletionPoint",
+    "Failpoint",
+    "InjectedFailure",
+    "SavepointFailpoint",
+    "StreamFailpoint",
+    "hit",
+]
 
 ENVIRONMENT = "POUNDLOCK_FAILPOINTS"
 
@@ -41,6 +49,14 @@ class DeletionPoint(Enum):
     FILE_DELETED = "deletion.file-deleted"
 
 
+class StreamFailpoint(Enum):
+    """A step of a batch that a query of Spark's stages for a job. The value is the name used in POUNDLOCK_FAILPOINTS."""
+
+    WRITING = "stream.writing"
+    WRITTEN = "stream.written"
+    STAGED = "stream.staged"
+
+
 class SavepointFailpoint(Enum):
     """A step of a savepoint that is taken, or of one that is restored. The value is the name used in POUNDLOCK_FAILPOINTS."""
 
@@ -59,7 +75,7 @@ class InjectedFailure(RuntimeError):
 _seen: dict[str, int] = {}
 
 
-def hit(point: Failpoint | SavepointFailpoint | DeletionPoint) -> None:
+def hit(point: Failpoint | SavepointFailpoint | StreamFailpoint | DeletionPoint) -> None:
     """Do what POUNDLOCK_FAILPOINTS says for this point; nothing if it is not set.
 
     The variable is a comma-separated list of `name:action[@times]`: the action happens at the `times`-th pass of this
@@ -87,7 +103,7 @@ def hit(point: Failpoint | SavepointFailpoint | DeletionPoint) -> None:
         _act(action, point)
 
 
-def _act(action: str, point: Failpoint | SavepointFailpoint | DeletionPoint) -> None:
+def _act(action: str, point: Failpoint | SavepointFailpoint | StreamFailpoint | DeletionPoint) -> None:
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "kill-parent":

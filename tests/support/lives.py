@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from poundlock.failpoints import Failpoint
+from poundlock.failpoints import Failpoint, StreamFailpoint
 from poundlock.testing.job_process import JobProcess, completed, end_tagged, new_tag
 
 __all__ = ["JobStuck", "Lives", "failpoint_setting"]
@@ -31,7 +31,7 @@ class JobStuck(AssertionError):
 
 
 def failpoint_setting(
-    action: str, folder: Path, *, times: int = 1, points: Sequence[Failpoint] = tuple(Failpoint)
+    action: str, folder: Path, *, times: int = 1, points: Sequence[Failpoint | StreamFailpoint] = tuple(Failpoint)
 ) -> str:
     """Return a value of POUNDLOCK_FAILPOINTS that acts once at each of the points, however many processes pass them.
 

@@ -260,7 +260,6 @@ class JobLoop:
     def _retain(self) -> None:
         newest = self.coordinator.newest.checkpoint
         if self.retained.due(newest) and not self.coordinator.is_produced_again(newest):
-            self.planner.pause()
             self.retained.cut(newest)
         self.retained.finish()
 
@@ -289,7 +288,6 @@ class JobLoop:
                 raise NotDrained(error) from error
             if outcome is not None:
                 self.tracker.rolled(outcome.files_made)
-        self.planner.pause()
         return self.save(trigger.directory)
 
     def _drain(self) -> None:

@@ -144,6 +144,8 @@ class Assembly:
 
     def _saver(self, storage: Storage, identity: Identity, coordinator: Coordinator) -> Callable[..., Cut]:
         def save(directory: str, retained: str | None = None) -> Cut:
+            if self._planner is not None:
+                self._planner.pause()  # what is written beside the checkpoints stands still while it is copied
             return cut(self.plan, storage, coordinator, identity, directory, clock=self.clock, retained=retained)
 
         return save

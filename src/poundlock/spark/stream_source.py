@@ -26,6 +26,7 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.base import ReaderContext, SparkSource, Split
 from poundlock.connectors.replay_promise import ReplayPromise, replay_of
 from poundlock.errors import PoundlockError, SourceGoneError, TerminalError, TransientError
+from poundlock.failpoints import StreamFailpoint, hit
 from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.spark.arrow_schema import arrow_schema
 from poundlock.spark.foreach_batch import run_for_state
@@ -266,6 +267,7 @@ class StreamEnumerator:
                 self._check(frame, batch)
                 if batch == self._staged:
                     self._write(frame, batch)
+                    hit(StreamFailpoint.STAGED)
                     self._staged = batch + 1
                 else:
                     run_for_state(frame)
@@ -306,6 +308,7 @@ class StreamEnumerator:
         prefix = f"{_BATCHES}/{batch:012d}-{secrets.token_hex(6)}"
         task = partial(_stage_rows, root=self._workspace.root, prefix=prefix, schema=self._columns)
         rows = frame.mapInArrow(task, "path string, rows long, bytes long").collect()
+        hit(StreamFailpoint.WRITTEN)
         files = [{"path": row[0], "rows": row[1], "bytes": row[2]} for row in sorted(rows)]
         text = json.dumps({"v": 1, "files": files}).encode()
         self._workspace.create_exclusive(f"{_BATCHES}/{batch:012d}.json", text)
@@ -367,6 +370,7 @@ def _stage_rows(
             for batch in chain([first], filled):
                 writer.write_batch(batch.cast(schema))
                 rows += batch.num_rows
+        hit(StreamFailpoint.WRITING)
         storage.sync(handle)
     entry = storage.stat(path)
     size = 0 if entry is None else entry.bytes

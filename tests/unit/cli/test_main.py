@@ -204,7 +204,7 @@ def test_doctor_says_what_to_type(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert set(problems) == {"state_dir", "log_dir", "memory"}
     assert all(problem["next"] for problem in problems.values())
     assert main(["doctor", *arguments]) == 1
-    assert capsys.readouterr().out.count("Next: ") == 4
+    assert capsys.readouterr().out.count("Next: ") == 3
 
 
 def test_doctor_without_java(
