@@ -52,7 +52,7 @@ BANNED_PHRASES = re.compile(
 )
 
 PYSPARK_ROOMS = {"spark"}
-PYSPARK_TODAY = {"plan", "runtime"}
+PYSPARK_TODAY = {"runtime"}
 
 FOLDERS_TODAY = {
     "checkpoint": 22,
@@ -61,7 +61,6 @@ FOLDERS_TODAY = {
     "connectors/kafka": 29,
     "connectors/kafka/source": 17,
     "connectors/postgres": 24,
-    "plan": 16,
     "runtime": 40,
     "stream": 28,
     "tasks": 22,

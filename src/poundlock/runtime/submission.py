@@ -23,13 +23,13 @@ from poundlock.config import Settings
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan
-from poundlock.plan.shipping import user_modules
 from poundlock.runtime.jars import JarPlaces, jar_set, pyspark_jars
 from poundlock.runtime.masters import Master
 from poundlock.runtime.restoring import Beginning
 from poundlock.runtime.shipping import archive_conf, python_of_tasks, shipped_files
 from poundlock.runtime.stores import executor_settings, needs_of
 from poundlock.runtime.submitted import NOT_INSTALLED, OTHER_PYTHON
+from poundlock.spark.pickled_functions import user_modules
 from poundlock.spark.session_conf import HADOOP_CONF
 from poundlock.storage import LocalStorage, open_storage
 

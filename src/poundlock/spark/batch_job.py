@@ -72,7 +72,7 @@ def pickled(stage: Any) -> bytes:
     Raises:
         DefinitionError: something in it cannot be pickled.
     """
-    from poundlock.plan.shipping import shipped
+    from poundlock.spark.pickled_functions import shipped
 
     try:
         return shipped(stage)

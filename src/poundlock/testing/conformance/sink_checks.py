@@ -9,7 +9,7 @@ from typing import Any
 
 from poundlock.checkpoint.checks import holds_pending
 from poundlock.checkpoint.participant import Inspectable, Occasion
-from poundlock.plan.shipping import shipped
+from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.lives import Driver, Job
 from poundlock.testing.conformance.report import Broken, Check, Skipped

@@ -15,7 +15,7 @@ import pyarrow as pa
 from poundlock.checkpoint.outcome import Directive
 from poundlock.checkpoint.participant import JSON, Kind, Prepared
 from poundlock.errors import DefinitionError
-from poundlock.plan.shipping import shipped
+from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Child, Children
 from poundlock.testing.conformance.lives import Driver, Job, Task, Written

@@ -13,7 +13,7 @@ import pyarrow as pa
 from poundlock.connectors.base import Split, SplitSource
 from poundlock.connectors.replay_promise import replay_of
 from poundlock.errors import PoundlockError
-from poundlock.plan.shipping import shipped
+from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance.report import Broken, Check, Skipped
 from poundlock.testing.conformance.source_rig import Read, SourceRig, Way, plan
 

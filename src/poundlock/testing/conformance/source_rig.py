@@ -17,7 +17,7 @@ from poundlock.connectors.base import ClosableEnumerator, Enumerator, ReaderCont
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.formats.convert import to_records
 from poundlock.formats.reject import Reject
-from poundlock.plan.shipping import shipped
+from poundlock.spark.pickled_functions import shipped
 from poundlock.storage import LocalStorage
 from poundlock.testing.conformance.children import Children
 from poundlock.testing.conformance.report import Broken, difference
