@@ -33,8 +33,10 @@ from poundlock.runtime.restoring import Beginning, begin
 from poundlock.runtime.retained import Retained, copies
 from poundlock.runtime.retention import MARK, delete_checkpoint, finish_deletion
 from poundlock.runtime.saving import cut
+from poundlock.savepoint.first_edition import refuse_first_edition
 from poundlock.savepoint.metadata import METADATA, check_files, read_metadata
 from poundlock.storage import LocalStorage, open_storage
+from poundlock.storage.copying import copy
 from poundlock.values import SystemClock
 
 CLOCK = SystemClock()
@@ -77,10 +79,8 @@ class Life:
 
     def run(self, first: int, last: int) -> Life:
         for n in range(first, last):
-            conf = {"conf": {"spark.sql.shuffle.partitions": "1"}}
-            self.storage.create_exclusive(f"spark/offsets/{n}", f"v2\n{json.dumps(conf)}\nin:{n + 1}".encode())
+            self.storage.create_exclusive(f"sources/in/{n}", b"what its enumerator notes")
             self.coordinator.checkpoint(n, {"in": SourceRange(n, n + 1)}, lambda said, n=n: self._tasks(said, n))  # type: ignore[misc]
-            self.storage.create_exclusive(f"spark/commits/{n}", b"v1\n{}")
         return self
 
     def _tasks(self, directive: Directive, n: int) -> TaskResults:
@@ -99,7 +99,7 @@ class Life:
     def retained(self, keep: int, said: list[str] | None = None) -> Retained:
         def copy(directory: str, name: str) -> Any:
             return cut(
-                self.plan, self.storage, self.coordinator, self.identity, directory, spark={}, clock=CLOCK, retained=name
+                self.plan, self.storage, self.coordinator, self.identity, directory, clock=CLOCK, retained=name
             )  # fmt: skip
 
         return Retained(
@@ -286,7 +286,7 @@ def test_the_newest_are_kept_each_can_be_restored_and_old_ones_go(folder: Path, 
         metadata = read_metadata(copy)
         check_files(copy, metadata)
         assert (metadata.name, metadata.decision.checkpoint) == (f"chk-{n}", n)
-        assert sorted(int(name) for name in copy.names("spark/offsets")) == [max(0, n - 1), n][-min(2, n + 1) :]
+        assert sorted(int(name) for name in copy.names("sources/in")) == [*range(n + 1)]
 
     fork = begin_with(f"{folder}/{kept[4]}", tmp_path / "fork", tmp_path / "fork-out")
     fork.run(5, 8).coordinator.roll(Occasion.END)
@@ -310,8 +310,7 @@ def test_files_that_are_in_the_copy_before_are_not_read_again(
         life.run(n, n + 1)
         retained.cut(n)
         retained.finish()
-    logs = [path for path in read if path.startswith("spark/")]
-    assert logs == ["spark/offsets/2", "spark/commits/2"] or logs == ["spark/commits/2", "spark/offsets/2"]
+    assert [path for path in read if path.startswith("sources/")] == ["sources/in/2"]
     copy = LocalStorage(f"{folder}/retained/chk-2")
     check_files(copy, read_metadata(copy))
 
@@ -379,7 +378,6 @@ def test_a_fork_of_a_checkpoint_folder_leaves_it_alone_and_everything_is_once(
     folder: Path, out: Path, tmp_path: Path
 ) -> None:
     life = Life(folder, out).run(0, 5)
-    (folder / "spark/offsets/5").write_bytes(b"v2\n{}\nin:6")  # planned, and never decided
     life.epoch.release()
     before = content(folder)
     hidden = {path for path in content(out) if path.rpartition("/")[2].startswith(".")}
@@ -389,24 +387,10 @@ def test_a_fork_of_a_checkpoint_folder_leaves_it_alone_and_everything_is_once(
     assert fork.identity.job_id != life.identity.job_id
     assert fork.coordinator.newest.checkpoint == 4
     assert not (tmp_path / "fork/restoring").exists()
-    assert not (tmp_path / "fork/spark/offsets/5").exists()
+    assert (tmp_path / "fork/sources/in/4").read_bytes() == b"what its enumerator notes"
     fork.run(5, 8).coordinator.roll(Occasion.END)
     assert seen(out) == expected(0, 8)
     assert content(folder) == before
-
-
-def test_a_checkpoint_that_spark_delivers_again_is_decided_in_the_fork_too(
-    folder: Path, out: Path, tmp_path: Path
-) -> None:
-    life = Life(folder, out).run(0, 5)
-    (folder / "spark/commits/4").unlink()  # killed just before Spark wrote it
-    life.epoch.release()
-    fork = begin_with(folder, tmp_path / "fork", out)
-    assert dict(fork.coordinator.decided(4) or {}).keys() == {"in"}
-    outcome = fork.coordinator.checkpoint(4, {"in": SourceRange(4, 5)}, lambda said: TaskResults(prepared=[]))
-    assert outcome.replayed
-    fork.run(5, 6).coordinator.roll(Occasion.END)
-    assert seen(out) == expected(0, 6)
 
 
 def refused(folder: Path, tmp_path: Path, out: Path, match: str) -> str:
@@ -472,28 +456,27 @@ def test_who_reads_a_checkpoint_keeps_drivers_out_and_writes_nothing(folder: Pat
     DriverLock.acquire(storage, clock=CLOCK).release()
 
 
-def test_a_batch_that_spark_runs_again_finds_the_state_it_begins_with(folder: Path, out: Path, tmp_path: Path) -> None:
-    life = Life(folder, out).run(0, 4)
+def test_a_checkpoint_of_the_first_edition_is_refused_by_name(folder: Path, out: Path, tmp_path: Path) -> None:
+    life = Life(folder, out).run(0, 2)
     life.epoch.release()
-    state = folder / "spark/state/0/0"
-    state.mkdir(parents=True)
-    for name in ("1.delta", "2.delta", "3.delta", "4.delta", "4.snapshot"):  # of batch 3 is the version 4
-        (state / name).write_bytes(b"x")
-    begin_with(folder, tmp_path / "whole", tmp_path / "out-1").epoch.release()
-    assert sorted(os.listdir(tmp_path / "whole/spark/state/0/0")) == ["4.delta", "4.snapshot"]
-    (folder / "spark/commits/3").unlink()
-    begin_with(folder, tmp_path / "again", tmp_path / "out-2").epoch.release()
-    assert sorted(os.listdir(tmp_path / "again/spark/state/0/0")) == sorted(os.listdir(state))
+    (folder / "spark/offsets").mkdir(parents=True)
+    (folder / "spark/offsets/1").write_bytes(b"v2\n{}\n{}")
+    said = refused(folder, tmp_path, out, "was taken by poundlock 0.1, whose state and positions are Spark's")
+    assert "let that version finish" in said
+    with pytest.raises(DefinitionError, match=r"was taken by poundlock 0\.1"):
+        refuse_first_edition(LocalStorage(str(folder)))
+    (folder / "spark/offsets/1").unlink()
+    refuse_first_edition(LocalStorage(str(folder)))
 
 
-@pytest.mark.parametrize("below", ["", "spark", "../link/mine"])
+@pytest.mark.parametrize("below", ["", "sources", "../link/mine"])
 def test_a_savepoint_is_not_made_where_the_job_removes_things(folder: Path, out: Path, below: str) -> None:
     life = Life(folder, out)
     life.run(0, 1)
     (folder.parent / "link").symlink_to(folder)
     before = sorted(folder.rglob("*"))
     with pytest.raises(DefinitionError, match="in the job's own checkpoint folder"):
-        cut(life.plan, life.storage, life.coordinator, life.identity, f"{folder}/{below}", spark={}, clock=CLOCK)
+        cut(life.plan, life.storage, life.coordinator, life.identity, f"{folder}/{below}", clock=CLOCK)
     assert sorted(folder.rglob("*")) == before
 
 
@@ -502,12 +485,17 @@ def test_nothing_is_left_of_a_savepoint_that_could_not_be_cut(
 ) -> None:
     from poundlock.savepoint import take
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    copied: list[object] = []
+
+    def full_at_the_second(*given: Any, **more: Any) -> None:
+        copied.append(given)
+        if len(copied) == 2:
+            raise OSError(28, "No space left on device")
+        copy(*given, **more)
 
     life = Life(folder, out)
-    life.run(0, 1)
-    monkeypatch.setattr(take, "needed_state", full)
+    life.run(0, 2)
+    monkeypatch.setattr(take, "copy", full_at_the_second)
     with pytest.raises(OSError, match="No space"):
-        cut(life.plan, life.storage, life.coordinator, life.identity, f"{tmp_path}/saved", spark={}, clock=CLOCK)
+        cut(life.plan, life.storage, life.coordinator, life.identity, f"{tmp_path}/saved", clock=CLOCK)
     assert list((tmp_path / "saved").iterdir()) == []

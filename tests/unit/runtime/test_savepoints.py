@@ -1,14 +1,11 @@
-"""Savepoints beside a running query: they wait for a border and for nothing else, and fail alone."""
+"""Savepoints beside a running job: they are cut between two checkpoints, and fail alone."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +13,7 @@ import pytest
 from poundlock.checkpoint.decision import Decision
 from poundlock.errors import PoundlockError
 from poundlock.runtime.requests import Requests, Trigger
-from poundlock.runtime.savepoints import Border, NotDrained, Savepoints
+from poundlock.runtime.savepoints import NotDrained, Savepoints
 from poundlock.savepoint.metadata import METADATA, Metadata
 from poundlock.savepoint.take import Cut
 from poundlock.storage import LocalStorage
@@ -24,20 +21,16 @@ from poundlock.storage import LocalStorage
 
 @dataclass
 class Scene:
-    """A job without Spark whose newest checkpoint Spark has, or has not, written down."""
+    """A job without Spark, between two checkpoints."""
 
     folder: Path
-    committed: bool = True
     fail: Exception | None = None
     held: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     requests: Requests = field(default_factory=Requests)
 
     def __post_init__(self) -> None:
-        self.coordinator: Any = SimpleNamespace(lock=threading.RLock(), newest=SimpleNamespace(checkpoint=3))
-        log: Any = SimpleNamespace(committed=lambda batch: self.committed)
         self.savepoints = Savepoints(
-            Border(self.coordinator, log),
             cut=self.cut,
             hold=lambda: self.held.append("hold"),
             go_on=lambda: self.held.append("go on"),
@@ -81,24 +74,6 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-@contextmanager
-def checkpoint_running(scene: Scene) -> Iterator[None]:
-    ended = threading.Event()
-    begun = threading.Event()
-
-    def run() -> None:
-        with scene.coordinator.lock:
-            begun.set()
-            ended.wait(30)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    begun.wait(30)
-    yield
-    ended.set()
-    thread.join()
-
-
 def test_the_job_goes_on(scene: Scene) -> None:
     trigger = scene.ask()
     assert scene.until(trigger) is None
@@ -106,25 +81,6 @@ def test_the_job_goes_on(scene: Scene) -> None:
     assert (Path(str(trigger.location)) / METADATA).exists()
     assert scene.held == []
     assert "7 bytes; checkpoints waited" in scene.said[0]
-
-
-def test_it_waits_for_the_checkpoint_that_runs_and_the_driver_does_not(scene: Scene) -> None:
-    with checkpoint_running(scene):
-        trigger = scene.ask()
-        assert scene.savepoints.step() is None
-        assert trigger.status == "IN_PROGRESS"
-    assert scene.until(trigger) is None
-    assert trigger.status == "COMPLETED"
-
-
-def test_it_waits_for_sparks_log(scene: Scene) -> None:
-    scene.committed = False
-    trigger = scene.ask()
-    assert scene.savepoints.step() is None
-    assert trigger.status == "IN_PROGRESS"
-    scene.committed = True
-    scene.until(trigger)
-    assert trigger.status == "COMPLETED"
 
 
 def test_a_job_that_is_to_end_holds_its_checkpoints_and_tells_at_its_end(scene: Scene) -> None:
@@ -169,8 +125,7 @@ def test_one_that_cannot_be_made_whole_lets_the_job_go_on(scene: Scene, monkeypa
 
 def test_what_was_not_cut_is_left_to_the_next_life_and_what_was_is_made_whole(scene: Scene) -> None:
     made = scene.ask()
-    with scene.coordinator.lock:
-        scene.savepoints._cut(scene.savepoints._waiting.popleft())
+    scene.savepoints._cut(scene.savepoints._waiting.popleft())
     waiting = scene.ask()
     scene.savepoints.requeue(scene.requests)
     assert made.status == "COMPLETED"

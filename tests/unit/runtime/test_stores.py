@@ -1,4 +1,4 @@
-"""What Spark gets for a checkpoint on a store: the address, never a secret."""
+"""What a streaming query gets for its checkpoint on a store: the address, never a secret."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from poundlock.errors import DefinitionError
 from poundlock.runtime.masters import Master
 from poundlock.runtime.pins import JAR_SETS
-from poundlock.runtime.stores import executor_settings, needs_of, spark_path
+from poundlock.runtime.stores import executor_settings, needs_of
 from poundlock.spark.session_conf import SessionSpec
 from poundlock.storage import LocalStorage, open_storage
 from poundlock.storage.s3 import S3Storage
@@ -22,13 +22,11 @@ HERE = S3Address("http://127.0.0.1:9000", "eu-west-1", path_style=True)
 def test_a_local_checkpoint_needs_nothing(tmp_path: Path) -> None:
     needs = needs_of(LocalStorage(str(tmp_path)))
     assert (needs.jar_sets, needs.settings) == ((), {})
-    assert spark_path(LocalStorage("/data/x")) == "/data/x"
 
 
 def test_a_checkpoint_on_s3_needs_hadoops_client_and_the_address() -> None:
     storage = S3Storage("events", "jobs/a", HERE)
     needs = needs_of(storage)
-    assert spark_path(storage) == "s3a://events/jobs/a"
     assert needs.jar_sets == ("s3a",)
     prefix = "spark.hadoop.fs.s3a."
     assert {name.removeprefix(prefix): value for name, value in needs.settings.items()} == {
@@ -74,6 +72,9 @@ def test_the_client_is_of_the_hadoop_that_pyspark_comes_with() -> None:
 @pytest.mark.parametrize("root", ["gs://events/checkpoints", "az://events/checkpoints"])
 def test_a_checkpoint_on_a_store_that_spark_cannot_reach_is_refused_by_name(root: str) -> None:
     pytest.importorskip("obstore")
-    with pytest.raises(DefinitionError, match=f"a checkpoint cannot be in {root}: .* no client for {root[:2]}://") as e:
+    with pytest.raises(
+        DefinitionError,
+        match=f"the checkpoint of a job with a SparkSource cannot be in {root}: .* no client for {root[:2]}://",
+    ) as e:
         needs_of(open_storage(root))
     assert 'checkpoint_dir="s3://bucket/folder"' in str(e.value)

@@ -26,7 +26,8 @@ OPERATORS = {"clicks": Operator("source"), "out": Operator("sink"), "win": Opera
 
 @pytest.fixture
 def savepoint(tmp_path: Path) -> LocalStorage:
-    return save(tmp_path / "saved", positions={"clicks": EVENTS}, state=["win"])
+    query = ("sources/clicks/query/offsets/3", b"what Spark writes to")
+    return save(tmp_path / "saved", positions={"clicks": EVENTS}, state=["win"], more=[query])
 
 
 def restored(savepoint: LocalStorage, folder: Path) -> LocalStorage:
@@ -41,7 +42,7 @@ def restored(savepoint: LocalStorage, folder: Path) -> LocalStorage:
 def test_a_restored_job_needs_the_savepoint_no_more(savepoint: LocalStorage, tmp_path: Path, gone: str) -> None:
     checkpoint = restored(savepoint, tmp_path / "checkpoint")
     before = files_of(checkpoint.root)
-    assert any(path.startswith("spark/state/") for path in before)
+    assert any(path.startswith("state/") for path in before)
     if gone == "disposed":
         assert main(["savepoint", "-d", savepoint.root]) == 0
         assert not Path(savepoint.root).exists()
@@ -54,12 +55,12 @@ def test_a_restored_job_needs_the_savepoint_no_more(savepoint: LocalStorage, tmp
     assert files_of(checkpoint.root) == before
 
 
-def test_what_spark_writes_to_is_never_shared(savepoint: LocalStorage, tmp_path: Path) -> None:
+def test_only_what_is_written_once_is_shared(savepoint: LocalStorage, tmp_path: Path) -> None:
     checkpoint = restored(savepoint, tmp_path / "checkpoint")
     inodes = {p.stat().st_ino: p for p in Path(savepoint.root).rglob("*") if p.is_file()}
     shared = [p for p in Path(checkpoint.root).rglob("*") if p.is_file() and p.stat().st_ino in inodes]
     assert shared, "state is linked, not copied: a large one is restored at once"
-    assert all("/spark/state/" in str(path) for path in shared), (
+    assert all(path.is_relative_to(Path(checkpoint.root, "state")) for path in shared), (
         "of files that are written once, under a name once given"
     )
 
@@ -82,11 +83,11 @@ def test_what_a_link_leads_to_is_neither_read_nor_deleted(
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "x").write_bytes(b"precious")
-    inside = Path(savepoint.root, "spark/evil")
+    inside = Path(savepoint.root, "sources/evil")
     inside.symlink_to(victim / "x" if what == "file" else victim)
     listed = Path(savepoint.root, METADATA)
     said = json.loads(listed.read_text())
-    said["files"]["spark/evil" + ("" if what == "file" else "/x")] = {
+    said["files"]["sources/evil" + ("" if what == "file" else "/x")] = {
         "bytes": 8, "sha256": hashlib.sha256(b"precious").hexdigest()
     }  # fmt: skip
     listed.write_text(json.dumps(said))

@@ -68,9 +68,8 @@ class Life:
             )
             self.coordinator.recover()
             for n in range(first, last):
-                self.storage.create_exclusive(f"spark/offsets/{n}", b"v1\n")
+                self.storage.create_exclusive(f"sources/in/{n}", b"v1\n")
                 self.coordinator.checkpoint(n, {"in": SourceRange(n, n + 1)}, lambda said, n=n: self._tasks(said, n))  # type: ignore[misc]
-                self.storage.create_exclusive(f"spark/commits/{n}", b"v1\n")
             if end:
                 self.coordinator.roll(Occasion.END)
 
@@ -86,11 +85,11 @@ class Life:
         prepared = [Prepared("out", n % 2, payload) for payload in writer.prepare()]
         return TaskResults(prepared=prepared, counts={"out": Counts(read=5, written=5)}, rows_read={"in": 5})
 
-    def save(self, folder: Path, **spark: Any) -> LocalStorage:
+    def save(self, folder: Path) -> LocalStorage:
         name = new_name(self.identity.job_id)
         metadata = Metadata(
             name=name, job="job", job_id=self.identity.job_id, created_ms=CLOCK.now_ms(), versions={},
-            decision=self.coordinator.newest, operators=OPERATORS, spark=spark,
+            decision=self.coordinator.newest, operators=OPERATORS,
         )  # fmt: skip
         savepoint = LocalStorage(str(folder / name))
         finish(take(self.storage, savepoint, metadata=metadata, sinks={"out": self.sink}))
@@ -289,7 +288,7 @@ def rubbish(said: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield f"files {path!r}", {**said, "files": {path: sound}}
     yield "no object", []
     yield "deep", None
-    for name in ("name", "job", "job_id", "created_ms", "versions", "decision", "operators", "sinks", "spark", "files"):
+    for name in ("name", "job", "job_id", "created_ms", "versions", "decision", "operators", "sinks", "files"):
         yield f"no {name}", {key: value for key, value in said.items() if key != name}
         for wrong in (None, 7.5, [1], True):
             yield f"{name} {wrong}", {**said, name: wrong}
@@ -357,7 +356,7 @@ def test_it_says_what_it_holds(life: Life, tmp_path: Path) -> None:
     assert said.name == savepoint.root.rpartition("/")[2]
     assert said.name.startswith(f"savepoint-{life.identity.job_id[:6]}-")
     assert said.decision.sources["in"].end == 3
-    assert {path.split("/")[0] for path in said.files} == {"spark", "sinks"}
+    assert {path.split("/")[0] for path in said.files} == {"sources", "sinks"}
     assert Metadata.from_json(said.to_json()) == said
 
 
