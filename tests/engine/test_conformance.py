@@ -1,37 +1,43 @@
-"""Every conformance case of windows, bounded input and state again, in Spark: a step is a micro-batch, a snapshot a restart.
+"""Every conformance case of windows, bounded input and state again, in Spark: a step is a checkpoint, a snapshot a restart.
 
-All cases run in one query, each in key groups of its own, so that every step of every case takes the way through packs, state
-on disk and the host that a job's takes; only watermark and clock are each case's own.
+All cases run in one job, each a keyed operator of its own behind one source, so that every step of every case takes the way
+through exchange, key groups, state on disk and the ledger that a job's takes; only watermark and clock are each case's own.
+Those that keep something in the object of their function, so that it matters which keys come to it in which order, run in a job
+of one key group.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 
-from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
-from poundlock.operators.keyed.keys import group_of
+from poundlock import FileSink, Job, KeyedCoProcessFunction, KeyedProcessFunction
+from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.replay_promise import ReplayPromise
+from poundlock.formats.chunk import Batch as Chunk
+from poundlock.formats.chunk import NoOrigin
+from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import Batch, OutputChunk
 from poundlock.operators.process.make import process_operator
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.windows.make import window_operator
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.plan.emitted import TAG
-from poundlock.plan.hosting import LATE_DROPPED, NEXT_TIMER, Host, Times, hosted
-from poundlock.plan.packing import CONTROL, GROUP, PAYLOAD, PLACE, SIDE, pack_bytes, unpack_rows
+from poundlock.plan.stages import StageChain, stage_chain
+from poundlock.runtime import assembly
+from poundlock.runtime.driver import run
+from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
+from support.jobs_in_threads import settings
 from support.process_cases import (
     LETTERS,
     BroadcastLetters,
@@ -45,22 +51,20 @@ from support.process_cases import (
 )
 from support.window_cases import WAYS, assigner_of, evictor_of, function_of, trigger_of
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
 DATA = Path(__file__).parent.parent / "conformance/data"
 WINDOWS, BOUNDED, STATE = (
     json.loads((DATA / f"{name}.json").read_text())["cases"] for name in ("windows", "bounded", "state")
 )
-SIDES = {"left": 0, "right": 1, "broadcast": 1}
+SCHEMA = "case string, key string, side string, said string"
 
 
 @dataclass
 class Step:
-    """What one case has in one micro-batch: elements, then a watermark or a clock."""
+    """What one case has in one checkpoint: elements (key, element), then a watermark or a clock."""
 
-    elements: list[tuple[int, Any, Mapping[str, Any]]] = field(
-        default_factory=list
-    )  # (group within the case, key, element)
+    elements: list[tuple[Any, Mapping[str, Any]]] = field(default_factory=list)
     watermark: int | None = None
     now: int | None = None
     restart: bool = False
@@ -68,32 +72,52 @@ class Step:
 
 @dataclass
 class Script:
-    """One case: its operator, its steps, and the key groups it has in the query."""
+    """One case: what makes its operator, and its steps.
+
+    Args:
+        name: of the case.
+        make: makes the operator; each attempt of a task has one of its own.
+        steps: in order.
+        case: as it was recorded.
+        alone: whether it runs in a job of one key group.
+    """
 
     name: str
-    operator: KeyedOperator
+    make: Callable[[], KeyedOperator]
     steps: list[Step]
     case: Mapping[str, Any]
-    groups: int = 1
-    first: int = 0
+    alone: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether its keys are texts; others stand as JSON in the column of keys."""
+        return all(isinstance(key, str) for step in self.steps for key, _ in step.elements)
+
+    def key(self, text: str) -> Any:
+        """Return a key of the column as the case says it."""
+        return text if self.plain else json.loads(text)
+
+    @property
+    def two(self) -> bool:
+        """Whether it has two inputs."""
+        return any(said.get("side", "left") != "left" for step in self.steps for _, said in step.elements)
 
 
 # --- cases as scripts ------------------------------------------------------------------------------------------------
 
 
-def windows_of(case: Mapping[str, Any], number: int) -> KeyedOperator:
-    """Return a case's operator; the ways to say its function take turns."""
+def windows_of(case: Mapping[str, Any], number: int) -> Callable[[], KeyedOperator]:
+    """Return what makes a case's operator; the ways to say its function take turns."""
     ways = [way for way in WAYS if function_of(case["function"], way) is not None]
-    return window_operator(
-        WindowSpec(
-            assigner=assigner_of(case["window"]),
-            function=function_of(case["function"], ways[number % len(ways)]),
-            trigger=trigger_of(case["trigger"]),
-            evictor=evictor_of(case["evictor"]),
-            allowed_lateness_ms=case["allowed_lateness_ms"],
-            late_tag="late",
-        )
+    spec = WindowSpec(
+        assigner=assigner_of(case["window"]),
+        function=function_of(case["function"], ways[number % len(ways)]),
+        trigger=trigger_of(case["trigger"]),
+        evictor=evictor_of(case["evictor"]),
+        allowed_lateness_ms=case["allowed_lateness_ms"],
+        late_tag="late",
     )
+    return lambda: window_operator(spec)
 
 
 def window_scripts() -> Iterator[Script]:
@@ -102,7 +126,7 @@ def window_scripts() -> Iterator[Script]:
         for said in case["steps"]:
             ((kind, value),) = said.items()
             steps.append(
-                Step([(0, value["key"], value)]) if kind == "element"
+                Step([(value["key"], value)]) if kind == "element"
                 else Step(watermark=value) if kind == "watermark"
                 else Step(now=value) if kind == "processing_time"
                 else Step(watermark=MAX) if kind == "end_of_input"
@@ -113,7 +137,7 @@ def window_scripts() -> Iterator[Script]:
 
 def bounded_scripts() -> Iterator[Script]:
     for number, case in enumerate(BOUNDED):
-        elements = [(0, said["key"], said) for said in case["elements"]]
+        elements = [(said["key"], said) for said in case["elements"]]
         steps = [Step(elements, watermark=MAX)]
         if case["watermarks"] != "end_of_input":
             times = [said["ts"] for said in case["elements"]]
@@ -124,7 +148,7 @@ def bounded_scripts() -> Iterator[Script]:
 
 def state_scripts() -> Iterator[Script]:
     tags = ("side", "side1", "side2")
-    makers = {
+    makers: Mapping[str, Callable[[Any], KeyedOperator]] = {
         "running_sum": lambda case: ProcessOperator(RunningSum(case["state"])),
         "states_before": lambda case: ProcessOperator(StatesBefore()),
         "shared_count_and_timer": lambda case: ProcessOperator(SharedCountAndTimer()),
@@ -136,156 +160,234 @@ def state_scripts() -> Iterator[Script]:
             concatenated().node, bounded=case.get("only_last_per_key", False)
         ),
     }
-    in_memory = (
-        "shared_count_and_timer",
-        "broadcast_letters",
-    )  # they keep something in the object, so one batch has all
+    in_memory = ("shared_count_and_timer", "broadcast_letters")  # they keep something in the object
     for case in STATE:
-        groups, turns = case["parallelism"], 0
-        elements = []
-        for said in case["elements"]:
-            if said["side"] == "broadcast":
-                elements += [(group, None, said) for group in range(groups)]
-                continue
-            keyed = case["function"] not in ("broadcast_letters", "two_sides")
-            key = said["key"] if keyed else None
-            elements.append((group_of(key, groups) if keyed else turns % groups, key, said))
-            turns += 1
-        if case["function"] in in_memory:
-            groups = 1  # an object of the function for each instance, and a task has one for all its groups
-            elements = [(0, key, said) for group, key, said in elements if group == 0 or said["side"] != "broadcast"]
-        steps = [Step(elements)] if case["function"] in in_memory else [Step([element]) for element in elements]
         if case["function"] == "broadcast_letters" and case["parallelism"] > 1:
             continue  # what it waits for is in the object of one instance
-        yield Script(case["id"], makers[case["function"]](case), [*steps, Step(watermark=MAX)], case, groups)
+        keyed = case["function"] not in ("broadcast_letters", "two_sides")
+        elements = [(said["key"] if keyed else None, said) for said in case["elements"]]
+        alone = case["function"] in in_memory
+        steps = [Step(elements)] if alone else [Step([element]) for element in elements]
+        make = partial(makers[case["function"]], case)
+        yield Script(case["id"], make, [*steps, Step(watermark=MAX)], case, alone)
 
 
-# --- the query -------------------------------------------------------------------------------------------------------
+# --- the job -----------------------------------------------------------------------------------------------------------
 
 
-class Dispatch:
-    """The operators of all cases as one: each key group belongs to a case."""
+class Scripted:
+    """A case's operator in a task, told the case's own watermark and clock; what comes out is one column of JSON.
 
-    late_dropped = 0
+    Args:
+        script: the case.
+        now: file with the times of each case in the checkpoint that is planned: before, after, clock.
+    """
 
-    def __init__(self, scripts: Sequence[Script]) -> None:
-        self.by_group = {script.first + i: script.operator for script in scripts for i in range(script.groups)}
+    def __init__(self, script: Script, now: str) -> None:
+        self._script, self._now = script, now
+        self._inner = script.make()
+
+    @property
+    def late_dropped(self) -> int:
+        return self._inner.late_dropped
 
     def open(self) -> None:
-        for operator in set(self.by_group.values()):
-            operator.open()
+        said = json.loads(Path(self._now).read_text())
+        self._step = said["step"]
+        self._before, self._after, self._clock = said["times"][self._script.name]
+        self._inner.open()
 
     def close(self) -> None:
-        for operator in set(self.by_group.values()):
-            operator.close()
+        self._inner.close()
 
-    def _named(self, group: KeyGroup, chunks: Iterator[OutputChunk]) -> Iterator[OutputChunk]:
+    def advance_processing_time(self, group: Any, now: int) -> Iterator[OutputChunk]:
+        group.watermark = self._before
+        group.processing_time = self._previous(group)
+        return self._told(self._inner.advance_processing_time(group, self._clock))
+
+    def _previous(self, group: Any) -> int:
+        """Return the clock of the checkpoint before: the operator is to see that it moved."""
+        clocks = json.loads(Path(self._now).read_text())["clocks"]
+        return int(clocks[self._script.name])
+
+    def process(self, group: Any, batch: Batch) -> Iterator[OutputChunk]:
+        said = [json.loads(value["said"]) for value in batch.values]
+        values = [{"key": element["key"], "value": element["value"]} for element in said]
+        times = [element.get("ts") for element in said]
+        given = Batch(batch.keys, values, times, range(len(said)), batch.side)
+        return self._told(self._inner.process(group, given))
+
+    def advance_watermark(self, group: Any, watermark: int) -> Iterator[OutputChunk]:
+        return self._told(self._inner.advance_watermark(group, self._after))
+
+    def _told(self, chunks: Iterator[OutputChunk]) -> Iterator[OutputChunk]:
         for chunk in chunks:
-            yield OutputChunk(chunk.tag, [(group.number, key) for key in chunk.keys], *chunk[2:])
-
-    def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
-        return self._named(group, self.by_group[group.number].process(group, batch))
-
-    def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[OutputChunk]:
-        return self._named(group, self.by_group[group.number].advance_watermark(group, watermark))
-
-    def advance_processing_time(self, group: KeyGroup, now: int) -> Iterator[OutputChunk]:
-        return self._named(group, self.by_group[group.number].advance_processing_time(group, now))
+            windows = chunk.windows or [None] * len(chunk)
+            rows = zip(chunk.keys, chunk.values, chunk.timestamps, windows, strict=True)
+            texts = [
+                json.dumps([self._script.name, self._step, chunk.tag, self._script.key(key), value, at, window])
+                for key, value, at, window in rows
+            ]
+            if texts:
+                yield OutputChunk("", chunk.keys, [{"said": text} for text in texts], [None] * len(texts))
 
 
-class Elements:
-    """Elements as their cases say them, in JSON."""
+class One(KeyedProcessFunction):
+    """Stands for a case with one input until its operator takes the place."""
 
-    whole = ("not a column",)
-
-    def batch(self, rows: pa.RecordBatch, side: int) -> Batch:
-        said = [json.loads(text) for text in rows.column("said").to_pylist()]
-        values = [{"key": element["key"], "value": element["value"]} for _, element in said]
-        times = [element.get("ts") for _, element in said]
-        return Batch([key for key, _ in said], values, times, range(len(said)), side)
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield value
 
 
-class Results:
-    """What came out, in JSON."""
+class Two(KeyedCoProcessFunction):
+    """Stands for a case with two inputs until its operator takes the place."""
 
-    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
-        windows = chunk.windows or [None] * len(chunk)
-        texts = [
-            json.dumps([group, chunk.tag, key, value, at, window])
-            for (group, key), value, at, window in zip(chunk.keys, chunk.values, chunk.timestamps, windows, strict=True)
-        ]
-        return pa.record_batch({"said": texts})
+    def process_element1(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield value
+
+    def process_element2(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield value
 
 
-class ScriptHost(Host):
-    """A host whose groups are told the time of their own case."""
+class Steps:
+    """A source of one step a checkpoint, of all cases.
 
-    def times(self, payload: bytes) -> Times:
-        return Times(*json.loads(payload))
+    Args:
+        scripts: the cases.
+        until: the step before which it ends.
+        now: file that is told the times of each step when it is planned.
+    """
+
+    bounded = True
+    replay = ReplayPromise("exact", "it is made of the cases")
+
+    def __init__(self, scripts: Sequence[Script], until: int, now: str) -> None:
+        self.rows = [rows_of(scripts, number) for number in range(max(len(script.steps) for script in scripts))]
+        self.times = times_of(scripts, len(self.rows))
+        self.until, self.now = until, now
+
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name.split()[0], pa.string()) for name in SCHEMA.split(", ")])
+
+    def preflight(self) -> None:
+        """Nothing is asked."""
+
+    def describe(self, position: Any) -> str:
+        return f"step {position}"
+
+    def enumerator(self, workspace: Any) -> Steps:
+        return self
+
+    def reader(self, context: ReaderContext) -> Steps:
+        return self
+
+    def initial(self) -> Any:
+        return 0
+
+    def latest(self, start: Any) -> Any:
+        return min(start + 1, self.until)
+
+    def splits(self, start: Any, end: Any) -> Sequence[Split]:
+        assert end == start + 1
+        times, clocks = self.times[start], {name: clock for name, (_, _, clock) in self.times[start - 1].items()}
+        told = {"step": start, "times": times, "clocks": clocks if start else dict.fromkeys(times, 0)}
+        Path(self.now).write_text(json.dumps(told))
+        half = (len(self.rows[start]) + 1) // 2
+        return [Split(f"{start}-{i}", {"step": start, "from": i * half, "to": (i + 1) * half}) for i in range(2)]
+
+    def finished(self, position: Any) -> bool:
+        return bool(position >= self.until)
+
+    def committed(self, position: Any) -> None:
+        """Nothing is kept."""
+
+    def read(self, split: Split) -> Iterator[Chunk]:
+        rows = self.rows[split.payload["step"]][split.payload["from"] : split.payload["to"]]
+        if rows:
+            yield Chunk(pa.RecordBatch.from_pylist(rows, self.schema()), NoOrigin("steps"))
 
 
-def write_steps(folder: Path, scripts: Sequence[Script]) -> int:
-    """Write a file for each micro-batch with the packs of all cases; return how many there are."""
-    folder.mkdir()
-    count = max(len(script.steps) for script in scripts)
-    times = {script.name: (MIN, 0) for script in scripts}
+def rows_of(scripts: Sequence[Script], number: int) -> list[dict[str, str]]:
+    return [
+        {
+            "case": script.name,
+            "key": key if script.plain else json.dumps(key),
+            "side": said.get("side", "left"),
+            "said": json.dumps(said),
+        }
+        for script in scripts
+        if number < len(script.steps)
+        for key, said in script.steps[number].elements
+    ]
+
+
+def times_of(scripts: Sequence[Script], count: int) -> list[dict[str, tuple[int, int, int]]]:
+    """Return per step the watermark before and after, and the clock, of each case."""
+    times = {script.name: (MIN, MIN, 0) for script in scripts}
+    result = []
     for number in range(count):
-        rows: list[tuple[int, int, str, bytes]] = []
         for script in scripts:
-            before, now = times[script.name]
+            _, before, now = times[script.name]
             step = script.steps[number] if number < len(script.steps) else Step()
             after = before if step.watermark is None else max(before, step.watermark)
-            now = now if step.now is None else max(now, step.now)
-            times[script.name] = after, now
-            for i, (group, key, said) in enumerate(step.elements):
-                pack = pack_bytes(pa.record_batch({"said": [json.dumps([key, said])]}))
-                rows.append((script.first + group, SIDES[said.get("side", "left")], f"{i:06d}", pack))
-            clock = json.dumps([before, after, now]).encode()
-            rows += [(script.first + group, CONTROL, "", clock) for group in range(script.groups)]
-        columns = list(zip(*rows, strict=True))
-        kinds = (pa.int32(), pa.int32(), pa.string(), pa.binary())
-        arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
-        path = folder / f"{number:04d}.parquet"
-        pq.write_table(pa.table(arrays, names=[GROUP, SIDE, PLACE, PAYLOAD]), path)
-        os.utime(path, (1_000_000_000 + number,) * 2)
-    return count
+            times[script.name] = before, after, now if step.now is None else max(now, step.now)
+        result.append(dict(times))
+    return result
 
 
-def run_steps(spark: Any, root: Path, scripts: Sequence[Script]) -> list[list[Any]]:
-    """Run all cases; return what came out in each micro-batch."""
-    count = write_steps(root / "steps", scripts)
-    restarts = sorted({n for script in scripts for n, step in enumerate(script.steps) if step.restart} | {count - 1})
-    found: list[list[Any]] = [[] for _ in range(count)]
-    stop_at = 0
+def job_of(scripts: Sequence[Script], steps: Steps, folder: Path, groups: int) -> Job:
+    job = Job("cases", checkpoint_interval="0 s", on_error="fail", parallelism=2, max_parallelism=groups)
+    source: Any = steps
+    rows = job.from_source(source, name="steps")
+    streams = []
+    for script in scripts:
+        mine = rows.filter(lambda row, name=script.name: row["case"] == name, name=f"{script.name}-rows")  # type: ignore[misc]
+        if script.two:
+            left = mine.filter(lambda row: row["side"] == "left", name=f"{script.name}-left")
+            right = mine.filter(lambda row: row["side"] != "left", name=f"{script.name}-right")
+            both = left.key_by("key").connect(right.key_by("key"))
+            streams.append(both.process(Two(), schema="said string", name=script.name))
+        else:
+            streams.append(mine.key_by("key").process(One(), schema="said string", name=script.name))
+    out = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
+    out.sink_to(FileSink(str(folder / "out"), format="json"), name="out")
+    return job
 
-    def batch(frame: Any, number: int) -> None:
-        if number > stop_at:
-            raise InterruptedError("the query is to be started again before this one")
-        texts = [text for row in frame.collect() for text in unpack_rows(bytes(row[1])).column("said").to_pylist()]
-        found[number] = [json.loads(text) for text in texts]
 
-    for stop_at in restarts:  # noqa: B007 - the batches look at it
-        packed = (
-            spark.readStream.schema(f"{GROUP} int, {SIDE} int, {PLACE} string, {PAYLOAD} binary")
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(root / "steps"))
-        )
-        host = ScriptHost(Dispatch(scripts), [Elements(), Elements()], _Everything())  # type: ignore[arg-type]
-        frame = hosted(packed, host).where(f"{TAG} NOT IN ('{LATE_DROPPED}', '{NEXT_TIMER}')")
-        query = frame.writeStream.foreachBatch(batch).option("checkpointLocation", str(root / "checkpoint")).start()
-        with suppress(Exception):  # the one that asks for a start; whether all was done is seen below
-            query.processAllAvailable()
-        query.stop()
-        failed = query.exception()
-        assert failed is None or "started again" in str(failed), str(failed)
+def with_operators(chain: StageChain, scripts: Mapping[str, Script], now: str) -> StageChain:
+    """Return the stages of the job with the operators of the cases in their places."""
+
+    def put(head: KeyedHead) -> KeyedHead:
+        return replace(head, make=partial(Scripted, scripts[head.id], now))
+
+    later = {
+        number: replace(stage, operators=[put(head) for head in stage.operators])
+        if isinstance(stage, KeyedStage)
+        else stage
+        for number, stage in chain.later.items()
+    }
+    return replace(chain, later=later)
+
+
+def run_steps(
+    folder: Path, scripts: Sequence[Script], monkeypatch: pytest.MonkeyPatch, *, groups: int
+) -> dict[str, list[list[Any]]]:
+    """Run all cases; return what came out of each in each step."""
+    folder.mkdir()
+    by_name, now = {script.name: script for script in scripts}, str(folder / "now.json")
+    with monkeypatch.context() as patch:
+        patch.setattr(assembly, "stage_chain", lambda *a, **k: with_operators(stage_chain(*a, **k), by_name, now))
+        count = max(len(script.steps) for script in scripts)
+        restarts = {n for script in scripts for n, step in enumerate(script.steps) if step.restart} | {count - 1}
+        for last in sorted(restarts):
+            steps = Steps(scripts, last + 1, now)
+            assert run(job_of(scripts, steps, folder, groups), settings=settings(folder)).state == "FINISHED"
+    found: dict[str, list[list[Any]]] = {name: [[] for _ in range(count)] for name in by_name}
+    for path in (folder / "out").rglob("part-*"):
+        for line in path.read_text().splitlines():
+            name, step, *row = json.loads(json.loads(line)["said"])
+            found[name][step].append([name, *row])
     return found
-
-
-class _Everything(dict[str, Any]):
-    """The same output for every tag."""
-
-    def get(self, tag: str, default: Any = None) -> Any:
-        return Results()
 
 
 # --- what is compared ------------------------------------------------------------------------------------------------
@@ -346,26 +448,19 @@ def shipped() -> Iterator[None]:
     """Send what the cases are made of along with the plan: workers do not know the folders of tests."""
     modules = [sys.modules[name] for name in (__name__, "support.window_cases", "support.process_cases")]
     for module in modules:
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     yield
     for module in modules:
-        cloudpickle.unregister_pickle_by_value(module)
+        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.usefixtures("shipped")
-def test_every_case_in_spark(jvm: Any, tmp_path: Path) -> None:
+def test_every_case_in_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scripts = [*window_scripts(), *bounded_scripts(), *state_scripts()]
-    first = 0
-    for script in scripts:
-        script.first, first = first, first + script.groups
-    of_group = {script.first + i: script for script in scripts for i in range(script.groups)}
-    found: dict[str, list[list[Any]]] = {script.name: [] for script in scripts}
-    assert len(found) == len(scripts) == 68
-    for batch in run_steps(jvm, tmp_path, scripts):
-        for of_script in found.values():
-            of_script.append([])
-        for row in batch:
-            found[of_group[row[0]].name][-1].append(row)
+    assert len({script.name for script in scripts}) == len(scripts) == 68
+    together, alone = [each for each in scripts if not each.alone], [each for each in scripts if each.alone]
+    found = run_steps(tmp_path / "together", together, monkeypatch, groups=128)
+    found |= run_steps(tmp_path / "alone", alone, monkeypatch, groups=1)
     for script in scripts:
         steps = found[script.name]
         if script.case["kind"] == "process":
