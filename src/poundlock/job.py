@@ -72,7 +72,7 @@ class Job:
     tolerable_failed_checkpoints: int = 0
     checkpoint_retention: str = "RETAIN_ON_CANCELLATION"
     checkpoints_retained: int = 1
-    max_parallelism: int = 32
+    max_parallelism: int = 128
     runtime_mode: Literal["automatic", "streaming", "batch"] = "automatic"
     sources: list[SourceNode] = field(default_factory=list, init=False, repr=False)
     sinks: list[SinkNode] = field(default_factory=list, init=False, repr=False)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from poundlock import (
@@ -128,7 +130,7 @@ def test_a_chain_of_steps_a_savepoint_that_moves_and_state_for_people(tmp_path: 
     shutil.rmtree(tmp_path / "first")
     moved = Path(shutil.move(str(saving.location), tmp_path / "moved"))
 
-    asked = ["state", str(moved), "--operator", "seen", "--json", "-D", f"state_dir={tmp_path}/state"]
+    asked = ["state", str(moved), "seen", "--json", "-D", f"state_dir={tmp_path}/state"]
     done = subprocess.run([sys.executable, "-m", "poundlock", *asked], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     groups = json.loads(done.stdout)
@@ -143,6 +145,74 @@ def test_a_chain_of_steps_a_savepoint_that_moves_and_state_for_people(tmp_path: 
     second.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop", drain=True)
     second.end()
     assert written(tmp_path / "out") == wanted
+
+
+class Numbering(KeyedProcessFunction):
+    """Numbers the rows of a key."""
+
+    def open(self, context: Any) -> None:
+        self.rows = context.get_state(ValueStateDescriptor("rows", default=0))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        self.rows.update(self.rows.value() + 1)
+        yield {"k": value["k"], "d": value["d"], "n": self.rows.value()}
+
+
+def numbering(folder: Path, name: str, **source: Any) -> Job:
+    job = Job("numbering", checkpoint_interval="0 s", on_error="fail", parallelism=1)
+    read = FileSource(str(folder / "in"), format="json", schema="k string, d bigint", **source)
+    numbered = job.from_source(read, name="rows").key_by("k", "d").process(
+        Numbering(), schema="k string, d bigint, n bigint", name=name
+    )  # fmt: skip
+    numbered.sink_to(FileSink(str(folder / "out"), format="json"), name="out")
+    return job
+
+
+def poundlock(*arguments: str) -> Any:
+    done = subprocess.run([sys.executable, "-m", "poundlock", *arguments], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_state_that_a_person_wrote_is_gone_on_from_under_another_name(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    rows = [{"k": k, "d": d} for k in ("a", "b", "c") for d in (1, 2)]
+    (tmp_path / "in/0.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first = Running(numbering(tmp_path, "before", watch=True), settings(tmp_path, "first"))
+    first.until(lambda: first.progress.rows_read >= len(rows))
+    saving = first.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop")
+    first.end()
+    saved = str(saving.location)
+    pq.write_table(pa.table({"user": ["b", "d"], "day": [2, 7], "n": [200, 700]}), tmp_path / "state.parquet")
+
+    made = poundlock(
+        "savepoint", "edit", saved, "--rename-operator", "before=behind", "--set-state", 'behind/rows:["a", 1]=100',
+        "--delete-state", 'behind/rows:["a", 2]', "--state-file", f"behind/rows={tmp_path / 'state.parquet'}",
+        "--key-columns", "user,day", "--value-column", "n", "--json",
+    )  # fmt: skip
+    assert len(made["done"]) == 4
+    assert poundlock("savepoint", "inspect", made["savepoint"], "--json")["damage"] == []
+    (entry,) = poundlock("state", made["savepoint"], "behind", "--key", '["a", 1]', "--json")
+    assert [each["value"] for each in entry["state"]["state:rows"]["entries"]] == [100]
+    (entry,) = poundlock("state", saved, "before", "--key", '["a", 1]', "--json")
+    assert [each["value"] for each in entry["state"]["state:rows"]["entries"]] == [1], "the old one stays as it is"
+
+    more = [*rows, {"k": "d", "d": 7}]
+    (tmp_path / "in/1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in more))
+    beginning = Beginning(made["savepoint"])
+    with pytest.raises(DefinitionError, match="has state of stateful 'behind'"):
+        run(numbering(tmp_path, "before"), settings=settings(tmp_path, "second"), beginning=beginning)
+    second = Running(numbering(tmp_path, "behind", watch=True), settings(tmp_path, "second"), beginning=beginning)
+    second.until(lambda: second.progress.rows_read >= len(more))
+    second.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop", drain=True)
+    second.end()
+    files = [p for p in (tmp_path / "out").rglob("*") if p.is_file() and not p.name.startswith((".", "_"))]
+    last: dict[tuple[str, int], int] = {}
+    for row in (json.loads(line) for path in files for line in path.read_text().splitlines()):
+        last[row["k"], row["d"]] = max(row["n"], last.get((row["k"], row["d"]), 0))
+    assert last == {
+        ("a", 1): 101, ("a", 2): 1, ("b", 1): 2, ("b", 2): 201, ("c", 1): 2, ("c", 2): 2, ("d", 7): 701
+    }  # fmt: skip
 
 
 def test_sql_aggregates_are_what_their_texts_say_of_nulls() -> None:

@@ -185,7 +185,7 @@ def test_state_is_rescaled_offsets_are_set_and_state_is_left_out(
     assert said["pending"]["out"]
     assert said["damage"] == []
     assert before == {path: path.read_bytes() for path in Path(second).rglob("*") if path.is_file()}
-    assert main(["state", second, "--operator", "sums", "--limit", "100", "--json"]) == 0
+    assert main(["state", second, "sums", "--limit", "100", "--json"]) == 0
     (sums,) = json.loads(capsys.readouterr().out)
     assert {entry["key"] for entry in sums["state"]["contents"]["entries"]} == {f"u{n}" for n in range(USERS)}
 

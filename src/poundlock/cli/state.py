@@ -84,11 +84,14 @@ def command(
         ),
     ],
     operator: Annotated[
+        str | None, typer.Argument(metavar="OPERATOR", help="Only this one, by its id.", show_default=False)
+    ] = None,
+    key: Annotated[
         str | None,
         typer.Option(
-            "--operator",
-            metavar="ID",
-            help="Only this one, by its id.",
+            "--key",
+            metavar="KEY",
+            help='Only this key: a text, or JSON such as 12, "12" or ["ada", 3] for two columns.',
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,
@@ -96,8 +99,12 @@ def command(
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show the state of a job's operators."""
+    """Show the state of a job's operators, or that of one key.
+
+    No JVM is started; one key costs a look-up, whatever there is besides.
+    """
     from poundlock.savepoint.metadata import METADATA
+    from poundlock.savepoint.state_edits import parse_key
     from poundlock.state.runs.run import DamagedRunError
     from poundlock.storage import open_storage
 
@@ -108,7 +115,7 @@ def command(
     for left in reversed(range(_READS)):
         state = _recorded(storage)
         try:
-            found = _kept(storage, state, operator)
+            found = _kept(storage, state, operator, *(() if key is None else (parse_key(key),)))
             break
         except DamagedRunError:
             if not left or state == _recorded(storage):
@@ -130,7 +137,7 @@ def _recorded(storage: Storage) -> JSON | None:
     return None if newest is None else state_behind(state_parts(ledger, newest))
 
 
-def _kept(storage: Storage, state: JSON | None, operator: str | None) -> _Found:
+def _kept(storage: Storage, state: JSON | None, operator: str | None, *key: Any) -> _Found:
     from poundlock.driver.job_state import manifests_of
     from poundlock.state.inspect import described
     from poundlock.tasks.state_files import run_files
@@ -141,7 +148,7 @@ def _kept(storage: Storage, state: JSON | None, operator: str | None) -> _Found:
         raise _no_state(storage, operator, f"give one of: {', '.join(known)}" if known else None)
     files = run_files(storage.root)
     return [
-        (name, described(manifest, files, name))
+        (name, described(manifest, files, name, *key))
         for manifest in manifests.values()
         for name in manifest.operators
         if operator in (None, name)

@@ -1,4 +1,4 @@
-"""A new savepoint made of another by hand: sources set to other offsets, operators left out. The old one is only read."""
+"""A new savepoint made of another by hand: other offsets, other state, operators renamed or left out. The old one is only read."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import Metadata, check_files, new_name, read_metadata
 from poundlock.savepoint.positions import is_kafka
 from poundlock.savepoint.restore import without_operators
+from poundlock.savepoint.state_edits import StateEdit, write_state
 from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.storage import Storage, open_storage
 
-__all__ = ["OffsetEdit", "edit"]
+__all__ = ["OffsetEdit", "edit", "parse_renamed"]
 
 _OFFSET = re.compile(r"(?:(?P<source>[^/=]+)/)?(?P<topic>[^/:=]+):(?P<partition>[0-9]+)=(?P<offset>[0-9]+)")
 
@@ -55,12 +57,29 @@ class OffsetEdit:
         return f"{self.topic}:{self.partition}"
 
 
+def parse_renamed(texts: Sequence[str]) -> dict[str, str]:
+    """Return what "old=new" texts say. Raises DefinitionError."""
+    renamed: dict[str, str] = {}
+    for text in texts:
+        old, equals, new = text.partition("=")
+        if not (old and equals and new):
+            raise DefinitionError(
+                f"--rename-operator {text} is not OLD=NEW", next="write --rename-operator counts=sums"
+            )
+        if old in renamed or new in renamed.values():
+            raise DefinitionError(f"--rename-operator {text}: {old} or {new} is there twice", next="give each id once")
+        renamed[old] = new
+    return renamed
+
+
 def edit(
     savepoint: Storage,
     folder: str,
     *,
-    offsets: Sequence[OffsetEdit],
-    drop: Sequence[str],
+    offsets: Sequence[OffsetEdit] = (),
+    drop: Sequence[str] = (),
+    rename: Mapping[str, str] | None = None,
+    state: Sequence[StateEdit] = (),
     now_ms: int,
 ) -> tuple[str, Metadata]:
     """Write a new savepoint; return its path and what it says of itself.
@@ -70,12 +89,14 @@ def edit(
         folder: where the new one is made, under a name of its own.
         offsets: where partitions of Kafka are to be read from.
         drop: ids of operators whose part is left out.
+        rename: the new ids of operators with state, by their old ones.
+        state: what is written into keyed state, by the new ids.
         now_ms: the time, ms since the epoch.
 
     Raises:
         DefinitionError: it is damaged, there is nothing to do, or something asked for is not in it; nothing was written.
     """
-    if not offsets and not drop:
+    if not (offsets or drop or rename or state):
         raise DefinitionError("nothing is to be changed", next="say --offset topic:partition=N or --drop-operator ID")
     metadata = read_metadata(savepoint)
     check_files(savepoint, metadata)
@@ -83,6 +104,8 @@ def edit(
     for each in offsets:
         work.set_offset(each)
     work.drop(drop)
+    work.rename(rename or {})
+    work.state = state
     name = new_name(metadata.job_id)
     return work.write(open_storage(f"{folder.rstrip('/')}/{name}"), name, now_ms)
 
@@ -95,12 +118,14 @@ class _Edit:
         savepoint: the old one.
         metadata: of the new one, in the making.
         left_out: says of a path whether the new one goes without it.
+        state: what is written into keyed state.
         done: what was done, in words.
     """
 
     savepoint: Storage
     metadata: Metadata
     left_out: list[Callable[[str], bool]] = field(default_factory=list)
+    state: Sequence[StateEdit] = ()
     done: list[str] = field(default_factory=list)
 
     def _with(self, sources: Mapping[str, SourceRange]) -> None:
@@ -199,20 +224,64 @@ class _Edit:
         self.metadata = replace(self.metadata, decision=decision)
         self.done.append(f"state of {', '.join(ids)} dropped{'' if rest else '; event time begins anew'}")
 
+    def rename(self, renamed: Mapping[str, str]) -> None:
+        """Give operators with state other ids. Raises DefinitionError."""
+        operators = self.metadata.operators
+        for old, new in renamed.items():
+            if old not in operators or operators[old].kind != "stateful":
+                there = ", ".join(id for id, each in operators.items() if each.kind == "stateful")
+                raise DefinitionError(
+                    f"{self.savepoint.root} has no operator {old!r} with state", next=f"use one of {there or 'none'}"
+                )
+            if new in operators:
+                raise DefinitionError(
+                    f"{self.savepoint.root} has an operator {new!r} already",
+                    next="give another id, or drop that one too",
+                )
+            self.done.append(f"state of {old} is {new}'s")
+        state = self.metadata.decision.state
+        if state is not None:
+            manifests = {name: _with_names(manifest, renamed) for name, manifest in state["manifest"].items()}
+            state = {**state, "manifest": manifests}
+        decision = self.metadata.decision
+        watermarks = _with_streams(decision.watermarks, renamed)
+        self.metadata = replace(
+            self.metadata,
+            operators={renamed.get(id, id): each for id, each in operators.items()},
+            decision=replace(decision, state=state, watermarks=watermarks),
+        )
+
     # --- the new folder ------------------------------------------------------------------------------------------------
 
     def write(self, target: Storage, name: str, now_ms: int) -> tuple[str, Metadata]:
         """Write the new savepoint."""
-        edited = {"from": self.metadata.name, "done": self.done}
-        cut = Cut(target, replace(self.metadata, name=name, created_ms=now_ms, edited=edited, files={}))
+        cut = Cut(target, replace(self.metadata, name=name, created_ms=now_ms, files={}))
         try:
             for path in self.metadata.files:
                 if any(without(path) for without in self.left_out):
                     continue
                 cut.add(self.savepoint, path, path, linked=path.startswith(("state/", "sinks/")))
+            if self.state:
+                self.done += write_state(cut, self.state, now_ms)
+            cut.metadata = replace(cut.metadata, edited={"from": self.metadata.name, "done": self.done})
             return target.root, finish(cut)
         except BaseException:
             with suppress(OSError):
                 for path in cut.paths:
                     target.delete(path)
             raise
+
+
+def _with_names(manifest: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    """Return a manifest whose operators have other ids; their files know them by number."""
+    operators = {renamed.get(id, id): meta for id, meta in manifest["operators"].items()}
+    return {**manifest, "operators": operators}
+
+
+def _with_streams(watermarks: Any, renamed: Mapping[str, str]) -> Any:
+    """Return what a decision says of watermarks with the streams behind renamed operators under their new ids."""
+    streams = (watermarks or {}).get("state", {}).get("streams")
+    if not streams:
+        return watermarks
+    named = {renamed.get(id, id): each for id, each in streams.items()}
+    return {**watermarks, "state": {**watermarks["state"], "streams": named}}

@@ -167,13 +167,14 @@ def count_entries(manifest: Manifest, files: RunFiles, operator: str) -> int:
     return sum(1 for _ in StateReader(manifest, files).entries(operator))
 
 
-def described(manifest: Manifest, files: RunFiles, operator: str) -> dict[str, Any]:
-    """Return the state of an operator as plain data.
+def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> dict[str, Any]:
+    """Return the state of an operator, or that of one key, as plain data.
 
     Args:
         manifest: of a checkpoint or a savepoint.
         files: opens its runs.
         operator: its id.
+        key: one key, as the records have it; without one, all keys.
 
     Returns:
         `watermark`, `processing_time` (ms); `state`: by name `kind`, `ttl_ms` and `entries` of `key`, `window`, `windowed` and
@@ -185,14 +186,14 @@ def described(manifest: Manifest, files: RunFiles, operator: str) -> dict[str, A
     """
     reader = StateReader(manifest, files)
     state: dict[str, dict[str, Any]] = {}
-    for entry in reader.entries(operator):
+    for entry in reader.entries_of(operator, key[0]) if key else reader.entries(operator):
         meta = manifest.operators[operator].tables.get(entry.table, TableMeta())
         table = state.setdefault(entry.table, {"kind": meta.kind, "ttl_ms": meta.ttl_ms, "entries": []})
         table["entries"].append(
             {"key": entry.key, "window": entry.window, "windowed": entry.windowed, "value": entry.value}
         )
     timers: dict[str, list[dict[str, Any]]] = {"event": [], "processing": []}
-    for timer in reader.timers(operator):
+    for timer in reader.timers(operator, *key):
         timers[timer.domain].append({"time": timer.time, "key": timer.key, "window": timer.window})
     of = manifest.operators[operator]
     return {
