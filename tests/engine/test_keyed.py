@@ -23,6 +23,7 @@ from poundlock import (
     KeyedProcessFunction,
     ListStateDescriptor,
     Side,
+    TerminalError,
     TumblingEventTimeWindows,
     ValueStateDescriptor,
     WatermarkStrategy,
@@ -213,6 +214,38 @@ def test_state_that_a_person_wrote_is_gone_on_from_under_another_name(tmp_path: 
     assert last == {
         ("a", 1): 101, ("a", 2): 1, ("b", 1): 2, ("b", 2): 201, ("c", 1): 2, ("c", 2): 2, ("d", 7): 701
     }  # fmt: skip
+
+
+def test_state_that_is_damaged_is_refused_and_the_newest_whole_checkpoint_named(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        (tmp_path / f"in/{number}.jsonl").write_text(json.dumps({"k": "a", "d": number % 2}) + "\n")
+    job = numbering(tmp_path, "numbering", max_files_per_checkpoint=1)
+    job.checkpoints_retained = 3
+    assert run(job, settings=settings(tmp_path)).state == "FINISHED"
+    checkpoint = tmp_path / "checkpoint"
+    newest = Ledger(LocalStorage(str(checkpoint))).newest()
+    assert newest is not None
+    copies = sorted(path.name for path in (checkpoint / "retained").iterdir())
+    inside = json.loads((checkpoint / "retained" / copies[-1] / "_metadata.json").read_text())["files"]
+    before = json.loads((checkpoint / "retained" / copies[-2] / "_metadata.json").read_text())["files"]
+    only = [path for path in inside if path.startswith("state/") and path not in before]
+    assert only, "the newest checkpoint wrote a file of its own"
+    for path in (checkpoint / only[0], checkpoint / "retained" / copies[-1] / only[0]):
+        path.unlink()
+
+    (tmp_path / "in/4.jsonl").write_text(json.dumps({"k": "a", "d": 0}) + "\n")
+    with pytest.raises(
+        TerminalError, match=r"the state file state/.* of numbering, .* for key groups .* is missing"
+    ) as caught:
+        run(job, settings=settings(tmp_path))
+    whole = str(checkpoint / "retained" / copies[-2])
+    assert (
+        caught.value.next
+        == f"checkpoint {copies[-2][4:]} is whole; go on from it: poundlock run -s {whole} -D checkpoint_dir=NEW"
+    )
+    again = run(job, settings=settings(tmp_path, "again"), beginning=Beginning(whole, newer="keep"))
+    assert again.state == "FINISHED"
 
 
 def test_sql_aggregates_are_what_their_texts_say_of_nulls() -> None:

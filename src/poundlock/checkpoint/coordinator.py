@@ -162,11 +162,6 @@ class Coordinator:
                 return None
             return self._history.find(checkpoint).sources
 
-    def decided_watermarks(self, checkpoint: int) -> JSON | None:
-        """Return the watermarks behind a decided checkpoint; None where it is not decided or has none."""
-        with self.lock:
-            return self._history.find(checkpoint).watermarks if self._history.is_decided(checkpoint) else None
-
     # --- the steps of a checkpoint; see `cycle.run_checkpoint` for their order ------------------------------------------
 
     def settle(self) -> None:
@@ -338,7 +333,7 @@ class Coordinator:
             return None if last is None else replace(last, committed=visible)
 
     def sweep(self) -> None:
-        """Remove what tasks of failed attempts left behind, at the end of a job and with no task running.
+        """Remove what tasks of failed attempts left behind, between two checkpoints and with no task running.
 
         Raises:
             FencedError: a newer driver has taken over.

@@ -133,6 +133,8 @@ class JobLoop:
                 return Occasion.END if self._finish_savepoints(stop) else None
             elif self._roll_is_due():
                 self._begin(self._roll, "roll")
+            elif self.watch is not None and self.watch.leaves_leftovers:
+                self._begin(self._sweep, "sweep")
             elif self.scheduler.due and not self._held:
                 self._begin(self._take_checkpoint, "checkpoint")
             else:
@@ -256,6 +258,11 @@ class JobLoop:
         outcome = self.coordinator.roll(Occasion.ROLL)
         if outcome is not None:
             self.tracker.rolled(outcome.files_made)
+
+    def _sweep(self) -> None:
+        """Remove what attempts on executors that are gone have left, and those that lost a race: nobody else writes now."""
+        if self.jobs.idle(_END_TASKS_S):
+            self.coordinator.sweep()
 
     def _retain(self) -> None:
         newest = self.coordinator.newest.checkpoint

@@ -31,6 +31,7 @@ from poundlock.runtime.progress import Progress, State, StopRequest
 from poundlock.runtime.requests import Requests
 from poundlock.runtime.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
 from poundlock.runtime.restoring import Beginning, begin, has_begun
+from poundlock.runtime.retained import newest_whole
 from poundlock.runtime.retention import delete_checkpoint, finish_deletion
 from poundlock.runtime.savepoints import Saved
 from poundlock.runtime.tracker import Tracker
@@ -38,6 +39,7 @@ from poundlock.savepoint.claim import settle_claim
 from poundlock.savepoint.first_edition import refuse_first_edition
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.session import Session, jvm_gone
+from poundlock.state.runs.run import DamagedRunError
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock, SystemClock, duration
 
@@ -291,6 +293,12 @@ class Driver:
         unsure = isinstance(failure, ConnectionError) or isinstance(failure.__cause__, ConnectionError)
         if self._assembly.has_session and not self._assembly.jvm_alive and (unsure or type(error) is PoundlockError):
             return jvm_gone()
+        if isinstance(error, DamagedRunError):
+            whole = newest_whole(open_storage(checkpoint_dir(self.job, self.settings)))
+            if whole is not None:
+                error.next = (
+                    f"checkpoint {whole[0]} is whole; go on from it: poundlock run -s {whole[1]} -D checkpoint_dir=NEW"
+                )
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from poundlock.errors import PoundlockError
-from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile
+from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, check_files, read_metadata
 from poundlock.savepoint.take import Cut, finish
-from poundlock.storage import Storage
+from poundlock.storage import Storage, open_storage
 from poundlock.storage.local import LocalStorage
 from poundlock.storage.removal import remove_tree
 
-__all__ = ["FOLDER", "Retained", "copies", "copy_name"]
+__all__ = ["FOLDER", "Retained", "copies", "copy_name", "newest_whole"]
 
 FOLDER = "retained"
 _NAME = re.compile(r"chk-([0-9]+)")
@@ -39,6 +39,19 @@ def copies(storage: Storage) -> dict[int, str]:
         if match and storage.stat(f"{FOLDER}/{name}/{METADATA}") is not None:
             found[int(match[1])] = f"{FOLDER}/{name}"
     return found
+
+
+def newest_whole(storage: Storage) -> tuple[int, str] | None:
+    """Return the newest copy in a checkpoint folder whose files are all as they were written: its checkpoint, and its path.
+
+    Reads the files of copies until one is whole: for a checkpoint that is damaged.
+    """
+    for number, path in sorted(copies(storage).items(), reverse=True):
+        copy = open_storage(f"{storage.root}/{path}")
+        with suppress(OSError, PoundlockError):
+            check_files(copy, read_metadata(copy))
+            return number, copy.root
+    return None
 
 
 class Retained:

@@ -25,7 +25,7 @@ from poundlock.state.manifest import (
 )
 from poundlock.state.runs.files import FOLDER, parse_name
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.runs.run import DamagedRunError, damaged
+from poundlock.state.runs.run import damaged
 from poundlock.storage.base import Storage
 
 __all__ = ["StateParticipant", "Swept"]
@@ -112,20 +112,6 @@ class StateParticipant:
             if entry is None or entry.bytes != file.bytes:
                 how = "is missing" if entry is None else f"has {entry.bytes} bytes instead of {file.bytes}"
                 raise damaged(file, how, sorted(manifest.operators))
-
-    def newest_whole(self, manifests: Iterable[Manifest]) -> int | None:
-        """Return the number of the newest checkpoint whose files are all there, None if there is none.
-
-        Args:
-            manifests: of the checkpoints that are kept.
-        """
-        for manifest in sorted(manifests, key=lambda manifest: -manifest.checkpoint):
-            try:
-                self.check_files(manifest)
-            except DamagedRunError:
-                continue
-            return manifest.checkpoint
-        return None
 
     def directive(self, manifest: Manifest, *, checkpoint: int, parallelism: int) -> StateDirective:
         """Return what the tasks of a checkpoint need.

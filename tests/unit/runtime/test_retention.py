@@ -30,7 +30,7 @@ from poundlock.plan.plan import Plan, make_plan
 from poundlock.runtime.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.runtime.leaving import LEFT, refuse_left
 from poundlock.runtime.restoring import Beginning, begin
-from poundlock.runtime.retained import Retained, copies
+from poundlock.runtime.retained import Retained, copies, newest_whole
 from poundlock.runtime.retention import MARK, delete_checkpoint, finish_deletion
 from poundlock.runtime.saving import cut
 from poundlock.savepoint.first_edition import refuse_first_edition
@@ -293,6 +293,20 @@ def test_the_newest_are_kept_each_can_be_restored_and_old_ones_go(folder: Path, 
     names = {row for row in expected(0, 8) if row not in seen(tmp_path / "fork-out")}
     assert names <= set(seen(out)), "what was finished before is in the first job's folder"
     assert set(seen(tmp_path / "fork-out").values()) == {1}
+
+
+def test_the_newest_whole_copy_is_found(folder: Path, out: Path) -> None:
+    life = Life(folder, out)
+    retained = life.retained(3)
+    assert newest_whole(life.storage) is None
+    for n in range(3):
+        life.run(n, n + 1)
+        retained.cut(n)
+        retained.finish()
+    assert newest_whole(life.storage) == (2, f"{folder}/retained/chk-2")
+    (folder / "retained/chk-2/sources/in/2").unlink()
+    (folder / "retained/chk-1" / METADATA).write_text("{}")
+    assert newest_whole(life.storage) == (0, f"{folder}/retained/chk-0")
 
 
 def test_files_that_are_in_the_copy_before_are_not_read_again(
