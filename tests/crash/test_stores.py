@@ -25,9 +25,10 @@ ON_HDFS = pytest.mark.parametrize("store", ["hdfs"], indirect=True)
 
 
 def poundlock(scene: FileScene, *arguments: str) -> str:
-    """Run a command about the scene's job and return what it says."""
+    """Run a command about the scene's job and return what it says; a savepoint is looked at without any setting."""
+    settings = () if arguments[0] == "savepoint" else ("-D", f"state_dir={scene.root / 'state'}")
     done = subprocess.run(
-        [sys.executable, "-m", "poundlock", *arguments, "-D", f"state_dir={scene.root / 'state'}"],
+        [sys.executable, "-m", "poundlock", *arguments, *settings],
         capture_output=True,
         text=True,
         timeout=300,

@@ -55,7 +55,6 @@ def save(rig: Rig, driver: Coordinator, sink: Any = None) -> LocalStorage:
         operators=OPERATORS,
     )  # fmt: skip
     savepoint = LocalStorage(str(rig.root / name))
-    rig.storage.create_exclusive("spark/offsets/0", b'v2\n{"conf":{}}\nin:1')
     finish(take(rig.storage, savepoint, metadata=metadata, sinks={"out": sink or rig.sink}))
     return savepoint
 
@@ -190,9 +189,7 @@ def test_what_a_killed_job_left_open_is_aborted_when_its_checkpoint_is_restored(
         raise DefinitionError("it does not fit")
 
     driver = rig.driver()
-    rig.storage.create_exclusive("spark/offsets/0", b'v2\n{"conf":{}}\nin:1')
     rig.checkpoint(driver, 0, [values(0, 0)])
-    rig.storage.create_exclusive("spark/commits/0", b"v1\n{}")
     rig.write(1, [values(1, 0), values(1, 1)])
     with pytest.raises(DefinitionError, match="is still running"):
         restoring(lambda: None)

@@ -178,7 +178,7 @@ def test_state_is_rescaled_offsets_are_set_and_state_is_left_out(
     assert not Path(first).exists(), "it was claimed, and the job had a checkpoint of its own"
 
     before = {path: path.read_bytes() for path in Path(second).rglob("*") if path.is_file()}
-    assert main(["savepoint", "inspect", second, "--json", "--state", "-D", f"state_dir={tmp_path}/state"]) == 0
+    assert main(["savepoint", "inspect", second, "--json", "--state"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["state"]["rows"] == {"sums": USERS}, "one window is open for each user"
     assert said["state"]["key_groups"] == scene.job("second").max_parallelism
