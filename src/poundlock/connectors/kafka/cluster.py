@@ -5,7 +5,6 @@ Every question ends in bounded time, with an answer or a PoundlockError that nam
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
@@ -14,13 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from poundlock.connectors.kafka.clients import confluent
+from poundlock.connectors.kafka.errors import text_of
+from poundlock.connectors.kafka.group_offsets import GroupOffsets
 from poundlock.connectors.kafka.offsets import Offsets, Partition
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 __all__ = ["Cluster"]
 
 _T = TypeVar("_T")
-_log = logging.getLogger(__name__)
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer
 
 
@@ -49,7 +49,7 @@ class Cluster:
             maxlen=50
         )  # what librdkafka reports beside the answers: brokers down, refused logins
         self._client: Any = None
-        self._groups: dict[str, Any] = {}
+        self._groups: dict[str, GroupOffsets] = {}
         self._making = threading.Lock()
 
     def _admin(self) -> Any:
@@ -96,20 +96,20 @@ class Cluster:
                 kafka.TOPIC_AUTHORIZATION_FAILED,
             ):
                 return DefinitionError(
-                    f"Kafka at {self.servers} refuses this user: {_text(error)}",
+                    f"Kafka at {self.servers} refuses this user: {text_of(error)}",
                     next="check username, password and mechanism in KafkaSecurity(…)",
                 )
-            if error.code() == kafka._SSL or _TLS_ALERT.search(_text(error)):
+            if error.code() == kafka._SSL or _TLS_ALERT.search(text_of(error)):
                 return DefinitionError(
-                    f"no TLS connection to Kafka at {self.servers}: {_text(error)}",
+                    f"no TLS connection to Kafka at {self.servers}: {text_of(error)}",
                     next="check protocol, ca, certificate and key in KafkaSecurity(…)",
                 )
         return None
 
     def _unreachable(self, error: BaseException) -> TransientError:
         kafka = confluent().KafkaError
-        reasons = {_text(e): None for e in self._told if e.code() in (kafka._TRANSPORT, kafka._RESOLVE)}
-        why = "; ".join(list(reasons)[:4]) or _text(error.args[0])
+        reasons = {text_of(e): None for e in self._told if e.code() in (kafka._TRANSPORT, kafka._RESOLVE)}
+        why = "; ".join(list(reasons)[:4]) or text_of(error.args[0])
         return TransientError(
             f"no Kafka server answers at {self.servers}: {why}",
             next="check bootstrap_servers, and that the brokers run: `poundlock kafka up` starts one for trials",
@@ -195,25 +195,19 @@ class Cluster:
                 time.sleep(0.1)
 
     def _failed(self, what: str, error: BaseException) -> TransientError:
-        return TransientError(f"Kafka at {self.servers}: {what}: {_text(error.args[0])}")
+        return TransientError(f"Kafka at {self.servers}: {what}: {text_of(error.args[0])}")
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
-    def _group(self, group: str) -> Any:
+    def _group(self, group: str) -> GroupOffsets:
         with self._making:
             if group not in self._groups:
-                # Never subscribed, so never a member: the group stays empty and anyone may look at it or move it.
-                own = {"group.id": group, "enable.auto.commit": False, "on_commit": self._on_commit}
-                self._groups[group] = confluent().Consumer({**self._conf, **own, "error_cb": lambda error: None})
+                self._groups[group] = GroupOffsets(group, self._conf)
             return self._groups[group]
-
-    def _on_commit(self, error: Any, partitions: Any) -> None:
-        if error is not None:
-            _log.warning("group offsets were not committed to Kafka at %s: %s", self.servers, _text(error))
 
     def committed(self, partitions: Iterable[Partition], group: str) -> Offsets:
         """Return what a group committed; partitions without are left out."""
-        kafka, consumer = confluent(), self._group(group)
+        kafka, consumer = confluent(), self._group(group).consumer
         wanted = [kafka.TopicPartition(t, p) for t, p in sorted(partitions)]
         told = (
             self._patiently(lambda: consumer.committed(wanted, timeout=self._timeout), self._timeout) if wanted else []
@@ -222,27 +216,11 @@ class Cluster:
 
     def commit(self, offsets: Mapping[Partition, int], group: str, *, wait: bool = False) -> None:
         """Commit offsets for a group, without waiting for the answer unless asked to; an error becomes a warning."""
-        kafka = confluent()
-        consumer = self._group(group)
-        try:
-            consumer.poll(0)  # serves the callback of the commit before
-            consumer.commit(
-                offsets=[kafka.TopicPartition(t, p, o) for (t, p), o in offsets.items()], asynchronous=not wait
-            )
-        except kafka.KafkaException as error:
-            self._on_commit(error.args[0], None)
+        offsets_of = self._group(group)
+        (offsets_of.commit_now if wait else offsets_of.commit)(offsets)
 
     def close(self) -> None:
         """Let go of all connections; a question asked later makes new ones."""
         groups, self._groups, self._client = list(self._groups.values()), {}, None
-        for consumer in groups:
-            # Closing sends what is still to be sent, and waits for minutes where no broker takes it.
-            closing = threading.Thread(target=consumer.close, daemon=True)
-            closing.start()
-            closing.join(2)
-
-
-def _text(error: Any) -> str:
-    text = error.str() if hasattr(error, "str") else str(error)
-    # librdkafka ends with how long and how often; that changes from call to call and helps nobody.
-    return str(text).split(" (after ")[0].removeprefix("FindCoordinator response error: ")
+        for group in groups:
+            group.close()

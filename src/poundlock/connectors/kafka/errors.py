@@ -5,9 +5,11 @@ Data that is gone is always a SourceGoneError: nothing is skipped in silence.
 
 from __future__ import annotations
 
+from typing import Any
+
 from poundlock.errors import SourceGoneError, TerminalError, TransientError
 
-__all__ = ["damaged", "deleted", "expired", "recreated", "refused", "unreadable", "went_back"]
+__all__ = ["damaged", "deleted", "expired", "recreated", "refused", "text_of", "unreadable", "went_back"]
 
 _NEW = 'give the job a new checkpoint_dir and start="earliest" to go on with what is there'
 
@@ -69,3 +71,9 @@ def unreadable(topic: str, partition: int, offset: int, after: int, why: str) ->
         f"topic {topic!r} partition {partition}: offsets {offset} to {after} cannot be read: {why}",
         next="check that the brokers run and that the partition has a leader",
     )
+
+
+def text_of(error: Any) -> str:
+    """Return what librdkafka says of an error, without how long it tried: that changes from call to call."""
+    text = error.str() if hasattr(error, "str") else str(error)
+    return str(text).split(" (after ")[0].removeprefix("FindCoordinator response error: ")
