@@ -20,9 +20,9 @@ from poundlock.testing.watermarks import (
     MIN,
     GeneratorHarness,
     IdlenessTimer,
-    PartitionWatermarks,
     StatusWatermarkValve,
 )
+from support.partition_watermarks import PartitionWatermarks
 
 CASES = json.loads((Path(__file__).parent / "data" / "watermarks.json").read_text())["cases"]
 KINDS = ("watermark_generator", "watermark_combine", "partition_watermark", "idleness_timer")
