@@ -19,8 +19,8 @@ from benchmarks.flink.install import Installed, installed
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from poundlock.errors import PoundlockError
-from poundlock.runtime import cds
-from poundlock.runtime.java import find_java
+from poundlock.spark.launch import class_archive as cds
+from poundlock.spark.launch.java import find_java
 from poundlock.testing.kafka import EmbeddedKafka
 
 __all__ = ["ROOT", "TOPIC", "Bench", "Case", "measured", "program"]

@@ -24,7 +24,7 @@ from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
 from benchmarks.result import Result
-from poundlock.runtime.jars import jar_set
+from poundlock.spark.launch.jars import jar_set
 
 __all__ = ["CASES", "ROOT", "Bench", "Case"]
 

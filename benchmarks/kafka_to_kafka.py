@@ -11,7 +11,7 @@ from functools import partial
 from benchmarks.bench import Bench, Case, measured, program
 from benchmarks.result import Result
 from benchmarks.topics import output_topic, prove
-from poundlock.runtime.jars import jar_set
+from poundlock.spark.launch.jars import jar_set
 
 __all__ = ["CASES"]
 

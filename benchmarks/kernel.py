@@ -21,10 +21,10 @@ import numpy as np
 
 from poundlock.checkpoint.participant import Reject, WriterContext
 from poundlock.connectors.base import Split
-from poundlock.connectors.files.buckets import EventTimeBucketAssigner, PythonBucketAssigner
-from poundlock.connectors.files.rolling import RollingPolicy
-from poundlock.connectors.files.sink import FileSink
-from poundlock.connectors.files.source import FileSource
+from poundlock.connectors.files.buckets.assigners import EventTimeBucketAssigner, PythonBucketAssigner
+from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.sink import FileSink
+from poundlock.connectors.files.source.source import FileSource
 from poundlock.formats.chunk import Lines
 from poundlock.operators.chain import Edge, Map, Pass, Step
 from poundlock.operators.time_values import TimeDirective, TimeState

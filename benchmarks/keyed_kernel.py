@@ -19,13 +19,17 @@ from poundlock.operators.keyed.keys import group_of
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import Batch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.make import window_operator
+from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.assigners import WindowAssigner
-from poundlock.stream.builtin_triggers import CountTrigger
-from poundlock.stream.count_windows import CountTumblingWindows
-from poundlock.stream.window_functions import ReduceWindow
-from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.builtin_triggers import CountTrigger
+from poundlock.stream.windows.count_windows import CountTumblingWindows
+from poundlock.stream.windows.event_time import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from poundlock.stream.windows.window_functions import ReduceWindow
 
 GROUPS, BATCH = 16, 100_000
 COUNT = SqlAggregates([SqlAggregate(kind="count")])

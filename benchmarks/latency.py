@@ -15,7 +15,7 @@ from benchmarks.data import WrongOutput
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from benchmarks.topics import output_topic
-from poundlock.runtime.jars import jar_set
+from poundlock.spark.launch.jars import jar_set
 
 __all__ = ["CASES", "percentile"]
 

@@ -16,7 +16,7 @@ from benchmarks.data import WrongOutput
 from benchmarks.jobs.ledger_life import STEP_MS, source_range
 from benchmarks.measure import run
 from benchmarks.result import Result
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.storage.local import LocalStorage
 
 __all__ = ["CASES", "growth", "kept_records", "prove"]

@@ -21,8 +21,8 @@ from benchmarks.data import LINE_BYTES, Input, WrongOutput, fingerprint
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
 from poundlock.errors import PoundlockError
-from poundlock.runtime.jars import jar_set
-from poundlock.runtime.stores import needs_of
+from poundlock.spark.launch.jars import jar_set
+from poundlock.spark.launch.storage_conf import needs_of
 from poundlock.storage.s3 import S3Storage
 from poundlock.testing.minio import EmbeddedMinio
 from poundlock.testing.s3 import EmbeddedS3

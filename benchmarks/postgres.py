@@ -17,7 +17,7 @@ from benchmarks.bench import Bench, Case, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
 from benchmarks.result import Result
-from poundlock.runtime.jars import jar_set
+from poundlock.spark.launch.jars import jar_set
 from poundlock.testing.postgres import EmbeddedPostgres
 
 __all__ = ["CASES"]

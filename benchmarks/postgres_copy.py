@@ -16,7 +16,7 @@ from benchmarks.data import Input, WrongOutput, files
 from benchmarks.measure import run
 from benchmarks.result import Result
 from poundlock.errors import PoundlockError
-from poundlock.runtime.jars import jar_set
+from poundlock.spark.launch.jars import jar_set
 from poundlock.testing.postgres import EmbeddedPostgres
 
 __all__ = ["CASES"]

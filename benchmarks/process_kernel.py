@@ -18,8 +18,8 @@ from poundlock.operators.keyed.output import Batch
 from poundlock.operators.process.interval_join import IntervalJoinOperator, IntervalJoinSpec
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
-from poundlock.stream.process import KeyedProcessFunction
-from poundlock.stream.state import ValueStateDescriptor
+from poundlock.stream.functions.process import KeyedProcessFunction
+from poundlock.stream.functions.state import ValueStateDescriptor
 
 
 class CountTenSeconds(KeyedProcessFunction):

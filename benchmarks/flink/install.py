@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from poundlock.errors import DefinitionError
-from poundlock.runtime.jars import JarPlaces, jar_set
-from poundlock.runtime.java import find_java
-from poundlock.runtime.pins import JarPins, Pin
+from poundlock.spark.launch.jar_lock import JarPins, Pin
+from poundlock.spark.launch.jars import JarPlaces, jar_set
+from poundlock.spark.launch.java import find_java
 
 __all__ = ["FLINK", "Installed", "install", "installed"]
 

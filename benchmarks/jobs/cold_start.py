@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from poundlock import EventTimeBucketAssigner, FileSink, FileSource, Job
-from poundlock.runtime.progress import Progress
+from poundlock.driver.progress import Progress
 
 if __name__ == "__main__":
     place, out, checkpoints, times = sys.argv[1:5]

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from poundlock import Job, KafkaSink, KafkaSource
-from poundlock.runtime.progress import StopRequest
+from poundlock.driver.progress import StopRequest
 
 
 def watched(file: Path) -> StopRequest:

@@ -21,7 +21,7 @@ from poundlock import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from poundlock.runtime.driver import run
+from poundlock.driver.driver import run
 
 _SPAN_MS = 10_000
 

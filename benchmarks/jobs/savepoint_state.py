@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from poundlock import DatagenSource, FileSink, Job, TumblingEventTimeWindows, WatermarkStrategy
-from poundlock.runtime.driver import run
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.requests import Requests
+from poundlock.driver.driver import run
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.requests import Requests
 
 _HOT = 1_000
 _BASE, _SAVEPOINTS = 12, 3

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from poundlock import DatagenSource, EventTimeBucketAssigner, FileSink, Job
-from poundlock.runtime.progress import Progress
+from poundlock.driver.progress import Progress
 
 ROWS = 10
 

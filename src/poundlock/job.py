@@ -20,7 +20,7 @@ from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import checkpoint_retention, duration
 
 if TYPE_CHECKING:
-    from poundlock.driver.handle import JobHandle
+    from poundlock.driver.interactive.handle import JobHandle
 
 __all__ = ["LOADING", "Job"]
 
@@ -177,9 +177,9 @@ class Job:
         return explain(self)
 
     def run(self, **options: Any) -> Any:
-        """Run the job in this process until it ends, is stopped, or fails; see `poundlock.runtime.driver.run`."""
+        """Run the job in this process until it ends, is stopped, or fails; see `poundlock.driver.driver.run`."""
         self._refuse_while_loading("runs its job")
-        from poundlock.runtime.driver import run
+        from poundlock.driver.driver import run
 
         return run(self, **options)
 
@@ -189,16 +189,16 @@ class Job:
         Args:
             spark: the session; it goes on when the job ends, and nothing is set in it. Default: the active one, or where
                 there is none, one that is started for the job.
-            options: see `poundlock.driver.handle.start`.
+            options: see `poundlock.driver.interactive.handle.start`.
         """
         self._refuse_while_loading("starts its job")
-        from poundlock.driver.handle import start
+        from poundlock.driver.interactive.handle import start
 
         return start(self, spark, **options)
 
     def preview(self, stream: DataStream, n: int = 20, **options: Any) -> list[dict[str, Any]]:
         """Return the first rows of one of the job's streams, without a sink; see `DataStream.preview`."""
-        from poundlock.driver.preview import preview
+        from poundlock.driver.interactive.preview import preview
 
         return preview(stream, n, **options)
 

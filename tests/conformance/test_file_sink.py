@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
-from poundlock.connectors.files.buckets import ProcessingTimeBucketAssigner
-from poundlock.connectors.files.compaction import Compactor, FileCompaction, Request
-from poundlock.connectors.files.rolling import RollingPolicy
-from poundlock.connectors.files.sink import FileSink
+from poundlock.connectors.files.buckets.assigners import ProcessingTimeBucketAssigner
+from poundlock.connectors.files.sink.compaction import Compactor, FileCompaction, Request
+from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.sink import FileSink
 from support.sinks import FileSinkHarness, batch
 
 CASES = json.loads((Path(__file__).parent / "data" / "file_sink.json").read_text())["cases"]
@@ -48,7 +48,7 @@ class BucketOfKey:
     """Takes the bucket from a column, as the assigner for SQL expressions does."""
 
     def open(self, context: Any, *, raw: bool) -> Any:
-        from poundlock.connectors.files.assign import ColumnBuckets
+        from poundlock.connectors.files.buckets.assignment import ColumnBuckets
 
         return ColumnBuckets("bucket")
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
-from poundlock.connectors.files.buckets import EventTimeBucketAssigner
-from poundlock.connectors.files.sink import FileSink
-from poundlock.stream.processing_windows import TumblingProcessingTimeWindows
+from poundlock.connectors.files.buckets.assigners import EventTimeBucketAssigner
+from poundlock.connectors.files.sink.sink import FileSink
+from poundlock.stream.windows.processing_windows import TumblingProcessingTimeWindows
 from poundlock.testing import WindowHarness
 from support.sinks import FileSinkHarness, batch, lines
 
@@ -112,7 +112,7 @@ def test_sales_windows(case: dict[str, Any]) -> None:
 
 def buckets(assigner: EventTimeBucketAssigner, seconds: list[float]) -> list[str]:
     """Return the bucket names of times."""
-    from poundlock.connectors.files.assign import EventTime, Rows
+    from poundlock.connectors.files.buckets.assignment import EventTime, Rows
 
     assignment = EventTime(assigner, 0, json=False).assign(Rows(None, batch(t=seconds)))
     codes = assignment.codes

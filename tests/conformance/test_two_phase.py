@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from poundlock.checkpoint.commits import TimeoutWarning
+from poundlock.checkpoint.committer import TimeoutWarning
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Counts, Prepared, WriterContext
 from poundlock.formats.chunk import Lines

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from poundlock import DefinitionError
-from poundlock.stream.assigners import AlignedWindows, AssignerContext
-from poundlock.stream.window import TimeWindow, Window, window_start
+from poundlock.stream.windows.assigners import AlignedWindows, AssignerContext
+from poundlock.stream.windows.window import TimeWindow, Window, window_start
 from poundlock.testing import Element, Emitted, WindowHarness
 from support.window_cases import WAYS, PointSessions, assigner_of, evictor_of, function_of, ms, trigger_of
 

@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 
 from poundlock import FileSink, KafkaSink
-from poundlock.checkpoint.audit import audit
+from poundlock.audit.audit import audit
 from poundlock.checkpoint.identity import read_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import WriterContext, bound
 from poundlock.connectors.kafka.security import KafkaSecurity
-from poundlock.connectors.kafka.sink import CommitMode
-from poundlock.connectors.kafka.transactions import Transactions
+from poundlock.connectors.kafka.sink.sink import CommitMode
+from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.failpoints import ENVIRONMENT, Failpoint
 from poundlock.formats.chunk import Lines
 from poundlock.storage import LocalStorage

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.main import main
 from poundlock.connectors.kafka.security import KafkaSecurity
-from poundlock.connectors.kafka.transactions import Transactions
+from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.job_process import JobProcess

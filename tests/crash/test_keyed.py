@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from poundlock.connectors.kafka.security import KafkaSecurity
-from poundlock.connectors.kafka.transactions import Transactions
+from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.failpoints import Failpoint
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.postgres import EmbeddedPostgres

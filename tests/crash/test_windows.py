@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint
 from poundlock.operators.time_values import MAX, MIN
 from poundlock.storage import LocalStorage

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.runtime.jars import pyspark_jars
+from poundlock.spark.launch.jars import pyspark_jars
 from poundlock.storage import open_storage
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.hdfs import EmbeddedHdfs

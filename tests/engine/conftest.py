@@ -9,9 +9,9 @@ import pytest
 
 from poundlock import Job
 from poundlock.config import load_settings
-from poundlock.runtime import assembly
-from poundlock.runtime.starting import start_spark
-from poundlock.spark.session import Session
+from poundlock.driver import context as assembly
+from poundlock.spark.launch.session import Session
+from poundlock.spark.launch.spark_launch import start_spark
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,12 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.main import main
 from poundlock.config import load_settings
-from poundlock.runtime.driver import run
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.restoring import Beginning
+from poundlock.driver.driver import run
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.savepoints.restore import Beginning
 from poundlock.savepoint.metadata import read_metadata
 from poundlock.storage import LocalStorage
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from poundlock.cli.main import main
-from poundlock.connectors.files.names import owner_tag
+from poundlock.connectors.files.sink.names import owner_tag
 
 pytestmark = pytest.mark.engine
 

@@ -24,18 +24,18 @@ from pyspark import cloudpickle
 from poundlock import FileSink, Job, KeyedCoProcessFunction, KeyedProcessFunction
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.replay_promise import ReplayPromise
+from poundlock.driver import context as assembly
+from poundlock.driver.driver import run
 from poundlock.formats.chunk import Batch as Chunk
 from poundlock.formats.chunk import NoOrigin
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import Batch, OutputChunk
-from poundlock.operators.process.make import process_operator
+from poundlock.operators.process.factory import process_operator
 from poundlock.operators.process.process import ProcessOperator
-from poundlock.operators.windows.make import window_operator
+from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.stages import StageChain, stage_chain
-from poundlock.runtime import assembly
-from poundlock.runtime.driver import run
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
 from support.jobs_in_threads import settings
 from support.process_cases import (

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from poundlock import Job
-from poundlock.cli.loading import load_job
-from poundlock.runtime.driver import run
+from poundlock.cli.job_loader import load_job
+from poundlock.driver.driver import run
 from support.jobs_in_threads import Running, settings
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from poundlock.cli.main import main
-from poundlock.runtime.registry import Registry
+from poundlock.control.registry import Registry
 
 pytestmark = pytest.mark.engine
 

@@ -28,11 +28,11 @@ from poundlock import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.driver.driver import run
+from poundlock.driver.savepoints.restore import Beginning
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.plan.sql_aggregates import parse_aggregates
-from poundlock.runtime.driver import run
-from poundlock.runtime.restoring import Beginning
 from poundlock.storage import LocalStorage
 from support.jobs_in_threads import Running, settings
 

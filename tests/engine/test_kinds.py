@@ -38,8 +38,8 @@ from poundlock import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from poundlock.runtime.driver import run
-from poundlock.stream.window_functions import AggregateWindow
+from poundlock.driver.driver import run
+from poundlock.stream.windows.window_functions import AggregateWindow
 from poundlock.testing import Element, KeyedOperatorHarness, ProcessHarness, WindowHarness
 from support.jobs_in_threads import settings
 

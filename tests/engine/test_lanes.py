@@ -28,9 +28,9 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.driver.driver import run
 from poundlock.errors import TerminalError
-from poundlock.runtime.driver import run
 from poundlock.storage import LocalStorage
 from support.jobs_in_threads import settings
 

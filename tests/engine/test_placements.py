@@ -28,13 +28,13 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from poundlock.checkpoint.comparison import ReplayReport
+from poundlock.audit.replay_diff import ReplayReport
 from poundlock.checkpoint.identity import read_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings
+from poundlock.driver.driver import run
+from poundlock.driver.interactive.replay import replay
 from poundlock.failpoints import Failpoint
-from poundlock.runtime.driver import run
-from poundlock.runtime.replay import replay
 from poundlock.storage import open_storage
 from support.lives import failpoint_setting
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from poundlock import FileSink, Job, PostgresSource
-from poundlock.cli.loading import load_job
+from poundlock.cli.job_loader import load_job
 from poundlock.config import load_settings
+from poundlock.driver.driver import run
 from poundlock.errors import DefinitionError
-from poundlock.runtime.driver import run
 from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.s3 import EmbeddedS3
 from support.jobs_in_threads import Running, settings

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.ledger import Ledger
-from poundlock.cli.loading import load_job
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.cli.job_loader import load_job
 from poundlock.cli.main import main
 from poundlock.config import load_settings
-from poundlock.runtime.driver import run
+from poundlock.driver.driver import run
 from poundlock.storage import open_storage
 from poundlock.values import SystemClock
 

@@ -14,7 +14,7 @@ from poundlock.plan.hidden import EVENT_TIME, HIDDEN_TYPES, ROW, SPLIT
 from poundlock.plan.segments import cut_segments
 from poundlock.spark.segments import SparkSegment
 from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, SqlNode, UnionNode
-from poundlock.tasks.segment_blocks import read_blocks, write_blocks
+from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
 
 pytestmark = pytest.mark.engine
 

@@ -16,7 +16,7 @@ import json, logging, os, signal, sys, threading, time
 from pathlib import Path
 from poundlock import DatagenSource, FileSink, FileSource, Job, NoRestart
 from poundlock.config import load_settings
-from poundlock.runtime.driver import run
+from poundlock.driver.driver import run
 folder = Path(sys.argv[1])
 settings = load_settings([f"state_dir={folder}/state", "master=local[2]", "driver_memory=512m"])
 
@@ -59,7 +59,7 @@ def test_a_jvm_that_dies_is_noticed_at_once_and_another_one_started(tmp_path: Pa
         tmp_path,
         """
 from poundlock import FixedDelayRestart
-from poundlock.runtime.progress import StopRequest
+from poundlock.driver.progress import StopRequest
 job = made("killed", rows=0)
 job.restart = FixedDelayRestart(attempts=3, delay="0 s")
 stop, seen, killed = StopRequest(), [], []

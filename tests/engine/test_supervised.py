@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.main import main
+from poundlock.control.registry import JobEntry, Registry
 from poundlock.rest.probe import answers
-from poundlock.runtime.registry import JobEntry, Registry
 from poundlock.storage import open_storage
 
 pytestmark = pytest.mark.engine

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DatagenSource, FileSink, FixedDelayRestart, Job, RichFunction, TumblingEventTimeWindows
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings
-from poundlock.runtime.driver import run
+from poundlock.driver.driver import run
 from poundlock.storage import open_storage
 
 pytestmark = pytest.mark.engine

@@ -11,10 +11,10 @@ import pytest
 
 from poundlock import FileSink, FileSource, Job, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.driver.driver import run
+from poundlock.driver.savepoints.restore import Beginning
 from poundlock.operators.time_values import MAX
-from poundlock.runtime.driver import run
-from poundlock.runtime.restoring import Beginning
 from poundlock.storage import LocalStorage
 from support.jobs_in_threads import Running, settings
 

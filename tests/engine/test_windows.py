@@ -19,9 +19,9 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.checkpoint.decision import Decision, EventTime
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings
-from poundlock.runtime.driver import run
+from poundlock.driver.driver import run
 from poundlock.storage import LocalStorage
 from poundlock.stream.keyed import WindowedStream
 

@@ -17,14 +17,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from poundlock.checkpoint import commits, coordinator, cycle, history
-from poundlock.checkpoint.commits import Retry
+from poundlock.checkpoint import committer as commits
+from poundlock.checkpoint import coordinator, cycle
+from poundlock.checkpoint.committer import Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.history import History
 from poundlock.checkpoint.identity import open_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger import decision_log as history
+from poundlock.checkpoint.ledger.decision_log import History
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
 from poundlock.errors import FencedError, PoundlockError, TerminalError, TransientError

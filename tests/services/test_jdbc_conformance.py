@@ -10,8 +10,8 @@ import pytest
 
 from poundlock import JdbcSink
 from poundlock.connectors.jdbc.bridge import Connection
-from poundlock.runtime import jdbc
-from poundlock.runtime.jars import jar_set
+from poundlock.spark import jdbc_gateway as jdbc
+from poundlock.spark.launch.jars import jar_set
 from poundlock.testing import sink_conformance
 from poundlock.testing.postgres import EmbeddedPostgres
 

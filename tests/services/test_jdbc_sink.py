@@ -15,8 +15,8 @@ from poundlock import DefinitionError, JdbcSink, TerminalError, TransientError
 from poundlock.checkpoint.participant import Committed
 from poundlock.connectors.jdbc.bridge import JdbcError
 from poundlock.errors import CommitUnknown
-from poundlock.runtime import jdbc
-from poundlock.runtime.jars import jar_set
+from poundlock.spark import jdbc_gateway as jdbc
+from poundlock.spark.launch.jars import jar_set
 from poundlock.testing.postgres import EmbeddedPostgres
 from support.postgres_rig import Rig, batch
 

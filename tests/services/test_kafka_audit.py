@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from poundlock import KafkaSink
-from poundlock.checkpoint.audit import AuditReport, SinkAudit
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.audit.audit import AuditReport, SinkAudit
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import Committed
 from poundlock.cli.main import main
 from poundlock.testing.kafka import EmbeddedKafka

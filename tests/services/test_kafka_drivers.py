@@ -16,8 +16,8 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared
+from poundlock.control.logs import open_log
 from poundlock.errors import FencedError
-from poundlock.runtime.logs import open_log
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.values import SystemClock
 from support.kafka_rig import Rig, values

@@ -13,10 +13,10 @@ import pytest
 from poundlock import EventTimeBucketAssigner, FileSink, Job, KafkaSink, KafkaSource, RollingPolicy
 from poundlock.checkpoint.identity import read_identity
 from poundlock.config import load_settings
+from poundlock.driver.driver import run
+from poundlock.driver.interactive.replay import replay
+from poundlock.driver.progress import Progress, StopRequest
 from poundlock.errors import SourceGoneError
-from poundlock.runtime.driver import run
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.replay import replay
 from poundlock.storage import open_storage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 

@@ -21,10 +21,10 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.identity import new_job_id
 from poundlock.checkpoint.participant import bound
 from poundlock.checkpoint.portable import Newer
-from poundlock.connectors.kafka import newer as looking
+from poundlock.connectors.kafka.sink import output_since as looking
+from poundlock.driver.savepoints.checkpoint_as_savepoint import savepoint_of
+from poundlock.driver.savepoints.restore import Beginning
 from poundlock.plan.plan import make_plan
-from poundlock.runtime.checkpoint_as_savepoint import savepoint_of
-from poundlock.runtime.restoring import Beginning
 from poundlock.savepoint.edit import edit
 from poundlock.savepoint.metadata import Metadata, Operator, new_name, read_metadata
 from poundlock.savepoint.restore import Restoring, check

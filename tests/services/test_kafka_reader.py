@@ -15,11 +15,11 @@ import pytest
 
 from poundlock.connectors.base import MeteredReader, ReaderContext, Split
 from poundlock.connectors.kafka.offsets import from_json
-from poundlock.connectors.kafka.source import fetch_protocol
 from poundlock.connectors.kafka.source.client_properties import FetchSettings
-from poundlock.connectors.kafka.source.fetch_client import FetchClient
-from poundlock.connectors.kafka.source.range_fetch import OffsetRange, fetch_range, parse_kafka_id
 from poundlock.connectors.kafka.source.source import KafkaSource
+from poundlock.connectors.kafka.wire import fetch_protocol
+from poundlock.connectors.kafka.wire.fetch_client import FetchClient
+from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range, parse_kafka_id
 from poundlock.errors import SourceGoneError, TerminalError, TransientError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.reject import Reject
@@ -317,7 +317,7 @@ def test_each_version_of_fetch(
     asked = []
     encode = fetch_protocol.encode_request
     monkeypatch.setattr(
-        "poundlock.connectors.kafka.source.range_fetch.encode_request",
+        "poundlock.connectors.kafka.wire.range_fetch.encode_request",
         lambda request, v, *rest: asked.append(v) or encode(request, v, *rest),
     )
     source = reading(topics=topic, options={"kafka.max.partition.fetch.bytes": "1000"})
@@ -484,8 +484,8 @@ def test_settings_of_sockets(kafka_broker: EmbeddedKafka, new_topic: NewTopic) -
 
 def test_no_partition_is_read_by_a_user_without_the_right(kafka_broker: EmbeddedKafka) -> None:
     """What a broker answers to a user who may not read; brokers of these tests let everybody read."""
-    from poundlock.connectors.kafka.source.fetch_protocol import FetchAnswer
-    from poundlock.connectors.kafka.source.range_fetch import _RangeFetch
+    from poundlock.connectors.kafka.wire.fetch_protocol import FetchAnswer
+    from poundlock.connectors.kafka.wire.range_fetch import _RangeFetch
 
     client = FetchClient(kafka_broker.bootstrap_servers, _plain(), FetchSettings())
     nothing = memoryview(b"")

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, KafkaSink, TransientError
-from poundlock.checkpoint.commits import Retry
+from poundlock.audit.fsck import FsckReport, fsck
+from poundlock.checkpoint.committer import Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.fsck import FsckReport, fsck
 from poundlock.checkpoint.identity import Identity, open_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, Reject, WriterContext
-from poundlock.connectors.kafka.transactions import Transactions, transactions
-from poundlock.connectors.rebuild import rebuild_sink
+from poundlock.connectors.kafka.sink.transactions import Transactions, transactions
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.formats.chunk import Batch
 from poundlock.storage import LocalStorage

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, KafkaSecurity, KafkaSink, TopicExpression, TransientError
-from poundlock.checkpoint.auditable import AuditScope, Decided, ReadBack
+from poundlock.audit.read_back import AuditScope, Decided, ReadBack
 from poundlock.checkpoint.participant import JSON, Prepared, Reject, WriterContext
-from poundlock.connectors.kafka.names import TO_TOPIC
-from poundlock.connectors.kafka.rows import Digest
+from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
 from poundlock.formats.chunk import Batch, Records
 from poundlock.testing.kafka import EmbeddedKafka
 

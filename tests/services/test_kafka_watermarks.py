@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 
 from poundlock import FileSink, Job, KafkaSource, NoRestart, RollingPolicy, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.config import load_settings
-from poundlock.runtime import assembly
-from poundlock.runtime.driver import run
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.starting import start_spark
-from poundlock.spark.session import Session
+from poundlock.driver import context as assembly
+from poundlock.driver.driver import run
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.spark.launch.session import Session
+from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
 pytestmark = pytest.mark.services

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DefinitionError, PostgresSink, TerminalError, TransientError
-from poundlock.checkpoint.fsck import fsck
+from poundlock.audit.fsck import fsck
 from poundlock.checkpoint.participant import Aborted, Committed, Kind, Prepared
-from poundlock.connectors.rebuild import rebuild_sink
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown
 from poundlock.testing.postgres import EmbeddedPostgres
 from poundlock.values import SystemClock

@@ -16,7 +16,7 @@ import pytest
 
 from poundlock import DefinitionError, PostgresSource, TransientError
 from poundlock.connectors.base import ReaderContext
-from poundlock.connectors.postgres.slots import find
+from poundlock.connectors.postgres.source.slots import find
 from poundlock.errors import SourceGoneError, TerminalError
 from poundlock.storage import LocalStorage
 from poundlock.values import ManualClock
@@ -110,9 +110,9 @@ def test_every_type_comes_as_it_is(pg: Any) -> None:
     life = Life(source, Path("/nonexistent"))
     life.enumerator.close()
     from poundlock.connectors.base import Split
-    from poundlock.connectors.postgres.reader import PostgresReader
-    from poundlock.connectors.postgres.relation import look_up
-    from poundlock.connectors.postgres.snapshot import copy_payload
+    from poundlock.connectors.postgres.source.reader import PostgresReader
+    from poundlock.connectors.postgres.source.relation import look_up
+    from poundlock.connectors.postgres.source.snapshot import copy_payload
 
     with source.login.connect() as connection:
         relation = look_up(connection, source.selection)
@@ -559,7 +559,7 @@ def _confirmed(server: Any) -> int:
 
 
 def _lsn(position: dict[str, Any]) -> int:
-    from poundlock.connectors.postgres.cdc_messages import lsn_of
+    from poundlock.connectors.postgres.source.cdc_messages import lsn_of
 
     return lsn_of(position["lsn"])
 

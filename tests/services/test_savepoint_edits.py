@@ -17,12 +17,12 @@ from poundlock import FileSink, Job, KafkaSource, RollingPolicy, TumblingEventTi
 from poundlock.checkpoint.identity import read_identity
 from poundlock.cli.main import main
 from poundlock.config import load_settings
+from poundlock.driver.driver import run
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.requests import Requests
+from poundlock.driver.savepoints.restore import Beginning, begin
 from poundlock.failpoints import SavepointFailpoint
 from poundlock.plan.plan import make_plan
-from poundlock.runtime.driver import run
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.requests import Requests
-from poundlock.runtime.restoring import Beginning, begin
 from poundlock.savepoint import restore
 from poundlock.savepoint.metadata import read_metadata
 from poundlock.storage import LocalStorage

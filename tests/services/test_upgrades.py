@@ -25,12 +25,13 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.config import load_settings
-from poundlock.runtime import assembly, driver
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.requests import Requests
-from poundlock.runtime.restoring import Beginning
-from poundlock.runtime.starting import start_spark
-from poundlock.spark.session import Session
+from poundlock.driver import context as assembly
+from poundlock.driver import driver
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.requests import Requests
+from poundlock.driver.savepoints.restore import Beginning
+from poundlock.spark.launch.session import Session
+from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.stream.stream import DataStream
 from poundlock.testing.kafka import EmbeddedKafka, Record
 

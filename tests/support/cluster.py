@@ -19,8 +19,8 @@ from typing import Any, Self
 import psutil
 
 from poundlock.errors import TransientError
-from poundlock.runtime.jars import pyspark_jars
-from poundlock.runtime.java import find_java
+from poundlock.spark.launch.jars import pyspark_jars
+from poundlock.spark.launch.java import find_java
 from poundlock.testing.servers import Servers, end, free_port, launch
 
 __all__ = ["StandaloneCluster"]

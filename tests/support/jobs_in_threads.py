@@ -10,9 +10,9 @@ from typing import Any
 
 from poundlock import Job
 from poundlock.config import load_settings
-from poundlock.runtime.driver import run
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.requests import Requests
+from poundlock.driver.driver import run
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.requests import Requests
 
 
 def settings(folder: Path, checkpoint: str = "checkpoint") -> Any:

@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock import KafkaSink
-from poundlock.checkpoint.audit import AuditReport, audit
+from poundlock.audit.audit import AuditReport, audit
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
-from poundlock.checkpoint.ledger import Ledger, record_path
+from poundlock.checkpoint.ledger.ledger import Ledger, record_path
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, Reject, WriterContext
 from poundlock.formats.chunk import Batch

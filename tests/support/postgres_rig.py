@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock import PostgresSink
-from poundlock.checkpoint.commits import Retry
+from poundlock.checkpoint.committer import Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Counts, Participant, Prepared, Reject, WriterContext
 from poundlock.formats.chunk import Batch

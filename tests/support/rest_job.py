@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, EventTime, SinkDecision, SourceRange
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import Counts
-from poundlock.checkpoint.written import Written
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.requests import Requests
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import Observed, Vertex
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.requests import Requests
 from poundlock.storage import open_storage
 
 ID = "c0ffee" + "0" * 26

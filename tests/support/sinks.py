@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.checkpoint.participant import Occasion, Prepared, Reject, Writer, WriterContext
-from poundlock.connectors.files.sink import FileSink
+from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines
 from poundlock.values import ManualClock
 

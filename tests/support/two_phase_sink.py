@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from poundlock.checkpoint.commits import TimeoutWarning, timeout_warning
+from poundlock.checkpoint.committer import TimeoutWarning, timeout_warning
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,

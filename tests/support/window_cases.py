@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from poundlock.stream.assigners import AssignerContext, MergingWindowAssigner, WindowAssigner
-from poundlock.stream.builtin_triggers import (
+from poundlock.stream.functions.base import AggregateFunction
+from poundlock.stream.functions.state import ReducingStateDescriptor
+from poundlock.stream.windows.assigners import AssignerContext, MergingWindowAssigner, WindowAssigner
+from poundlock.stream.windows.builtin_triggers import (
     CountTrigger,
     DeltaTrigger,
     EventTimeTrigger,
@@ -19,22 +21,29 @@ from poundlock.stream.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from poundlock.stream.count_windows import (
+from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
+from poundlock.stream.windows.count_windows import (
     CountSlidingWindows,
     CountTumblingWindows,
     CumulativeEventTimeWindows,
     GlobalWindows,
 )
-from poundlock.stream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from poundlock.stream.functions import AggregateFunction
-from poundlock.stream.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
-from poundlock.stream.session_windows import DynamicEventTimeSessionWindows, ProcessingTimeSessionWindows
-from poundlock.stream.state import ReducingStateDescriptor
-from poundlock.stream.triggers import Trigger, TriggerContext, TriggerResult
-from poundlock.stream.window import TimeWindow, Window
-from poundlock.stream.window_functions import AggregateWindow, ProcessWindow, ProcessWindowFunction, ReduceWindow
-from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from poundlock.stream.windows.event_time import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from poundlock.stream.windows.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
+from poundlock.stream.windows.session_windows import DynamicEventTimeSessionWindows, ProcessingTimeSessionWindows
+from poundlock.stream.windows.triggers import Trigger, TriggerContext, TriggerResult
+from poundlock.stream.windows.window import TimeWindow, Window
+from poundlock.stream.windows.window_functions import (
+    AggregateWindow,
+    ProcessWindow,
+    ProcessWindowFunction,
+    ReduceWindow,
+)
 
 
 def ms(number: int) -> timedelta:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from poundlock.operators.windows.firing import as_namespace
-from poundlock.stream.assigners import MergingWindowAssigner
-from poundlock.stream.evictors import Timestamped
-from poundlock.stream.state import ReducingStateDescriptor
-from poundlock.stream.triggers import TriggerResult
-from poundlock.stream.window import MAX_TIMESTAMP, TimeWindow
+from poundlock.stream.functions.state import ReducingStateDescriptor
+from poundlock.stream.windows.assigners import MergingWindowAssigner
+from poundlock.stream.windows.evictors import Timestamped
+from poundlock.stream.windows.triggers import TriggerResult
+from poundlock.stream.windows.window import MAX_TIMESTAMP, TimeWindow
 from support.window_scripts import Setting, Step
 
 MIN = -(1 << 63)

@@ -10,8 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from poundlock.stream.assigners import MergingWindowAssigner, WindowAssigner
-from poundlock.stream.builtin_triggers import (
+from poundlock.stream.functions.state import ReducingStateDescriptor
+from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
+from poundlock.stream.windows.builtin_triggers import (
     CountTrigger,
     DeltaTrigger,
     EndOfStreamTrigger,
@@ -21,25 +22,28 @@ from poundlock.stream.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from poundlock.stream.count_windows import (
+from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
+from poundlock.stream.windows.count_windows import (
     CountSlidingWindows,
     CountTumblingWindows,
     CumulativeEventTimeWindows,
     GlobalWindows,
 )
-from poundlock.stream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from poundlock.stream.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
-from poundlock.stream.session_windows import (
+from poundlock.stream.windows.event_time import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from poundlock.stream.windows.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
+from poundlock.stream.windows.session_windows import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     ProcessingTimeSessionWindows,
 )
-from poundlock.stream.state import ReducingStateDescriptor
-from poundlock.stream.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
-from poundlock.stream.window import Window
-from poundlock.stream.window_functions import ProcessWindowFunction
-from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from poundlock.stream.windows.window import Window
+from poundlock.stream.windows.window_functions import ProcessWindowFunction
 from poundlock.testing import Element, Emitted, WindowHarness
 
 

@@ -20,8 +20,8 @@ from xml.sax.saxutils import escape
 import psutil
 
 from poundlock.errors import TransientError
-from poundlock.runtime.jars import jar_set, pyspark_jars
-from poundlock.runtime.java import find_java
+from poundlock.spark.launch.jars import jar_set, pyspark_jars
+from poundlock.spark.launch.java import find_java
 from poundlock.testing.servers import Servers, free_port, launch
 
 __all__ = ["EmbeddedYarn"]

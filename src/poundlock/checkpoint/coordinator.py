@@ -12,27 +12,27 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from poundlock.checkpoint.checks import (
+from poundlock.audit.write_totals import written
+from poundlock.checkpoint.committer import Retry
+from poundlock.checkpoint.cycle import Planned, Verified, run_checkpoint
+from poundlock.checkpoint.decision import Decision, Redo, SourceRange
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.keyed_state import KeyedState
+from poundlock.checkpoint.ledger.decision_log import History
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.ledger.records import resting, state_of
+from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
+from poundlock.checkpoint.parallel import verify_all
+from poundlock.checkpoint.participant import JSON, Occasion, Orphan, Participant, Prepared, Repeatable, Staged
+from poundlock.checkpoint.validation import (
     check_continues,
     check_counts,
     check_same_ranges,
 )
-from poundlock.checkpoint.commits import Retry
-from poundlock.checkpoint.cycle import Planned, Verified, run_checkpoint
-from poundlock.checkpoint.decision import Decision, Redo, SourceRange
-from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.history import History
-from poundlock.checkpoint.identity import Identity
-from poundlock.checkpoint.keyed_state import KeyedState
-from poundlock.checkpoint.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
-from poundlock.checkpoint.parallel import verify_all
-from poundlock.checkpoint.participant import JSON, Occasion, Orphan, Participant, Prepared, Repeatable, Staged
-from poundlock.checkpoint.records import resting, state_of
-from poundlock.checkpoint.trouble import explained
-from poundlock.checkpoint.written import written
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
 __all__ = ["Coordinator"]

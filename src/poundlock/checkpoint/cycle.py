@@ -13,9 +13,9 @@ from typing import Protocol
 from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import JSON, Prepared, Staged
-from poundlock.checkpoint.trouble import explained
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.storage.storage_errors import explained
 
 __all__ = ["Gates", "Planned", "Verified", "run_checkpoint"]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
-from poundlock.checkpoint.written import Written
 
 __all__ = ["Decision", "EventTime", "Redo", "SinkDecision", "SourceRange"]
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.checkpoint.trouble import explained
 from poundlock.errors import DefinitionError, FencedError, TerminalError
 from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
+from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
 __all__ = ["DriverLock", "Epoch", "Life", "described_operators", "described_sinks", "newest_life"]

@@ -10,9 +10,9 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from poundlock.checkpoint.trouble import explained
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.storage.base import Storage
+from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
 __all__ = ["Identity", "new_job_id", "open_identity", "read_identity"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON
 
 __all__ = ["KeyedState", "state_parts"]

@@ -21,35 +21,12 @@ from pathlib import Path
 import typer
 from typer.exceptions import TyperException
 
-from poundlock.checkpoint.trouble import unreadable
-from poundlock.cli import (
-    audit,
-    cancel,
-    checkpoint,
-    connectors,
-    demo,
-    deploy,
-    doctor,
-    explain,
-    files,
-    fsck,
-    info,
-    kafka,
-    ledger,
-    list_checkpoints,
-    list_jobs,
-    logs,
-    new,
-    replay,
-    run,
-    savepoint,
-    state,
-    stop,
-    version,
-    warm,
-)
+from poundlock.cli.data import audit, files, fsck, ledger, list_checkpoints, replay, state
+from poundlock.cli.jobs import cancel, checkpoint, info, list_jobs, logs, run, savepoint, stop
 from poundlock.cli.output import Output
+from poundlock.cli.setup import connectors, demo, deploy, doctor, explain, kafka, new, version, warm
 from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.storage.storage_errors import unreadable
 
 __all__ = ["app", "main"]
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from poundlock.runtime.submitted import container
+from poundlock.control.cluster_driver import container
 
 if TYPE_CHECKING:
+    from poundlock.driver.progress import StopRequest
     from poundlock.job import Job
-    from poundlock.runtime.progress import StopRequest
 
 __all__ = ["Signals", "signals_asking"]
 

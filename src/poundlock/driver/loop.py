@@ -16,22 +16,22 @@ from poundlock.checkpoint.cycle import run_checkpoint
 from poundlock.checkpoint.outcome import Directive as SinkDirective
 from poundlock.checkpoint.outcome import Outcome, TaskResults
 from poundlock.checkpoint.participant import Occasion
+from poundlock.driver.failure_tolerance import Attempts, known_undecided
 from poundlock.driver.job_state import JobState
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
+from poundlock.driver.progress import StopRequest
+from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.requests import Requests, Trigger
 from poundlock.driver.results import task_results
+from poundlock.driver.savepoints.requested import NotDrained, Saved, Savepoints
+from poundlock.driver.savepoints.retained_checkpoints import Retained
 from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.driver.turns import Turn
 from poundlock.failpoints import Failpoint, hit
 from poundlock.operators.stream_times import Advanced
 from poundlock.operators.time_values import SourceInput
 from poundlock.plan.stages import StageChain
-from poundlock.runtime.attempts import Attempts, known_undecided
-from poundlock.runtime.progress import StopRequest
-from poundlock.runtime.requests import Requests, Trigger
-from poundlock.runtime.retained import Retained
-from poundlock.runtime.savepoints import NotDrained, Saved, Savepoints
-from poundlock.runtime.tracker import Tracker
 from poundlock.savepoint.take import Cut
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch

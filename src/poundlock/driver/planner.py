@@ -29,8 +29,8 @@ from poundlock.connectors.base import (
 from poundlock.operators.held_partitions import Held
 from poundlock.operators.time_values import SourceInput
 from poundlock.storage.base import Storage
+from poundlock.tasks.event_time.split_times import SplitPlace
 from poundlock.tasks.report import SourceSplit, TaskWork
-from poundlock.tasks.split_times import SplitPlace
 
 __all__ = ["CheckpointPlan", "Planner", "assign_splits"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from poundlock.driver.requests import Requests, Trigger
 from poundlock.errors import PoundlockError
-from poundlock.runtime.requests import Requests, Trigger
 
 __all__ = ["CheckpointScheduler"]
 

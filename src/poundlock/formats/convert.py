@@ -20,7 +20,7 @@ from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.origin import line_starts, origin_of, subset
 from poundlock.formats.reject import Reject
-from poundlock.formats.texts import row_values
+from poundlock.formats.utf8 import row_values
 
 __all__ = [
     "build_column",

@@ -19,7 +19,7 @@ import pyarrow.csv as pa_csv
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Records
-from poundlock.formats.texts import not_utf8
+from poundlock.formats.utf8 import not_utf8
 
 __all__ = ["CsvEncoder", "Encoded", "JsonEncoder", "Output", "RowEncoder", "open_output"]
 

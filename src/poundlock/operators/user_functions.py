@@ -18,7 +18,7 @@ from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, Origin, Records
 from poundlock.formats.origin import subset, within
 from poundlock.operators.chain import MAIN, Emit, Filters, RowFailed
-from poundlock.stream.rich_function import RichFunction
+from poundlock.stream.functions.rich_function import RichFunction
 from poundlock.stream.stream import Side
 
 __all__ = ["Filter", "FlatMap", "Map", "MapBatches"]

@@ -15,16 +15,16 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.operators.keyed.output import MAIN
-from poundlock.operators.process.make import process_operator
+from poundlock.operators.process.factory import process_operator
 from poundlock.operators.windows.aggregates import SqlAggregates
-from poundlock.operators.windows.make import window_operator
+from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.normalize import KeyedInput as Input
 from poundlock.plan.sql_text import resolve_column
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode
-from poundlock.tasks.exchange_blocks import ExchangeInput
+from poundlock.tasks.exchange.blocks import ExchangeInput
 from poundlock.tasks.keyed_input import KeyedInput, check_keys
 from poundlock.tasks.keyed_output import EVENT_TIME, KeyedOutput, PairColumns, PairRows, RecordRows, WindowRows
 from poundlock.tasks.keyed_stage import KeyedHead

@@ -107,7 +107,7 @@ def _check_places(participants: Mapping[str, Any], job: str) -> None:
 
 
 def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:
-    from poundlock.connectors.files.sink import FileSink, RollingPolicy
+    from poundlock.connectors.files.sink.sink import FileSink, RollingPolicy
 
     path = job.dead_letters
     if path is None:

@@ -39,15 +39,15 @@ from poundlock.stream.nodes import (
     walk,
 )
 from poundlock.stream.process_nodes import KeyedNode
-from poundlock.tasks.event_times import EventTimeAssigner, assigner_for
-from poundlock.tasks.exchange import ExchangeStep
+from poundlock.tasks.event_time.assignment import EventTimeAssigner, assigner_for
+from poundlock.tasks.event_time.expressions import NeedsSpark, reads_like_a_column
+from poundlock.tasks.exchange.routing import ExchangeStep
+from poundlock.tasks.exchange.segment_steps import ToSegment
 from poundlock.tasks.keyed_output import WithoutTime
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
 from poundlock.tasks.rows_stage import RowsStage
-from poundlock.tasks.segment_exchange import ToSegment
 from poundlock.tasks.source_stage import SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody, WatermarkStep
-from poundlock.tasks.time_expressions import NeedsSpark, reads_like_a_column
 
 __all__ = [
     "SegmentStage",

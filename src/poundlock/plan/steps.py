@@ -9,8 +9,8 @@ import pyarrow as pa
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
 from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
+from poundlock.stream.functions.rich_function import RichFunction
 from poundlock.stream.nodes import Node, PythonNode, SideOutputNode
-from poundlock.stream.rich_function import RichFunction
 
 __all__ = ["edge", "operator_of", "schema_after"]
 

@@ -10,12 +10,12 @@ import time
 from collections.abc import Sequence
 
 from poundlock import __version__
+from poundlock.control.registry import ENDED
+from poundlock.driver.requests import Trigger
 from poundlock.errors import PoundlockError
 from poundlock.rest import models
 from poundlock.rest.figures import CheckpointFigures
 from poundlock.rest.observed import Observed, Vertex, now_ms
-from poundlock.runtime.registry import ENDED
-from poundlock.runtime.requests import Trigger
 
 __all__ = [
     "checkpoint_details",

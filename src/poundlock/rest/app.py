@@ -18,10 +18,10 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from poundlock.driver.requests import Requests, Then
 from poundlock.rest import answers, models
 from poundlock.rest.observed import Observed
 from poundlock.rest.prometheus import CONTENT_TYPE, exposition
-from poundlock.runtime.requests import Requests, Then
 
 __all__ = ["make_app"]
 

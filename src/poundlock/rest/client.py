@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from poundlock.control.registry import JobEntry
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
-from poundlock.runtime.registry import JobEntry
 
 __all__ = ["Client", "NoAnswer"]
 

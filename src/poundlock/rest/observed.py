@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from poundlock.control.registry import ENDED
+from poundlock.driver.progress import Progress, StopRequest
+from poundlock.driver.requests import Requests
 from poundlock.rest.figures import Figures
-from poundlock.runtime.progress import Progress, StopRequest
-from poundlock.runtime.registry import ENDED
-from poundlock.runtime.requests import Requests
 
 __all__ = ["Observed", "Trouble", "Vertex", "now_ms"]
 

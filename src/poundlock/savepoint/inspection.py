@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from poundlock.checkpoint.portable import Legible, PendingFile
-from poundlock.connectors.rebuild import rebuild_sink
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.driver.job_state import manifests_of
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import MAX, MIN

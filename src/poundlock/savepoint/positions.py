@@ -95,8 +95,8 @@ def reading(savepoint: Storage, source: str, position: Any) -> Reading:
 
 
 def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> Reading:
-    from poundlock.connectors.files.discovery import DiscoveryLog
-    from poundlock.connectors.files.enumerator import Position
+    from poundlock.connectors.files.source.discovery import DiscoveryLog
+    from poundlock.connectors.files.source.enumerator import Position
 
     at = Position.of(position)
     try:

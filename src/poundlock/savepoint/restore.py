@@ -12,7 +12,7 @@ from typing import Any
 
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import read_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError

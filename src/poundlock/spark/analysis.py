@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from poundlock.formats import ddl
 from poundlock.plan.segments import Segment
+from poundlock.spark.launch.session import Session
 from poundlock.spark.segments import SparkSegment
-from poundlock.spark.session import Session
 
 __all__ = ["SessionAnalysis"]
 

@@ -18,8 +18,8 @@ from pyspark import AccumulatorParam, StorageLevel
 
 from poundlock.errors import DefinitionError
 from poundlock.plan.stages import SegmentStage, StageChain
+from poundlock.spark.launch.session import Session
 from poundlock.spark.segments import LoweredSegment
-from poundlock.spark.session import Session
 from poundlock.tasks.entry import (
     addressed,
     by_task,

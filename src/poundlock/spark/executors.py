@@ -23,7 +23,7 @@ from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 if TYPE_CHECKING:
     from poundlock.plan.plan import Plan
-    from poundlock.spark.session import Session
+    from poundlock.spark.launch.session import Session
 
 __all__ = ["ApplicationLost", "Needs", "Watch", "await_executors", "check_executors", "needs_of"]
 
@@ -252,7 +252,7 @@ _NO_MODULE = re.compile(r"No module named '([^']+)'")
 
 def _unfit(error: Exception) -> PoundlockError:
     """Return why not even a small task could run."""
-    from poundlock.runtime.failures import explain
+    from poundlock.spark.error_translation import explain
 
     text = str(error)
     if _VERSIONS.search(text):

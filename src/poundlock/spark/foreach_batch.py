@@ -21,7 +21,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity, read_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive as Decided
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts, Inspectable, Kind, Occasion, Participant, bound
@@ -32,8 +32,8 @@ from poundlock.spark.batch_job import pickled
 from poundlock.storage import Storage, open_storage
 from poundlock.tasks.batch_sinks import BatchSinks, SinkInput
 from poundlock.tasks.errors import utf8_errors
+from poundlock.tasks.exchange.segment_blocks import binary_column
 from poundlock.tasks.report import Directive, TaskReport, total_counts
-from poundlock.tasks.segment_blocks import binary_column
 from poundlock.values import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def foreach_batch(
         raise DefinitionError(f"{name!r} is not a name", next='use letters, digits, ".", "_" and "-"')
     participants = {key: _participant(key, each) for key, each in given.items()}
     if dead_letters is not None:
-        from poundlock.connectors.files.rolling import RollingPolicy
-        from poundlock.connectors.files.sink import FileSink
+        from poundlock.connectors.files.sink.rolling import RollingPolicy
+        from poundlock.connectors.files.sink.sink import FileSink
 
         rolling = RollingPolicy(on_checkpoint=True)
         participants[DEAD_LETTER] = FileSink(dead_letters, row="value", prefix="dead", suffix=".jsonl", rolling=rolling)

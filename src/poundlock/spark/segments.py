@@ -20,7 +20,7 @@ from poundlock.plan.segments import Segment
 from poundlock.spark.arrow_schema import arrow_schema
 from poundlock.spark.row_sql import apply_sql, apply_sql_kept, quoted
 from poundlock.stream.nodes import ApplyNode, Node, SqlNode, UnionNode
-from poundlock.tasks.segment_blocks import BLOCK, NUMBER, pack_blocks, pack_numbered_blocks, unpack_blocks
+from poundlock.tasks.exchange.segment_blocks import BLOCK, NUMBER, pack_blocks, pack_numbered_blocks, unpack_blocks
 
 if TYPE_CHECKING:
     from pyspark import RDD

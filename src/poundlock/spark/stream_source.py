@@ -39,7 +39,7 @@ from poundlock.stream.nodes import Node
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from poundlock.spark.session import Session
+    from poundlock.spark.launch.session import Session
 
 __all__ = ["StreamEnumerator", "StreamSource", "stream_source"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from poundlock.stream.functions import Function
-from poundlock.stream.process import Context, KeyedContext, OnTimerContext
-from poundlock.stream.state import MapState, MapStateDescriptor, StateDescriptor
+from poundlock.stream.functions.base import Function
+from poundlock.stream.functions.process import Context, KeyedContext, OnTimerContext
+from poundlock.stream.functions.state import MapState, MapStateDescriptor, StateDescriptor
 
 __all__ = [
     "BroadcastContext",

@@ -19,10 +19,15 @@ from poundlock.stream.definitions import (
     event_time_column,
     same_number,
 )
-from poundlock.stream.functions import Function
-from poundlock.stream.process import CoProcessFunction, KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction
+from poundlock.stream.functions.base import Function
+from poundlock.stream.functions.process import (
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+)
+from poundlock.stream.functions.state import MapStateDescriptor
 from poundlock.stream.process_nodes import ProcessNode
-from poundlock.stream.state import MapStateDescriptor
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream

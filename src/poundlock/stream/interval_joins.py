@@ -20,7 +20,7 @@ from poundlock.stream.definitions import (
     same_number,
     tag_name,
 )
-from poundlock.stream.join_functions import ProcessJoinFunction
+from poundlock.stream.functions.join import ProcessJoinFunction
 from poundlock.stream.process_nodes import IntervalJoinNode
 from poundlock.values import signed_duration
 

@@ -11,14 +11,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.assigners import MergingWindowAssigner, WindowAssigner
-from poundlock.stream.count_windows import CountSlidingWindows, CountTumblingWindows
-from poundlock.stream.evictors import Evictor
-from poundlock.stream.functions import AggregateFunction
+from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.keyed_methods import KeyedMethods
 from poundlock.stream.nodes import WatermarkNode, WindowNode, walk
-from poundlock.stream.triggers import Trigger
-from poundlock.stream.window_functions import (
+from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
+from poundlock.stream.windows.count_windows import CountSlidingWindows, CountTumblingWindows
+from poundlock.stream.windows.evictors import Evictor
+from poundlock.stream.windows.triggers import Trigger
+from poundlock.stream.windows.window_functions import (
     AggregateWindow,
     ProcessWindow,
     ProcessWindowFunction,

@@ -17,8 +17,8 @@ from poundlock.stream.connected import (
     connect,
 )
 from poundlock.stream.definitions import event_time_column
+from poundlock.stream.functions.process import KeyedProcessFunction
 from poundlock.stream.interval_joins import IntervalJoin
-from poundlock.stream.process import KeyedProcessFunction
 from poundlock.stream.process_nodes import RollingNode
 
 if TYPE_CHECKING:

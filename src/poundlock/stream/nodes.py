@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from poundlock.values import format_duration
 
 if TYPE_CHECKING:
-    from poundlock.stream.assigners import WindowAssigner
-    from poundlock.stream.evictors import Evictor
-    from poundlock.stream.triggers import Trigger
     from poundlock.stream.watermarks import WatermarkStrategy
-    from poundlock.stream.window_functions import WindowFunction
+    from poundlock.stream.windows.assigners import WindowAssigner
+    from poundlock.stream.windows.evictors import Evictor
+    from poundlock.stream.windows.triggers import Trigger
+    from poundlock.stream.windows.window_functions import WindowFunction
 
 __all__ = [
     "ApplyNode",

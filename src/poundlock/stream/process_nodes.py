@@ -14,12 +14,12 @@ from poundlock.stream.nodes import Node
 from poundlock.values import format_duration
 
 if TYPE_CHECKING:
-    from poundlock.stream.assigners import WindowAssigner
-    from poundlock.stream.evictors import Evictor
-    from poundlock.stream.functions import Function
-    from poundlock.stream.join_functions import CoGroupFunction, JoinFunction, ProcessJoinFunction
-    from poundlock.stream.state import MapStateDescriptor
-    from poundlock.stream.triggers import Trigger
+    from poundlock.stream.functions.base import Function
+    from poundlock.stream.functions.join import CoGroupFunction, JoinFunction, ProcessJoinFunction
+    from poundlock.stream.functions.state import MapStateDescriptor
+    from poundlock.stream.windows.assigners import WindowAssigner
+    from poundlock.stream.windows.evictors import Evictor
+    from poundlock.stream.windows.triggers import Trigger
 
 __all__ = ["IntervalJoinNode", "KeyedNode", "ProcessNode", "RollingNode", "WindowJoinNode"]
 

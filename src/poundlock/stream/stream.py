@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.assigners import WindowAssigner
+from poundlock.stream.functions.rich_function import check_rich_function
 from poundlock.stream.keyed import KeyedStream, WindowedStream
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -25,9 +25,9 @@ from poundlock.stream.nodes import (
     WindowNode,
 )
 from poundlock.stream.process_nodes import KeyedNode
-from poundlock.stream.rich_function import check_rich_function
 from poundlock.stream.stream_methods import StreamMethods
 from poundlock.stream.watermarks import Timestamp, WatermarkStrategy
+from poundlock.stream.windows.assigners import WindowAssigner
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -266,7 +266,7 @@ class DataStream(StreamMethods):
         Args:
             n: how many rows.
             options: `spark`, the session to run in; `timeout`, after which what has come is returned; default "60 s". See
-                `poundlock.driver.preview.preview`.
+                `poundlock.driver.interactive.preview.preview`.
         """
         return self.job.preview(self, n, **options)
 

@@ -16,9 +16,9 @@ from poundlock.stream.connected import (
     connect,
 )
 from poundlock.stream.definitions import checked_stream
-from poundlock.stream.process import ProcessFunction
-from poundlock.stream.state import MapStateDescriptor
-from poundlock.stream.window_joins import JoinedStreams
+from poundlock.stream.functions.process import ProcessFunction
+from poundlock.stream.functions.state import MapStateDescriptor
+from poundlock.stream.windows.window_joins import JoinedStreams
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream

@@ -15,10 +15,10 @@ from poundlock.tasks.report import Directive, TaskReport, TaskWork
 from poundlock.tasks.worker import prepare_worker
 
 if TYPE_CHECKING:
-    from poundlock.tasks.exchange_blocks import Delivery
+    from poundlock.tasks.exchange.blocks import Delivery
+    from poundlock.tasks.exchange.segment_steps import SegmentRows
     from poundlock.tasks.keyed_stage import KeyedStage
     from poundlock.tasks.rows_stage import RowsStage
-    from poundlock.tasks.segment_exchange import SegmentRows
     from poundlock.tasks.source_stage import SourceStage
     from poundlock.tasks.stage import Parcel
 
@@ -107,7 +107,7 @@ def segment_blocks(elements: Iterator[Parcel], *, stage: int, input: str) -> Ite
 
 def segment_rows(elements: Iterator[bytes], *, output: str) -> Iterator[SegmentRows]:
     """Yield blocks that came out of a segment with the output they are of."""
-    from poundlock.tasks.segment_exchange import SegmentRows
+    from poundlock.tasks.exchange.segment_steps import SegmentRows
 
     for block in elements:
         yield SegmentRows(output, block)

@@ -18,8 +18,8 @@ from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_values import SplitTimes
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange_blocks import Block, Delivery
-from poundlock.tasks.grouped_rows import grouped, inputs_of
+from poundlock.tasks.exchange.blocks import Block, Delivery
+from poundlock.tasks.exchange.grouped_rows import grouped, inputs_of
 from poundlock.tasks.keyed_input import KeyedInput
 from poundlock.tasks.keyed_output import KeyedOutput, with_time
 from poundlock.tasks.report import Directive, TaskReport

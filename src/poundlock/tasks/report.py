@@ -12,7 +12,7 @@ from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.connectors.base import Split
 from poundlock.operators.time_values import SplitTimes, TimeDirective
 from poundlock.state.directive import PreparedState, StateDirective
-from poundlock.tasks.split_times import SplitPlace
+from poundlock.tasks.event_time.split_times import SplitPlace
 
 __all__ = ["Directive", "SourceRead", "SourceSplit", "StepCounts", "TaskReport", "TaskWork", "total_counts"]
 

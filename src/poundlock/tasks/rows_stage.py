@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from poundlock.failpoints import Failpoint, hit
 from poundlock.operators.time_values import UNKNOWN
+from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.exchange.segment_steps import SegmentRows, rows_by_place
 from poundlock.tasks.report import Directive, TaskReport
-from poundlock.tasks.segment_exchange import SegmentRows, rows_by_place
-from poundlock.tasks.split_times import SplitPlace
 from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
 
 __all__ = ["RowsStage"]

@@ -20,11 +20,11 @@ from poundlock.operators.chain import MAIN, Chain, Emit, Operator, Step
 from poundlock.operators.split_reports import merged
 from poundlock.operators.time_values import UNKNOWN, SplitTimes
 from poundlock.state.directive import PreparedState
-from poundlock.tasks.event_times import EventTimeAssigner
-from poundlock.tasks.exchange_blocks import Block, deliveries
+from poundlock.tasks.event_time.assignment import EventTimeAssigner
+from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
+from poundlock.tasks.exchange.blocks import Block, deliveries
 from poundlock.tasks.report import Directive, SourceRead, StepCounts, TaskReport
 from poundlock.tasks.sinks import SinkGroup
-from poundlock.tasks.split_times import SplitPlace, SplitTimesRecorder
 
 Parcel = tuple[int, int, Any]
 """(number of a stage, index of a task of it, what goes there: a Delivery, or SegmentRows)"""

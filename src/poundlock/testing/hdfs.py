@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from poundlock.errors import TransientError
-from poundlock.runtime.jars import jar_set, pyspark_jars
-from poundlock.runtime.java import find_java
+from poundlock.spark.launch.jars import jar_set, pyspark_jars
+from poundlock.spark.launch.java import find_java
 from poundlock.storage import open_storage
 from poundlock.storage.removal import remove_tree
 from poundlock.testing.servers import Server, end, launch, port_to_use

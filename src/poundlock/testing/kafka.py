@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from poundlock.errors import TransientError
-from poundlock.runtime.jars import jar_set
-from poundlock.runtime.java import cache_dir, find_java
-from poundlock.runtime.pins import JAR_SETS
+from poundlock.spark.launch.jar_lock import JAR_SETS
+from poundlock.spark.launch.jars import jar_set
+from poundlock.spark.launch.java import cache_dir, find_java
 from poundlock.testing.servers import Server, launch, port_to_use
 from poundlock.testing.topics import Record, Topics
 

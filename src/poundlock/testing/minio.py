@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from poundlock.errors import DefinitionError
-from poundlock.runtime.java import cache_dir
+from poundlock.spark.launch.java import cache_dir
 from poundlock.testing.s3 import EmbeddedS3
 
 __all__ = ["MINIO", "EmbeddedMinio", "minio_program"]

@@ -15,11 +15,11 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, MAIN, OutputChunk
-from poundlock.operators.process.make import process_operator
+from poundlock.operators.process.factory import process_operator
 from poundlock.operators.process.process import ProcessOperator, is_keyed
-from poundlock.stream.functions import Function
+from poundlock.stream.functions.base import Function
+from poundlock.stream.functions.state import MapStateDescriptor
 from poundlock.stream.process_nodes import KeyedNode, ProcessNode
-from poundlock.stream.state import MapStateDescriptor
 from poundlock.stream.stream import DataStream
 from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, KeySelector, Snapshot, selector
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from poundlock.connectors.kafka.clients import confluent
+from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.errors import TransientError
 
 __all__ = ["Record", "Topics", "send"]

@@ -30,8 +30,8 @@ from poundlock.operators.time_values import (
 )
 from poundlock.operators.valve import StatusWatermarkValve
 from poundlock.stream.watermarks import WatermarkStrategy
-from poundlock.tasks.event_times import TimedChunk
-from poundlock.tasks.split_times import SplitPlace, SplitTimesRecorder
+from poundlock.tasks.event_time.assignment import TimedChunk
+from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
 from poundlock.values import ManualClock
 
 __all__ = [

@@ -11,13 +11,13 @@ from typing import Any
 
 from poundlock.operators.keyed.output import CHUNK_ROWS, LATE
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.make import window_operator
+from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.assigners import WindowAssigner
-from poundlock.stream.evictors import Evictor
-from poundlock.stream.functions import AggregateFunction
-from poundlock.stream.triggers import Trigger
-from poundlock.stream.window_functions import (
+from poundlock.stream.functions.base import AggregateFunction
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.evictors import Evictor
+from poundlock.stream.windows.triggers import Trigger
+from poundlock.stream.windows.window_functions import (
     AggregateWindow,
     ProcessWindow,
     ProcessWindowFunction,

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from poundlock.checkpoint.commits import Retry
+from poundlock.audit.fsck import FsckReport, fsck
+from poundlock.checkpoint.committer import Retry
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.fsck import FsckReport, fsck
 from poundlock.checkpoint.identity import open_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
 from poundlock.checkpoint.participant import (
     JSON,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, EventTime, Redo, SinkDecision, SourceRange
-from poundlock.checkpoint.ledger import Ledger, record_path
+from poundlock.checkpoint.ledger.ledger import Ledger, record_path
+from poundlock.checkpoint.ledger.records import checkpoint_records
 from poundlock.checkpoint.participant import Counts
-from poundlock.checkpoint.records import checkpoint_records
-from poundlock.checkpoint.written import Written
 from poundlock.errors import CommitUnknown, DefinitionError, FencedError, TerminalError
 from poundlock.storage import LocalStorage
 from poundlock.storage.base import OutcomeUnknown

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from poundlock.control.registry import JobEntry, Registry, registered
 from poundlock.rest.server import RestServer, take_port
-from poundlock.runtime.registry import JobEntry, Registry, registered
 from poundlock.savepoint.metadata import METADATA
 from support.rest_job import ID, TOKEN, observed
 from support.saved import files_of, save

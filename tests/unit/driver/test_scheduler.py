@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from poundlock.driver.requests import Requests
 from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.errors import PoundlockError
-from poundlock.runtime.requests import Requests
 
 MINUTE = timedelta(minutes=1)
 

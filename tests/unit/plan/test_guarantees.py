@@ -23,9 +23,9 @@ from poundlock import (
 )
 from poundlock.checkpoint.participant import Kind
 from poundlock.connectors.replay_promise import ReplayKind, ReplayPromise, replay_of
+from poundlock.driver.driver import run
 from poundlock.plan.guarantees import SINKS, SOURCES, check_required, guarantees
 from poundlock.plan.plan import make_plan
-from poundlock.runtime.driver import run
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.driver.progress import Progress
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.rest.app import make_app
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import Observed, Trouble
 from poundlock.rest.probe import answers
 from poundlock.rest.server import RestServer, read_token, take_port
-from poundlock.runtime.progress import Progress
 from poundlock.storage import open_storage
 from support.rest_job import ID, TOKEN, decision, observed
 

@@ -12,8 +12,8 @@ import pytest
 
 from poundlock import DefinitionError
 from poundlock.checkpoint.identity import new_job_id, open_identity
+from poundlock.cli.jobs.run import _beginning, typed_beginning
 from poundlock.cli.main import main
-from poundlock.cli.run import _beginning, typed_beginning
 from poundlock.savepoint.claim import CLAIM, claim, claimed, dispose, parse_mode, settle_claim
 from poundlock.savepoint.metadata import METADATA, Operator
 from poundlock.savepoint.restore import check, restore

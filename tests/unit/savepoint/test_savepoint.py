@@ -14,19 +14,19 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DatagenSource, DefinitionError, FileSink, Job, RollingPolicy
-from poundlock.checkpoint.audit import audit
+from poundlock.audit.audit import audit
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext, bound
 from poundlock.checkpoint.portable import NewerOutput
+from poundlock.driver.savepoints.handover import leave, left
+from poundlock.driver.savepoints.restore import Beginning, begin
 from poundlock.formats.chunk import Batch
 from poundlock.plan.plan import make_plan
-from poundlock.runtime.leaving import leave, left
-from poundlock.runtime.restoring import Beginning, begin
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator, new_name, read_metadata
 from poundlock.savepoint.restore import check, restore
 from poundlock.savepoint.take import finish, take

@@ -16,7 +16,7 @@ PRIVATE = re.compile(
     r"|launch_gateway|PYSPARK_GATEWAY|_PYSPARK_|pyspark\.daemon"
 )
 # A JVM of our own for JDBC, which is not Spark's; nothing may be added.
-OTHERS = {"runtime/jdbc.py"}
+OTHERS = {"spark/jdbc_gateway.py"}
 
 
 def code_of(path: Path) -> str:

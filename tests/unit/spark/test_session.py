@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import logging, types
 from poundlock.spark.private import quieten_accumulators
-from poundlock.spark.session import _quieten_loggers
+from poundlock.spark.launch.session import _quieten_loggers
 server = types.SimpleNamespace()
 quieten_accumulators(types.SimpleNamespace(_accumulatorServer=server))
 _quieten_loggers()
@@ -26,7 +26,7 @@ def test_a_dying_jvm_prints_nothing() -> None:
 UNPICKLABLE = """
 import threading
 from pyspark.serializers import CloudPickleSerializer
-from poundlock.spark.session import quieten_query_loggers
+from poundlock.spark.launch.session import quieten_query_loggers
 quieten_query_loggers()
 lock = threading.Lock()
 try:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from poundlock.checkpoint.trouble import refuse_unreachable, storage_trouble
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.runtime.failures import explain
+from poundlock.spark.error_translation import explain
 from poundlock.storage import hdfs, is_uri, open_storage
 from poundlock.storage.base import OutcomeUnknown
 from poundlock.storage.hdfs_errors import translated
+from poundlock.storage.storage_errors import refuse_unreachable, storage_trouble
 from poundlock.testing.servers import free_port
 
 pytest.importorskip("hdfs_native")

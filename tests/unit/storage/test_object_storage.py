@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
-from poundlock.checkpoint.trouble import refuse_unreachable, storage_trouble
-from poundlock.connectors.files.sink import FileSink
-from poundlock.connectors.files.uploading import complete
+from poundlock.connectors.files.sink.multipart import complete
+from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import Storage, objects, open_storage, s3_client, uploads
 from poundlock.storage.object_files import PART, ObjectReader, ObjectWriter, open_reader, part_size
 from poundlock.storage.objects import ObjectStorage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address, StoreError
+from poundlock.storage.storage_errors import refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import UploadGone, Uploads, shown_mark
 from support.sinks import JOB, FileSinkHarness, hidden, lines
 

@@ -28,16 +28,16 @@ from poundlock import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
+from poundlock.operators.process.factory import process_operator
 from poundlock.operators.process.interval_join import IntervalJoinOperator
-from poundlock.operators.process.make import process_operator
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator
 from poundlock.operators.process.window_join import WindowJoinOperator
 from poundlock.plan.plan import make_plan
-from poundlock.stream.builtin_triggers import CountTrigger
-from poundlock.stream.evictors import CountEvictor
 from poundlock.stream.process_nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
-from poundlock.stream.processing_windows import TumblingProcessingTimeWindows
+from poundlock.stream.windows.builtin_triggers import CountTrigger
+from poundlock.stream.windows.evictors import CountEvictor
+from poundlock.stream.windows.processing_windows import TumblingProcessingTimeWindows
 
 RULES = MapStateDescriptor("rules")
 SCHEMA = "user string, n bigint"

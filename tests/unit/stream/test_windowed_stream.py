@@ -31,7 +31,7 @@ from poundlock import (
 )
 from poundlock.stream.keyed import KeyedStream, WindowedStream
 from poundlock.stream.nodes import SideOutputNode, WindowNode
-from poundlock.stream.window_functions import AggregateWindow, ProcessWindow, ReduceWindow
+from poundlock.stream.windows.window_functions import AggregateWindow, ProcessWindow, ReduceWindow
 
 MINUTE = TumblingEventTimeWindows("1 min")
 

@@ -25,8 +25,8 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
-from poundlock.connectors.columns import need_columns
-from poundlock.connectors.postgres.sink_names import prefix_of
+from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.postgres.sink.transaction_ids import prefix_of
 from poundlock.connectors.secrets import secret
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import Storage, open_storage

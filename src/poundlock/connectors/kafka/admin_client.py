@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from poundlock.connectors.kafka.clients import kafka_python
+from poundlock.connectors.kafka.client_loader import kafka_python
 
 __all__ = ["admin_client", "direct"]
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from poundlock.connectors.kafka.clients import confluent
+from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.errors import text_of
 from poundlock.connectors.kafka.group_offsets import GroupOffsets
 from poundlock.connectors.kafka.offsets import Offsets, Partition

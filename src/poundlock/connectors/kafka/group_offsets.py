@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from poundlock.connectors.kafka.clients import confluent
+from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.errors import text_of
 from poundlock.connectors.kafka.offsets import Partition
 

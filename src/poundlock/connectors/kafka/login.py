@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from poundlock.connectors.kafka.clients import confluent, kafka_python
+from poundlock.connectors.kafka.client_loader import confluent, kafka_python
 from poundlock.connectors.kafka.security import KafkaSecurity, secret
 from poundlock.connectors.secrets import content
 from poundlock.errors import DefinitionError

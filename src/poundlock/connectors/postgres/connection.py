@@ -30,7 +30,7 @@ from poundlock.errors import CommitUnknown, DefinitionError, TransientError
 from poundlock.redaction import redact_text, secret_values
 
 if TYPE_CHECKING:
-    from poundlock.connectors.postgres.sink_table import Table
+    from poundlock.connectors.postgres.sink.table import Table
 
 __all__ = ["NO_LIMITS", "Login", "Server", "identifier", "literal", "server"]
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.folds import AggregateFold, ReduceFold
+from poundlock.operators.keyed.accumulators import AggregateFold, ReduceFold
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.handles import Accumulator, List, Map, Value
+from poundlock.operators.keyed.state_handles import Accumulator, List, Map, Value
 from poundlock.operators.keyed.ttl import TtlAccumulator, TtlList, TtlMap, TtlValue
-from poundlock.stream.state import (
+from poundlock.stream.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
     ListState,

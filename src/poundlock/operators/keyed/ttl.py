@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from poundlock.operators.keyed.detached import detached
-from poundlock.operators.keyed.folds import Fold
+from poundlock.operators.keyed.accumulators import Fold
+from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import Table
-from poundlock.operators.keyed.handles import Cursor, forget
-from poundlock.stream.state import StateTtlConfig
+from poundlock.operators.keyed.state_handles import Cursor, forget
+from poundlock.stream.functions.state import StateTtlConfig
 
 __all__ = ["TtlAccumulator", "TtlList", "TtlMap", "TtlValue"]
 

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.keyed.state import StateStore
-from poundlock.stream.process import TimeDomain
-from poundlock.stream.state import MapStateDescriptor, StateDescriptor
+from poundlock.stream.functions.process import TimeDomain
+from poundlock.stream.functions.state import MapStateDescriptor, StateDescriptor
 
 __all__ = [
     "NO_KEY",

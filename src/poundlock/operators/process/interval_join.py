@@ -17,7 +17,7 @@ from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.process.base import TimedOperator
 from poundlock.operators.process.contexts import NO_KEY
 from poundlock.operators.process.rows import Rows
-from poundlock.stream.join_functions import ProcessJoinFunction
+from poundlock.stream.functions.join import ProcessJoinFunction
 
 __all__ = ["IntervalJoinOperator", "IntervalJoinSpec"]
 

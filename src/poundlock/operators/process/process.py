@@ -27,14 +27,14 @@ from poundlock.operators.process.contexts import (
 )
 from poundlock.operators.process.rows import Rows
 from poundlock.stream.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from poundlock.stream.process import (
+from poundlock.stream.functions.process import (
     CoProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
     TimeDomain,
 )
-from poundlock.stream.state import MapStateDescriptor
+from poundlock.stream.functions.state import MapStateDescriptor
 
 __all__ = ["ProcessOperator", "is_keyed"]
 

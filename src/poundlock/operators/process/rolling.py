@@ -10,7 +10,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.detached import detached
+from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.process.base import TimedOperator

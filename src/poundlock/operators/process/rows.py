@@ -10,7 +10,7 @@ from types import GeneratorType
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.detached import detached
+from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.output import MAIN, Collector
 from poundlock.stream.stream import Side
 

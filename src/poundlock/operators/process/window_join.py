@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from poundlock.operators.keyed.detached import detached
+from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.process.rows import check_rows, check_tag
-from poundlock.operators.windows.make import window_operator
+from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.assigners import WindowAssigner
-from poundlock.stream.evictors import Evictor
-from poundlock.stream.functions import Function, RuntimeContext
-from poundlock.stream.join_functions import CoGroupFunction, JoinFunction
+from poundlock.stream.functions.base import Function, RuntimeContext
+from poundlock.stream.functions.join import CoGroupFunction, JoinFunction
 from poundlock.stream.stream import Side
-from poundlock.stream.triggers import Trigger
-from poundlock.stream.window_functions import ProcessWindow, ProcessWindowFunction, WindowContext
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.evictors import Evictor
+from poundlock.stream.windows.triggers import Trigger
+from poundlock.stream.windows.window_functions import ProcessWindow, ProcessWindowFunction, WindowContext
 
 __all__ = ["WindowJoinOperator", "WindowJoinSpec"]
 

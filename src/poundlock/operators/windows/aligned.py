@@ -15,9 +15,9 @@ from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.assigners import AlignedWindows, Sliding, Tumbling, require_time
-from poundlock.stream.count_windows import CumulativeEventTimeWindows
-from poundlock.stream.window import TimeWindow
+from poundlock.stream.windows.assigners import AlignedWindows, Sliding, Tumbling, require_time
+from poundlock.stream.windows.count_windows import CumulativeEventTimeWindows
+from poundlock.stream.windows.window import TimeWindow
 
 __all__ = ["AlignedWindowOperator", "slice_of"]
 

@@ -12,7 +12,7 @@ from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.count_windows import CountTumblingWindows
+from poundlock.stream.windows.count_windows import CountTumblingWindows
 
 __all__ = ["CountWindowOperator"]
 

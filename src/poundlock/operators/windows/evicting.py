@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.folds import Fold, ReduceFold
-from poundlock.stream.evictors import Evictor, EvictorContext, Timestamped
-from poundlock.stream.window import Window
+from poundlock.operators.keyed.accumulators import Fold, ReduceFold
+from poundlock.stream.windows.evictors import Evictor, EvictorContext, Timestamped
+from poundlock.stream.windows.window import Window
 
 __all__ = ["Evicting"]
 

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.detached import detached
+from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import Collector
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.process.rows import check_rows, check_tag
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.assigners import MergingWindowAssigner
-from poundlock.stream.functions import KeyedStateStore
+from poundlock.stream.functions.base import KeyedStateStore
 from poundlock.stream.stream import Side
-from poundlock.stream.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
-from poundlock.stream.window_functions import ProcessWindowFunction
+from poundlock.stream.windows.assigners import MergingWindowAssigner
+from poundlock.stream.windows.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
+from poundlock.stream.windows.window_functions import ProcessWindowFunction
 
 __all__ = ["Firing", "as_namespace", "as_window"]
 

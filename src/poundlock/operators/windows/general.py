@@ -18,10 +18,10 @@ from poundlock.operators.windows.firing import as_namespace, as_window
 from poundlock.operators.windows.merging import MergingWindows
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.operators.windows.triggering import OperatorTriggerContext
-from poundlock.stream.assigners import MergingWindowAssigner
-from poundlock.stream.functions import KeyedStateStore
-from poundlock.stream.triggers import TriggerResult
-from poundlock.stream.window import Window
+from poundlock.stream.functions.base import KeyedStateStore
+from poundlock.stream.windows.assigners import MergingWindowAssigner
+from poundlock.stream.windows.triggers import TriggerResult
+from poundlock.stream.windows.window import Window
 
 __all__ = ["WindowOperator"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, KeyGroup
-from poundlock.stream.assigners import MergingWindowAssigner
-from poundlock.stream.window import TimeWindow
+from poundlock.stream.windows.assigners import MergingWindowAssigner
+from poundlock.stream.windows.window import TimeWindow
 
 if TYPE_CHECKING:
     from poundlock.operators.windows.general import WindowOperator

@@ -14,9 +14,9 @@ from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.assigners import require_time
-from poundlock.stream.session_windows import ProcessingTimeSessionWindows
-from poundlock.stream.windows import EventTimeSessionWindows
+from poundlock.stream.windows.assigners import require_time
+from poundlock.stream.windows.event_time import EventTimeSessionWindows
+from poundlock.stream.windows.session_windows import ProcessingTimeSessionWindows
 
 __all__ = ["SessionWindowOperator"]
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from poundlock.operators.keyed.folds import AggregateFold, Fold, ListFold, ReduceFold
+from poundlock.operators.keyed.accumulators import AggregateFold, Fold, ListFold, ReduceFold
 from poundlock.operators.windows.aggregates import SqlAggregates
-from poundlock.stream.assigners import WindowAssigner
-from poundlock.stream.evictors import Evictor
 from poundlock.stream.nodes import WindowNode
-from poundlock.stream.triggers import Trigger
-from poundlock.stream.window import MAX_TIMESTAMP
-from poundlock.stream.window_functions import (
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.evictors import Evictor
+from poundlock.stream.windows.triggers import Trigger
+from poundlock.stream.windows.window import MAX_TIMESTAMP
+from poundlock.stream.windows.window_functions import (
     AggregateWindow,
     ProcessWindowFunction,
     ReduceWindow,

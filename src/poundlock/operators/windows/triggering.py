@@ -11,7 +11,7 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.state import StateStore
-from poundlock.stream.state import StateDescriptor
+from poundlock.stream.functions.state import StateDescriptor
 
 __all__ = ["OperatorTriggerContext"]
 

@@ -23,7 +23,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
 from poundlock.checkpoint.participant import (
     JSON,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from poundlock.connectors.files.sink import FileSink
+from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.storage import open_storage
 
 __all__ = ["visible_rows"]

@@ -7,8 +7,8 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from poundlock.checkpoint.checks import holds_pending
 from poundlock.checkpoint.participant import Inspectable, Occasion
+from poundlock.checkpoint.validation import holds_pending
 from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.lives import Driver, Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from poundlock.checkpoint.ledger import Ledger
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Kind
 from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from poundlock.checkpoint.participant import JSON, CommitsMany, Committed, Prepared
-from poundlock.connectors.files.committer import commit
-from poundlock.connectors.files.committing import commit_many, verify_many
-from poundlock.connectors.files.sink import FileSink
+from poundlock.connectors.files.sink.bulk_commit import commit_many, verify_many
+from poundlock.connectors.files.sink.committer import commit
+from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, TerminalError, TransientError
 from poundlock.formats.encode_bulk import BulkMerger
 from poundlock.storage import LocalStorage, Storage

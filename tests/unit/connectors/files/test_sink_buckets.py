@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poundlock.connectors.files.assign import Assignment, Rows
-from poundlock.connectors.files.buckets import (
+from poundlock.connectors.files.buckets.assigners import (
     BUCKET_COLUMN,
     BasePathBucketAssigner,
     EventTimeBucketAssigner,
@@ -25,8 +24,9 @@ from poundlock.connectors.files.buckets import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
-from poundlock.connectors.files.names import bucket_fault
-from poundlock.connectors.files.patterns import DatePattern
+from poundlock.connectors.files.buckets.assignment import Assignment, Rows
+from poundlock.connectors.files.buckets.date_pattern import DatePattern
+from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Records
 from support.sinks import batch, lines
@@ -114,7 +114,7 @@ def test_any_instants_in_any_order(zone: str, pattern: str, start: int, spread: 
 @settings(deadline=None)
 @given(ms=st.integers(2 * 86400 * 1000, 253402214399999))
 def test_milliseconds_are_exact_from_seconds_with_a_fraction(ms: int) -> None:
-    from poundlock.connectors.files.segments import _ROUNDING_MS
+    from poundlock.connectors.files.sink.segments import _ROUNDING_MS
 
     text = b'{"t":%d.%03d}' % divmod(ms, 1000)
     assignment = assign(EventTimeBucketAssigner("t", zone="UTC"), Rows(lines(text), None), raw=True)

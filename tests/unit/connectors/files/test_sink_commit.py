@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from poundlock.checkpoint.checks import holds_pending
+from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.participant import Occasion, Prepared
-from poundlock.checkpoint.written import Written
-from poundlock.connectors.files.compaction import FileCompaction
+from poundlock.checkpoint.validation import holds_pending
 from poundlock.connectors.files.manifest import ManifestEntry, finished_files
-from poundlock.connectors.files.names import owner_tag
-from poundlock.connectors.files.rolling import RollingPolicy
-from poundlock.connectors.files.sink import FileSink
-from poundlock.connectors.files.staging import MAX_SEGMENTS
+from poundlock.connectors.files.sink.commit_plan import MAX_SEGMENTS
+from poundlock.connectors.files.sink.compaction import FileCompaction
+from poundlock.connectors.files.sink.names import owner_tag
+from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 from poundlock.storage import LocalStorage
 from poundlock.storage.base import OutcomeUnknown

@@ -17,10 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
-from poundlock.connectors.files.buckets import BUCKET_COLUMN, EventTimeBucketAssigner, ExpressionBucketAssigner
-from poundlock.connectors.files.compaction import FileCompaction
-from poundlock.connectors.files.rolling import RollingPolicy
-from poundlock.connectors.files.sink import FileSink
+from poundlock.connectors.files.buckets.assigners import (
+    BUCKET_COLUMN,
+    EventTimeBucketAssigner,
+    ExpressionBucketAssigner,
+)
+from poundlock.connectors.files.sink.compaction import FileCompaction
+from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
 from support.sinks import FileSinkHarness, batch, lines
@@ -304,8 +308,8 @@ def test_empty_batches_leave_nothing(tmp_path: Path) -> None:
 def test_writing_a_sink_down_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from poundlock.connectors.files.sink import FileSink\n"
-        "from poundlock.connectors.files.buckets import EventTimeBucketAssigner\n"
+        "from poundlock.connectors.files.sink.sink import FileSink\n"
+        "from poundlock.connectors.files.buckets.assigners import EventTimeBucketAssigner\n"
         "s = FileSink('/x', row='value', bucket=EventTimeBucketAssigner('t', zone='UTC'))\n"
         "s.describe(), s.stage({}, [], next(iter(__import__('poundlock.checkpoint.participant', fromlist=['x']).Occasion)), 0)\n"
         "print(sorted({'numpy', 'pyarrow', 'pandas', 'pyspark', 'msgspec', 'fastavro'} & set(sys.modules)))\n"

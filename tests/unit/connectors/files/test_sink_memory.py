@@ -9,10 +9,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from poundlock.connectors.files.rolling import RollingPolicy
-from poundlock.connectors.files.routing import Slice
-from poundlock.connectors.files.segments import Layout, Segments
-from poundlock.connectors.files.uploading import open_upload
+from poundlock.connectors.files.sink.multipart import open_upload
+from poundlock.connectors.files.sink.partition_rows import Slice
+from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.segments import Layout, Segments
 from poundlock.storage import Storage
 from poundlock.storage.object_files import ObjectWriter
 from poundlock.storage.uploads import LEAST_PART, Uploads

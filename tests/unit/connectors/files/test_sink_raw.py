@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
-from poundlock.connectors.files.buckets import EventTimeBucketAssigner
-from poundlock.connectors.files.rolling import RollingPolicy
-from poundlock.connectors.files.sink import FileSink
+from poundlock.connectors.files.buckets.assigners import EventTimeBucketAssigner
+from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.formats.chunk import Batch, KafkaOrigin, Lines, Records
 from poundlock.storage import LocalStorage

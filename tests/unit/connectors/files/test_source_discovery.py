@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from poundlock.connectors.files.discovery import DiscoveryLog, Selection, split_glob
-from poundlock.connectors.files.enumerator import FileEnumerator, Limits
-from poundlock.connectors.files.source import FileSource
+from poundlock.connectors.files.source.discovery import DiscoveryLog, Selection, split_glob
+from poundlock.connectors.files.source.enumerator import FileEnumerator, Limits
+from poundlock.connectors.files.source.source import FileSource
 from poundlock.errors import TerminalError
 from poundlock.storage import Entry, LocalStorage
 from poundlock.values import ManualClock

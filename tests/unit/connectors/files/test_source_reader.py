@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.connectors.base import ReaderContext, SplitSource
-from poundlock.connectors.files.lines import line_blocks
-from poundlock.connectors.files.source import FileSource
+from poundlock.connectors.files.source.lines import line_blocks
+from poundlock.connectors.files.source.source import FileSource
 from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
 from poundlock.formats.convert import to_records
 from poundlock.formats.reject import Reject

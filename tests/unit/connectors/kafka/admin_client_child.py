@@ -14,7 +14,7 @@ from kafka.net import NetworkSelector
 from kafka.net.inet import create_connection
 
 from poundlock.connectors.kafka.admin_client import direct
-from poundlock.connectors.kafka.transactions import Transactions
+from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.errors import CommitUnknown
 
 TRIES = 50

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from poundlock.connectors.postgres.cdc_messages import (
+from poundlock.connectors.postgres.source.cdc_messages import (
     UNCHANGED,
     Begin,
     Change,
@@ -20,7 +20,7 @@ from poundlock.connectors.postgres.cdc_messages import (
     lsn_text,
     parse,
 )
-from poundlock.connectors.postgres.cdc_rows import ChangeRows, change_schema
+from poundlock.connectors.postgres.source.cdc_rows import ChangeRows, change_schema
 from poundlock.connectors.postgres.types import Column
 from poundlock.errors import TerminalError
 

@@ -15,11 +15,11 @@ from poundlock import DefinitionError, PostgresSink, TerminalError, TransientErr
 from poundlock.checkpoint.participant import Kind, Occasion, Prepared
 from poundlock.connectors.postgres.connection import Login, Server
 from poundlock.connectors.postgres.errors import explained
-from poundlock.connectors.postgres.sink_committer import commit
-from poundlock.connectors.postgres.sink_names import Markers, epoch_of, gid, prefix_of
-from poundlock.connectors.postgres.sink_rows import RowDigest, copy_text, prepared_columns, raw_row
-from poundlock.connectors.postgres.sink_table import Column, Table, fits, matched
-from poundlock.connectors.rebuild import rebuild_sink
+from poundlock.connectors.postgres.sink.committer import commit
+from poundlock.connectors.postgres.sink.rows import RowDigest, copy_text, prepared_columns, raw_row
+from poundlock.connectors.postgres.sink.table import Column, Table, fits, matched
+from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, gid, prefix_of
+from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown, PoundlockError
 
 DSN = "postgresql://etl:geh31m@db.example:5433/shop"

@@ -15,8 +15,8 @@ from poundlock import DefinitionError, PostgresSource
 from poundlock.connectors.base import SplitSource
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.errors import Use, explain
-from poundlock.connectors.postgres.incremental import Seen, settled
-from poundlock.connectors.postgres.ranges import by_place, conditions_between
+from poundlock.connectors.postgres.source.incremental import Seen, settled
+from poundlock.connectors.postgres.source.ranges import by_place, conditions_between
 from poundlock.connectors.postgres.types import Column, array_elements, from_csv, from_texts
 from poundlock.errors import TerminalError, TransientError
 

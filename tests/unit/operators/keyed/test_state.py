@@ -9,8 +9,8 @@ import pytest
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.keyed.group import KeyGroup, describe
 from poundlock.operators.keyed.state import StateStore
-from poundlock.stream.functions import AggregateFunction
-from poundlock.stream.state import (
+from poundlock.stream.functions.base import AggregateFunction
+from poundlock.stream.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,

@@ -20,7 +20,7 @@ from poundlock import (
     TimeDomain,
     ValueStateDescriptor,
 )
-from poundlock.operators.keyed.detached import detached
+from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
 from poundlock.operators.keyed.output import Batch
 from poundlock.operators.process.process import ProcessOperator

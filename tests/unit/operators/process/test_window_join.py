@@ -22,9 +22,9 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from poundlock.stream.assigners import WindowAssigner
-from poundlock.stream.builtin_triggers import CountTrigger
-from poundlock.stream.evictors import CountEvictor
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.builtin_triggers import CountTrigger
+from poundlock.stream.windows.evictors import CountEvictor
 from poundlock.testing import Element, ProcessHarness
 
 quick = settings(max_examples=60, deadline=None)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from poundlock import DefinitionError
-from poundlock.stream.builtin_triggers import (
+from poundlock.stream.functions.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from poundlock.stream.windows.builtin_triggers import (
     CountTrigger,
     DeltaTrigger,
     EndOfStreamTrigger,
@@ -15,13 +16,12 @@ from poundlock.stream.builtin_triggers import (
     ProcessingTimeoutTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from poundlock.stream.count_windows import GlobalWindows
-from poundlock.stream.processing_windows import TumblingProcessingTimeWindows
-from poundlock.stream.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
-from poundlock.stream.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
-from poundlock.stream.window import Window
-from poundlock.stream.windows import EventTimeSessionWindows, TumblingEventTimeWindows
+from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
+from poundlock.stream.windows.count_windows import GlobalWindows
+from poundlock.stream.windows.event_time import EventTimeSessionWindows, TumblingEventTimeWindows
+from poundlock.stream.windows.processing_windows import TumblingProcessingTimeWindows
+from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from poundlock.stream.windows.window import Window
 from poundlock.testing import WindowHarness
 from support.window_scripts import All, ms
 

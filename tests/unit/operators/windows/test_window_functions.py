@@ -12,19 +12,28 @@ from poundlock import DefinitionError, Side
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import Batch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.make import window_operator
+from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.assigners import AssignerContext, WindowAssigner
-from poundlock.stream.builtin_triggers import CountTrigger, DeltaTrigger, EventTimeTrigger, PurgingTrigger
-from poundlock.stream.count_windows import CountTumblingWindows, GlobalWindows
-from poundlock.stream.evictors import CountEvictor, Evictor
+from poundlock.stream.functions.state import ListStateDescriptor, ValueStateDescriptor
 from poundlock.stream.nodes import WindowNode
-from poundlock.stream.session_windows import DynamicEventTimeSessionWindows
-from poundlock.stream.state import ListStateDescriptor, ValueStateDescriptor
-from poundlock.stream.triggers import Trigger
-from poundlock.stream.window import CountWindow, GlobalWindow, TimeWindow, Window
-from poundlock.stream.window_functions import AggregateWindow, ProcessWindow, ProcessWindowFunction, ReduceWindow
-from poundlock.stream.windows import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from poundlock.stream.windows.assigners import AssignerContext, WindowAssigner
+from poundlock.stream.windows.builtin_triggers import CountTrigger, DeltaTrigger, EventTimeTrigger, PurgingTrigger
+from poundlock.stream.windows.count_windows import CountTumblingWindows, GlobalWindows
+from poundlock.stream.windows.event_time import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from poundlock.stream.windows.evictors import CountEvictor, Evictor
+from poundlock.stream.windows.session_windows import DynamicEventTimeSessionWindows
+from poundlock.stream.windows.triggers import Trigger
+from poundlock.stream.windows.window import CountWindow, GlobalWindow, TimeWindow, Window
+from poundlock.stream.windows.window_functions import (
+    AggregateWindow,
+    ProcessWindow,
+    ProcessWindowFunction,
+    ReduceWindow,
+)
 from poundlock.testing import KeyedOperatorHarness, WindowHarness
 from support.window_scripts import All, ms
 

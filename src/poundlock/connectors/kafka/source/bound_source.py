@@ -101,8 +101,8 @@ class BoundKafkaSource:
 
     def reader(self, context: ReaderContext) -> KafkaReader:
         """Return the task's half."""
-        from poundlock.connectors.kafka.source.fetch_client import fetch_client
         from poundlock.connectors.kafka.source.reader import KafkaReader
+        from poundlock.connectors.kafka.wire.fetch_client import fetch_client
 
         s = self.source
         return KafkaReader(

@@ -19,8 +19,8 @@ from poundlock.connectors.kafka.source.admission import cut, share
 from poundlock.connectors.kafka.source.decided_range import check_range
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.pinned_start import PinnedStart, pin, read_pinned, words_of
-from poundlock.connectors.kafka.source.range_fetch import OffsetRange
 from poundlock.connectors.kafka.source.reader import payload
+from poundlock.connectors.kafka.wire.range_fetch import OffsetRange
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.storage.base import Storage
 

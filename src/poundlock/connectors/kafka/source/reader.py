@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.kafka.errors import damaged
-from poundlock.connectors.kafka.source.fetch_client import FetchClient
-from poundlock.connectors.kafka.source.range_fetch import OffsetRange, fetch_range, parse_kafka_id
-from poundlock.connectors.kafka.source.record_batches import DamagedBatch, Records
 from poundlock.connectors.kafka.source.record_columns import to_batch, to_lines
+from poundlock.connectors.kafka.wire.fetch_client import FetchClient
+from poundlock.connectors.kafka.wire.range_fetch import OffsetRange, fetch_range, parse_kafka_id
+from poundlock.connectors.kafka.wire.record_batches import DamagedBatch, Records
 from poundlock.formats.chunk import Chunk
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.connectors.kafka.source.record_batches import DamagedBatch, Records
-from poundlock.connectors.kafka.source.record_fields import MalformedRecords, read_varint
+from poundlock.connectors.kafka.wire.record_batches import DamagedBatch, Records
+from poundlock.connectors.kafka.wire.record_fields import MalformedRecords, read_varint
 from poundlock.formats.chunk import Batch, KafkaOrigin, Lines
 
 __all__ = ["TYPES", "to_batch", "to_lines"]

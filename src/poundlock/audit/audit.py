@@ -1,0 +1,310 @@
+"""The audit of a job: does the ledger add up, and do the sinks hold what it says? Reads only.
+
+In = out + filtered + late + dead-lettered + skipped, checkpoint by checkpoint; every row written is visible or waits; and what is
+visible is read back whole and compared with the counts and digests of the decision that named it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from poundlock.audit.read_back import Auditable, AuditScope, Decided, Disagreement, Reading
+from poundlock.checkpoint.decision import Decision, SinkDecision
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.ledger.records import state_of
+from poundlock.checkpoint.participant import Counts, Participant
+
+__all__ = ["AuditReport", "SinkAudit", "audit"]
+
+
+@dataclass(slots=True)
+class SinkAudit:
+    """What the audit found of one sink.
+
+    Args:
+        counts: what the ledger says went to it.
+        visible: rows that decisions made visible, as the ledger says.
+        at_once: rows that became visible without a decision that names them, and cannot be compared.
+        again: rows that were decided, aborted from outside, and are to be produced again by the next start.
+        waiting_before: rows that waited hidden before the first checkpoint looked at.
+        waiting_after: rows that wait hidden after the last one.
+        read_back: committables that were read and compared.
+        removed: rows of these that the system removed itself, as it keeps them for a time only.
+        others: rows in the same place that others wrote; no fault.
+        uncompared: why some committables could not be compared.
+        unchecked: why its output was not read; "" if it was.
+    """
+
+    counts: Counts = field(default_factory=Counts)
+    visible: int = 0
+    at_once: int = 0
+    again: int = 0
+    waiting_before: int = 0
+    waiting_after: int = 0
+    read_back: int = 0
+    removed: int = 0
+    others: int = 0
+    uncompared: Sequence[str] = ()
+    unchecked: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """What the audit found.
+
+    Args:
+        first, last: the checkpoints looked at; None where the ledger has none in the range.
+        records: decisions read.
+        rows_read: per source, rows read.
+        sinks: per sink.
+        disagreements: per sink, or "" for the ledger itself, what does not agree.
+    """
+
+    first: int | None
+    last: int | None
+    records: int
+    rows_read: Mapping[str, int]
+    sinks: Mapping[str, SinkAudit]
+    disagreements: Sequence[tuple[str, Disagreement]]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything agrees."""
+        return not self.disagreements
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            "first": self.first,
+            "last": self.last,
+            "records": self.records,
+            "rows_read": dict(self.rows_read),
+            "sinks": {name: {**asdict(sink), "counts": sink.counts.to_json()} for name, sink in self.sinks.items()},
+            "disagreements": [{"sink": name, **asdict(found)} for name, found in self.disagreements],
+        }
+
+
+def audit(
+    ledger: Ledger,
+    sinks: Mapping[str, Participant | None],
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> AuditReport:
+    """Audit a range of checkpoints.
+
+    Args:
+        ledger: the decisions.
+        sinks: per name, the sink; None where it cannot be made without the job's own code.
+        first, last: checkpoints to look at, both included; None = from the beginning, to the newest.
+        progress: takes a line on how far it has come, often.
+    """
+    newest = ledger.newest()
+    number = -1 if newest is None else newest.number
+    work = _Audit(
+        sinks,
+        AuditScope(complete=ledger.first() == 0, progress=progress),
+        # A record that has a successor is carried out; of the newest it is noted.
+        carried_out=lambda n: n < number or ledger.is_carried_out(n),
+    )
+    for decision in ledger:
+        number = max(number, decision.number)
+        if last is not None and decision.checkpoint > last:
+            if not work.wants_all:
+                break
+            work.skip(decision)
+        elif first is not None and decision.checkpoint < first:
+            work.skip(decision, before=True)
+        else:
+            work.take(decision)
+    work.read(lambda: ledger.since(number + 1))
+    return work.report()
+
+
+class _Audit:
+    """Adds up decision after decision."""
+
+    def __init__(
+        self, sinks: Mapping[str, Participant | None], scope: AuditScope, *, carried_out: Callable[[int], bool]
+    ) -> None:
+        self._sinks = sinks
+        self._carried_out = carried_out
+        self._auditable: dict[str, Auditable] = {}
+        for name, sink in sinks.items():
+            if isinstance(sink, Auditable) and not sink.unaudited:
+                self._auditable[name] = sink
+        self._readings: dict[str, Reading] = {n: sink.open_audit(scope) for n, sink in self._auditable.items()}
+        self._held: dict[str, list[Decided]] = {}  # of the newest checkpoint: a part of it may have been produced again
+        self._found: dict[str, SinkAudit] = {}
+        self._rows_read: dict[str, int] = {}
+        self._wrong: list[tuple[str, Disagreement]] = []
+        self._ends: dict[str, Any] = {}
+        self._checkpoints: list[int] = []
+        self._records = 0
+        self._before: Decision | None = None
+        self._newest: Decision | None = None  # of those that are looked at
+        self._redone: Decision | None = None  # the newest of all
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether a sink wants to know what is decided outside the range."""
+        return any(reading.whole for reading in self._readings.values())
+
+    def skip(self, decision: Decision, *, before: bool = False) -> None:
+        """Note a decision outside the range."""
+        if before:
+            self._before = decision
+            self._note_ends(decision)
+        self._name(decision, compared=False)
+
+    def take(self, decision: Decision) -> None:
+        """Look at a decision."""
+        self._records += 1
+        if decision.restored is not None:
+            self._before = decision  # what a savepoint held hidden was written by another job
+        self._newest = decision
+        if decision.occasion == "checkpoint":
+            self._checkpoints.append(decision.checkpoint)
+            self._continuity(decision)
+            for name, span in decision.sources.items():
+                self._rows_read[name] = self._rows_read.get(name, 0) + (span.rows or 0)
+        self._note_ends(decision)
+        for name, part in decision.sinks.items():
+            found = self._sink(name)
+            found.counts.add(part.counts)
+            if part.state.get("at_once"):
+                found.at_once += part.counts.written
+            if not part.counts.balanced():
+                self._say(name, decision.checkpoint, "", f"the counts do not add up: {part.counts.to_json()}")
+            prepared = part.wrote.rows if part.wrote is not None else None
+            # What is produced again was counted when it was produced first.
+            if prepared not in (None, part.counts.written) and name not in decision.redo:
+                what = f"{part.counts.written} rows are counted and {prepared} were prepared"
+                self._say(name, decision.checkpoint, "", what)
+        self._name(decision, compared=True)
+
+    def _name(self, decision: Decision, *, compared: bool) -> None:
+        """Tell the sinks what a decision names, as soon as no later one can replace it."""
+        self._redone = decision
+        for name in self._readings:
+            held = self._held.setdefault(name, [])
+            if held and held[0].checkpoint != decision.checkpoint:
+                self._settle(name)
+                held = self._held[name]
+            redo = decision.redo.get(name)
+            if (
+                redo is not None and decision.occasion == "checkpoint"
+            ):  # what is not done was aborted, and is replaced by this
+                held[:] = [item for item in held if item.committable in redo.done]
+            held += [
+                Decided(
+                    record=decision.number,
+                    checkpoint=decision.checkpoint,
+                    committable=committable,
+                    compared=compared,
+                    carried_out=self._carried_out(decision.number),
+                )
+                for committable in decision.sinks.get(name, _NOTHING).committables
+            ]
+
+    def _settle(self, name: str) -> None:
+        for item in self._held.pop(name, ()):
+            try:
+                rows = self._auditable[name].rows_of(item.committable)
+                self._readings[name].take(item)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:  # the record was edited
+                what = f"decision {item.record} names what is none of this sink's: {type(error).__name__}: {error}"
+                self._say(name, item.checkpoint, "", what)
+                continue
+            if item.compared:
+                self._sink(name).visible += rows
+        self._held[name] = []
+
+    def read(self, meanwhile: Callable[[], Iterable[Decision]]) -> None:
+        """Read the sinks; `meanwhile` returns what a running job decided until now."""
+        for name, reading in self._readings.items():
+            self._drop_aborted(name)
+            self._settle(name)
+            if name in self._found:
+                reading.read()
+        if self.wants_all:
+            for decision in meanwhile():
+                self._name(decision, compared=False)
+            for name in self._readings:
+                self._settle(name)
+
+    def _drop_aborted(self, name: str) -> None:
+        """Set apart what the next start produces again: it will never be visible, and another decision will replace it."""
+        redo = self._redone.redo.get(name) if self._redone is not None else None
+        if redo is None or not redo.again:
+            return
+        kept: list[Decided] = []
+        for item in self._held.get(name, ()):
+            if item.committable not in redo.again:
+                kept.append(item)
+            elif item.compared:
+                self._sink(name).again += self._auditable[name].rows_of(item.committable)
+        self._held[name] = kept
+
+    def _sink(self, name: str) -> SinkAudit:
+        if name not in self._found:
+            self._found[name] = SinkAudit(
+                waiting_before=self._waiting(self._before, name), unchecked=_unchecked(self._sinks.get(name))
+            )
+        return self._found[name]
+
+    def _waiting(self, decision: Decision | None, name: str) -> int:
+        sink = self._sinks.get(name)
+        return sink.rows_pending(state_of(decision, name)) if decision and isinstance(sink, Auditable) else 0
+
+    def _continuity(self, decision: Decision) -> None:
+        for name, span in decision.sources.items():
+            if name in self._ends and span.start is not None and self._ends[name] not in (span.start, span.end):
+                self._say(
+                    "", decision.checkpoint, name, f"source {name!r} goes on at {span.start}, not at {self._ends[name]}"
+                )
+
+    def _note_ends(self, decision: Decision) -> None:
+        self._ends.update({name: span.end for name, span in decision.sources.items()})
+
+    def _say(self, sink: str, checkpoint: int | None, path: str, what: str) -> None:
+        self._wrong.append((sink, Disagreement(checkpoint, path, what)))
+
+    def report(self) -> AuditReport:
+        """Return what was found."""
+        for name, found in self._found.items():
+            if name in self._readings:
+                self._add_read_back(name, found)
+            found.waiting_after = self._waiting(self._newest, name)
+            written = found.counts.written - found.at_once + found.waiting_before
+            there = found.visible + found.waiting_after + found.again
+            if not found.unchecked and written != there:
+                self._say(name, None, "", f"{written} rows were written or waited, and {there} are visible or wait")
+        return AuditReport(
+            first=min(self._checkpoints, default=None),
+            last=max(self._checkpoints, default=None),
+            records=self._records,
+            rows_read=self._rows_read,
+            sinks=self._found,
+            disagreements=self._wrong,
+        )
+
+    def _add_read_back(self, name: str, found: SinkAudit) -> None:
+        result = self._readings[name].result()
+        found.read_back, found.removed, found.others = result.compared, result.removed, result.others
+        found.uncompared = list(result.uncompared)
+        if found.at_once:
+            found.uncompared.append(f"{found.at_once} rows were written without transactions: no decision names them")
+        self._wrong += [(name, wrong) for wrong in result.disagreements]
+
+
+def _unchecked(sink: Participant | None) -> str:
+    if sink is None:
+        return "it cannot be made without the job's own code"
+    return sink.unaudited if isinstance(sink, Auditable) else "it cannot be read back"
+
+
+_NOTHING = SinkDecision([], {})

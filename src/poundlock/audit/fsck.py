@@ -1,0 +1,283 @@
+"""Comparing a job's decisions with what is there: orphans, unfinished commits, finished files that are gone.
+
+Nothing that a decision names is ever removed, and nothing at all is changed while a driver is alive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from poundlock.checkpoint.committer import Retry, carry_out
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.epoch import DriverLock, described_sinks
+from poundlock.checkpoint.identity import Identity, read_identity
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.ledger.records import state_of
+from poundlock.checkpoint.outcome import Log, StandardLog
+from poundlock.checkpoint.participant import JSON, Finding, Inspectable, Orphan, Participant, bound
+from poundlock.errors import DefinitionError, TerminalError
+from poundlock.storage.base import Storage
+from poundlock.storage.storage_errors import explained
+from poundlock.values import Clock
+
+__all__ = ["FsckReport", "fsck", "rebuilt_sinks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FsckReport:
+    """What was found, and done.
+
+    Args:
+        root: the checkpoint folder.
+        job: whose it is.
+        time_ms: when it was checked, ms since the epoch.
+        records: how many decisions the ledger holds.
+        checkpoint: the newest decided checkpoint, -1 if none.
+        driver: who is running on it now, None if nobody is. What a running job is writing looks like orphans.
+        orphans: per sink, output that no decision names; removed if `fixed`.
+        findings: per sink, where what is there differs from what was decided.
+        unchecked: per sink, why its finished files could not be compared.
+        fixed: whether pending commits were carried out and orphans removed.
+        refused: why nothing was fixed although that was asked for.
+        left: the savepoint with which the job ended: what it carried hidden is there, and what is still in its sinks' folders
+            is an orphan. None if it did not end with one.
+    """
+
+    root: str
+    job: Identity
+    time_ms: int
+    records: int
+    checkpoint: int
+    driver: str | None
+    orphans: Mapping[str, Sequence[Orphan]]
+    findings: Mapping[str, Sequence[Finding]]
+    unchecked: Mapping[str, str]
+    fixed: bool
+    refused: str | None = None
+    left: str | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left to do or to worry about; a sink that nobody could look at is a worry."""
+        left = not self.fixed and any(self.orphans.values())
+        unknown = any(name not in self.orphans for name in self.unchecked)
+        return not (left or unknown or any(self.findings.values()))
+
+    def to_json(self) -> JSON:
+        """Return the report as a JSON object."""
+        value: JSON = asdict(self)
+        return {**value, "clean": self.clean}
+
+
+def fsck(
+    storage: Storage,
+    rebuild: Callable[[str, JSON], Participant | None],
+    *,
+    clock: Clock,
+    fix: bool = False,
+    left: str | None = None,
+    log: Log | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> FsckReport:
+    """Compare every decision of a job with what its sinks hold.
+
+    Args:
+        storage: the job's checkpoint folder.
+        rebuild: returns a sink from its name and what its `describe_json` said last ({} if it said nothing); None if it
+            cannot be rebuilt. The sink is bound to the job here.
+        clock: the time.
+        fix: carry out what is decided and not done, then remove the orphans.
+        left: the savepoint to which the job left all that it carried hidden.
+        log: where events go.
+        sleep: waits so many seconds, between repeated commits.
+
+    Raises:
+        DefinitionError: no job ever ran there; or, with `fix`, a driver is alive or nothing can keep one out.
+        TerminalError: the ledger is damaged, or a sink calls an orphan what its state names.
+        TransientError: a commit's outcome stayed unknown, or storage failed.
+    """
+    with explained(f"checking {storage.root}"):
+        identity = read_identity(storage)
+        if identity is None:
+            raise DefinitionError(
+                f"{storage.root} is not a job's checkpoint: it has no job.json",
+                next="give the folder that holds job.json and ledger/",
+            )
+        with _alone(storage, clock, required=fix) as driver:
+            ledger = Ledger(storage)
+            newest = ledger.newest()
+            rebuilt = rebuilt_sinks(storage, identity, newest, rebuild)
+            sinks = {name: sink for name, sink in rebuilt.items() if sink is not None}
+            refused = _carry_out(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
+            # What a living driver carries on may be finished before it is looked at.
+            seen = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
+            fixed = fix and refused is None
+            if fixed and seen.named:
+                fixed, refused = False, f"{seen.named[0].path} would be removed, but a decision names it"
+            for name, sink in sinks.items() if fixed else ():
+                sink.sweep(state_of(newest, name) if newest and left is None else {}, remove=True)
+            return FsckReport(
+                root=storage.root,
+                job=identity,
+                time_ms=clock.now_ms(),
+                records=newest.number + 1 if newest else 0,
+                checkpoint=newest.checkpoint if newest else -1,
+                driver=driver,
+                orphans=seen.orphans,
+                findings=seen.findings,
+                unchecked=_unchecked(rebuilt),
+                fixed=fixed,
+                refused=refused,
+                left=left,
+            )
+
+
+@contextmanager
+def _alone(storage: Storage, clock: Clock, *, required: bool) -> Iterator[str | None]:
+    """Keep drivers out for a while; where that is not required, yield who is there instead."""
+    driver = DriverLock.holder(storage)
+    if not required:
+        yield driver
+        return
+    if driver is not None:
+        raise DefinitionError(
+            f"{driver} is running on {storage.root}: nothing is removed under a living driver",
+            next="stop the job first; its own next start removes orphans too",
+        )
+    lock = DriverLock.acquire(storage, clock=clock)
+    try:
+        if not lock.held:
+            raise DefinitionError(
+                f"nothing can keep a driver away from {storage.root}: it cannot be locked",
+                next="stop the job and start it again; a start removes orphans too",
+            )
+        yield None
+    finally:
+        lock.release()
+
+
+def rebuilt_sinks(
+    storage: Storage,
+    identity: Identity,
+    newest: Decision | None,
+    rebuild: Callable[[str, JSON], Participant | None],
+) -> dict[str, Participant | None]:
+    """Return every sink the job has, or had and decided for; a sink finds its own files by the job's id and its name."""
+    decided = newest.sinks if newest else {}
+    descriptions = described_sinks(storage, decided)
+    sinks: dict[str, Participant | None] = {}
+    for name in sorted({*descriptions, *decided}):
+        sink = rebuild(name, descriptions.get(name, {}))
+        sinks[name] = None if sink is None else bound(sink, job_id=identity.job_id, sink=name)
+    return sinks
+
+
+def _carry_out(
+    ledger: Ledger,
+    newest: Decision | None,
+    sinks: Mapping[str, Participant],
+    sleep: Callable[[float], None],
+    log: Log,
+) -> str | None:
+    """Make visible what decisions name: only then is the rest an orphan. Return why that cannot be done, if it cannot."""
+    if newest is None:
+        return None
+    ledger.settle(newest.number)
+    try:
+        for decision in ledger:
+            # By the protocol only the newest has work left; older ones do where somebody restored files.
+            if decision.number == newest.number or _is_pending(decision, sinks):
+                carry_out(decision, sinks, retry=Retry(), sleep=sleep, log=log)
+    except TerminalError as error:
+        return error.what
+    return None
+
+
+def _is_pending(decision: Decision, sinks: Mapping[str, Participant]) -> bool:
+    return any(finding.problem == "pending" for _, finding in _inspect(decision, sinks))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the sinks hold. `named` are files that a sink has no use for although a decision names them."""
+
+    orphans: Mapping[str, Sequence[Orphan]]
+    named: Sequence[Orphan]
+    findings: Mapping[str, Sequence[Finding]]
+
+
+def _look(
+    ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | None, *, carried: bool, left: bool
+) -> _Seen:
+    swept = {name: _sweep(name, sink, None if left else newest) for name, sink in sinks.items()}
+    findings: dict[str, list[Finding]] = {name: [] for name in sinks}
+    named: list[Orphan] = []
+    for decision in ledger:
+        for name, finding in _inspect(decision, sinks):
+            findings[name].append(finding)
+        for name, found in swept.items():
+            if found and name in decision.sinks:
+                named += _named(found, list(decision.sinks[name].committables))
+    for name, sink in sinks.items():
+        if carried and not left and newest is not None and isinstance(sink, Inspectable):
+            findings[name] += sink.inspect_state(state_of(newest, name))
+    orphans = {name: [orphan for orphan in found if orphan not in named] for name, found in swept.items()}
+    return _Seen(orphans=orphans, named=named, findings=findings)
+
+
+def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[tuple[str, Finding]]:
+    for name, part in decision.sinks.items():
+        sink = sinks.get(name)
+        if part.committables and isinstance(sink, Inspectable):
+            for committable in part.committables:
+                yield from ((name, finding) for finding in sink.inspect(committable))
+
+
+def _sweep(name: str, sink: Participant, newest: Decision | None) -> Sequence[Orphan]:
+    state = state_of(newest, name) if newest else {}
+    found = sink.sweep(state, remove=False)
+    wrong = _named(found, state)
+    if wrong:
+        raise TerminalError(
+            f"sink {name!r} calls {wrong[0].path} an orphan, but the newest decision carries it on",
+            next="nothing was removed; report this",
+            participant=name,
+        )
+    return found
+
+
+def _named(orphans: Sequence[Orphan], value: Any) -> list[Orphan]:
+    """Return the orphans that a JSON value names; names of prepared output are unique by themselves."""
+    names: Collection[str] = set(_names(value)) if orphans else ()
+    return [orphan for orphan in orphans if _last(orphan.path) in names]
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Yield the last part of every text in a JSON value."""
+    if isinstance(value, str):
+        yield _last(value)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield _last(key)
+            yield from _names(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _names(item)
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _unchecked(rebuilt: Mapping[str, Participant | None]) -> dict[str, str]:
+    reasons = {}
+    for name, sink in rebuilt.items():
+        if sink is None:
+            reasons[name] = "the sink cannot be rebuilt without the job's own code"
+        elif not isinstance(sink, Inspectable):
+            reasons[name] = "the sink cannot compare its files with a decision"
+    return reasons

@@ -1,0 +1,150 @@
+"""What a checkpoint did to a sink, measured twice: as it was decided, and as a replay finds it now; and where they differ.
+
+Only figures that both sides know are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from poundlock.audit.write_totals import Written
+from poundlock.checkpoint.participant import JSON, Counts
+
+__all__ = ["Difference", "Measure", "ReplayReport", "SinkReplay", "compare"]
+
+_NOTHING = Written(pieces=0, rows=0, bytes=0, digest=f"{0:016x}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What a checkpoint did to one sink.
+
+    Args:
+        counts: rows by fate.
+        wrote: what was written; None = nothing, or not known.
+        places: rows per place, such as a bucket, where the sink has any.
+        full: whether `wrote` is known, so that None means nothing.
+    """
+
+    counts: Counts
+    wrote: Written | None
+    places: Mapping[str, int] = field(default_factory=dict)
+    full: bool = True
+
+    @property
+    def written(self) -> Written | None:
+        """What was written; None where it is not known."""
+        return self.wrote or (_NOTHING if self.full else None)
+
+    def to_json(self) -> JSON:
+        """Return it as a JSON object."""
+        wrote = self.written
+        return {
+            "counts": self.counts.to_json(),
+            "wrote": None if wrote is None else wrote.to_json(),
+            "places": dict(self.places),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A figure that is not what was committed.
+
+    Args:
+        sink: name of the sink.
+        figure: which one, such as "written" or "rows in dt=20181219".
+        committed: as it was decided.
+        now: as it was measured.
+    """
+
+    sink: str
+    figure: str
+    committed: Any
+    now: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkReplay:
+    """What a replay found of one sink.
+
+    Args:
+        committed: what the checkpoint did, as it was decided.
+        now: what it would do.
+        shown: the first records that came to it, as texts, where asked for.
+    """
+
+    committed: Measure
+    now: Measure
+    shown: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What a replay found.
+
+    Args:
+        job: name of the job.
+        checkpoint: which checkpoint.
+        record: number of the decision.
+        time_ms: when it was decided, ms since the epoch.
+        again: numbers of later decisions that named parts of it anew, because those were aborted from outside.
+        rows_read: per source, rows read then and now; None where nobody counted.
+        sinks: per sink that was compared.
+        left_out: per sink that was not, why.
+        differences: where then and now differ.
+    """
+
+    job: str
+    checkpoint: int
+    record: int
+    time_ms: int
+    again: Sequence[int]
+    rows_read: Mapping[str, tuple[int | None, int | None]]
+    sinks: Mapping[str, SinkReplay]
+    left_out: Mapping[str, str]
+    differences: Sequence[Difference]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything that was compared is as committed."""
+        return not self.differences
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            "job": self.job,
+            "checkpoint": self.checkpoint,
+            "record": self.record,
+            "time_ms": self.time_ms,
+            "again": list(self.again),
+            "rows_read": {name: {"committed": a, "now": b} for name, (a, b) in self.rows_read.items()},
+            "sinks": {
+                name: {"committed": s.committed.to_json(), "now": s.now.to_json(), "shown": list(s.shown)}
+                for name, s in self.sinks.items()
+            },
+            "left_out": dict(self.left_out),
+            "differences": [asdict(found) for found in self.differences],
+        }
+
+
+def compare(sink: str, committed: Measure, now: Measure) -> Sequence[Difference]:
+    """Return where two measures of one sink differ."""
+    pairs: list[tuple[str, Any, Any]] = [
+        (name, getattr(committed.counts, name), getattr(now.counts, name)) for name in Counts.__slots__
+    ]
+    before, after = committed.written, now.written
+    if before is not None and after is not None:
+        pairs.append(("bytes", before.bytes, after.bytes))
+        pairs.append((_digest(before, after), before.digest, after.digest))
+    if committed.places or now.places:
+        places = sorted({*committed.places, *now.places})
+        pairs += [(f"rows in {p or 'the folder'}", committed.places.get(p, 0), now.places.get(p, 0)) for p in places]
+    return [Difference(sink, name, a, b) for name, a, b in pairs if a is not None and b is not None and a != b]
+
+
+def _digest(before: Written, after: Written) -> str:
+    """Return the name of the digest; where rows were cut otherwise that may be all that differs."""
+    same = before.pieces == after.pieces
+    return "digest" if same else f"digest of {before.pieces} pieces and of {after.pieces}"

@@ -1,0 +1,230 @@
+"""Carrying out a decision: every committable of every sink at once, repeated until its outcome is known.
+
+A failure of one never keeps another from becoming visible, and nothing here ever aborts anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.outcome import Log
+from poundlock.checkpoint.parallel import at_once
+from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, CommitsMany, Committed, Participant
+from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
+from poundlock.failpoints import Failpoint, hit
+from poundlock.storage.storage_errors import storage_trouble
+
+__all__ = ["Carried", "Retry", "TimeoutWarning", "carry_out", "timeout_warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What carrying a decision out came to, once every outcome is known.
+
+    Args:
+        done: per sink, the details of what is visible now.
+        committed: per sink, the committables that are visible.
+        aborted: per sink, the committables that are proven never to become visible; sinks without any are left out.
+    """
+
+    done: Mapping[str, Sequence[Mapping[str, Any]]]
+    committed: Mapping[str, Sequence[JSON]]
+    aborted: Mapping[str, Sequence[JSON]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a commit with an unknown outcome is asked for again, per sink and decision.
+
+    Args:
+        attempts: repetitions before the job gives up for now; the next start goes on.
+        first_s: pause before the first repetition, seconds; it doubles each time.
+        most_s: the longest pause, seconds.
+    """
+
+    attempts: int = 12
+    first_s: float = 0.05
+    most_s: float = 5.0
+
+
+def carry_out(
+    decision: Decision,
+    participants: Mapping[str, Participant],
+    *,
+    retry: Retry,
+    sleep: Callable[[float], None],
+    log: Log,
+) -> Carried:
+    """Commit all that a decision names and return what became of it.
+
+    Everything is tried before the worst failure is raised.
+
+    Raises:
+        TerminalError: something a decision names is gone, or a sink with work left is no longer part of the job.
+        TransientError: an outcome stayed unknown, or storage failed; the next start repeats it.
+    """
+    results: dict[str, _SinkCommits] = {}
+    failures: list[PoundlockError] = []
+    for name, sink in decision.sinks.items():
+        if sink.committables and name in participants:
+            results[name] = _SinkCommits(name, participants[name], decision, _Pauses(retry, sleep), log)
+        elif sink.committables:
+            failures.append(
+                TerminalError(f"decision {decision.number} names sink {name!r}, which the job does not have")
+            )
+    at_once({name: result.run for name, result in results.items()}, participants)
+    failures += [failure for result in results.values() for failure in result.failures]
+    if failures:
+        worst = next((error for error in failures if isinstance(error, TerminalError)), failures[0])
+        worst.checkpoint = decision.checkpoint if worst.checkpoint is None else worst.checkpoint
+        raise worst
+    return Carried(
+        done={name: result.details for name, result in results.items()},
+        committed={name: result.committed for name, result in results.items() if result.committed},
+        aborted={name: result.aborted for name, result in results.items() if result.aborted},
+    )
+
+
+@dataclass
+class _SinkCommits:
+    """The commits of one sink, and what became of each committable. Used by one thread."""
+
+    name: str
+    participant: Participant
+    decision: Decision
+    pauses: _Pauses
+    log: Log
+    details: list[Mapping[str, Any]] = field(default_factory=list)
+    committed: list[JSON] = field(default_factory=list)
+    aborted: list[JSON] = field(default_factory=list)
+    failures: list[PoundlockError] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Commit everything, and again what is not known, until it is or the pauses are used up."""
+        committables = self.decision.sinks[self.name].committables
+        if not isinstance(self.participant, CommitsMany):
+            for committable in committables:
+                hit(Failpoint.SINK_COMMITTING)
+                self._take(committable, self._asked_until_known(committable))
+            return
+        unknown = self._many(self.participant, committables, first=True)
+        while unknown:
+            if not self.pauses.again():
+                self.failures.append(self._not_known(unknown[0][1]))
+                return
+            self._warn(unknown[0][1])
+            unknown = self._many(self.participant, [committable for committable, _ in unknown], first=False)
+
+    def _many(
+        self, participant: CommitsMany, committables: Sequence[JSON], *, first: bool
+    ) -> list[tuple[JSON, CommitUnknown]]:
+        """Commit many at once; return those of which the outcome is not known."""
+        unknown: list[tuple[JSON, CommitUnknown]] = []
+        asked = _announced(committables) if first else iter(committables)
+        for committable, outcome in zip(committables, participant.commit_many(asked), strict=True):
+            if isinstance(outcome, CommitUnknown):
+                unknown.append((committable, outcome))
+            else:
+                self._take(committable, outcome)
+        return unknown
+
+    def _asked_until_known(self, committable: JSON) -> CommitOutcome:
+        while True:
+            try:
+                return self.participant.commit(committable)
+            except CommitUnknown as error:
+                if not self.pauses.again():
+                    return self._not_known(error)
+                self._warn(error)
+            except (OSError, PoundlockError) as error:
+                return error
+
+    def _take(self, committable: JSON, outcome: CommitOutcome) -> None:
+        """Note an outcome.
+
+        Raises:
+            Exception: the outcome is an error that no system of the sink's gives: a fault in the sink.
+        """
+        if isinstance(outcome, Committed):
+            self.details.append(outcome.detail)
+            self.committed.append(committable)
+            hit(Failpoint.SINK_COMMITTED)
+        elif isinstance(outcome, Aborted):
+            self.log.warning("aborted", sink=self.name, checkpoint=self.decision.checkpoint, why=outcome.reason)
+            self.aborted.append(committable)
+        elif isinstance(outcome, PoundlockError):
+            self.failures.append(outcome)
+        elif isinstance(outcome, OSError):
+            doing = f"committing checkpoint {self.decision.checkpoint} to {self.name!r}"
+            self.failures.append(storage_trouble(outcome, doing=doing))
+        else:
+            raise outcome
+
+    def _not_known(self, error: CommitUnknown) -> TransientError:
+        failure = TransientError(
+            f"whether checkpoint {self.decision.checkpoint} reached sink {self.name!r} is not known: {error.what}",
+            next=error.next or "start the job again when the system answers; it asks again and goes on",
+            participant=self.name,
+        )
+        failure.__cause__ = error
+        return failure
+
+    def _warn(self, error: CommitUnknown) -> None:
+        checkpoint = self.decision.checkpoint
+        self.log.warning("commit outcome unknown, asking again", sink=self.name, checkpoint=checkpoint, why=error.what)
+
+
+def _announced(committables: Sequence[JSON]) -> Iterator[JSON]:
+    """Yield committables, each as it is asked for to be committed."""
+    for committable in committables:
+        hit(Failpoint.SINK_COMMITTING)
+        yield committable
+
+
+class _Pauses:
+    """The pauses of one sink in one decision; when they are used up, every further unknown outcome fails at once."""
+
+    def __init__(self, retry: Retry, sleep: Callable[[float], None]) -> None:
+        self._retry, self._sleep, self._used = retry, sleep, 0
+
+    def again(self) -> bool:
+        if self._used >= self._retry.attempts:
+            return False
+        self._sleep(min(self._retry.most_s, self._retry.first_s * 2**self._used))
+        self._used += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutWarning:
+    """A transaction was open for much of its timeout when it was committed.
+
+    Args:
+        open_ms: how long it was open.
+        timeout_ms: when the other system would have aborted it.
+    """
+
+    open_ms: int
+    timeout_ms: int
+
+    def __str__(self) -> str:
+        return (
+            f"a transaction was open for {self.open_ms} ms when it was committed, of at most {self.timeout_ms} ms;"
+            " make checkpoints more frequent or the timeout longer"
+        )
+
+
+def timeout_warning(*, begun_ms: int, now_ms: int, timeout_ms: int, ratio: float) -> TimeoutWarning | None:
+    """Return a warning if a transaction committed now was open longer than `ratio` of its timeout, else None.
+
+    Args:
+        begun_ms: when it began, ms since the epoch.
+        now_ms: the present, ms since the epoch.
+        timeout_ms: when the other system aborts it, ms after its beginning.
+        ratio: share of the timeout that is still comfortable, 0 to 1.
+    """
+    open_ms = now_ms - begun_ms
+    return TimeoutWarning(open_ms, timeout_ms) if open_ms > ratio * timeout_ms else None

@@ -1,0 +1,1 @@
+"""Commands that read what a job has decided and written."""

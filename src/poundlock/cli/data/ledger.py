@@ -1,0 +1,208 @@
+"""`poundlock ledger`: the decisions of a job, oldest first, as its checkpoint folder has them. Reads only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from json import dumps as json_text
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poundlock.cli.checkpoint_lookup import CheckpointArgument, find_checkpoint
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.output import Output
+from poundlock.cli.progress_display import time_text
+from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from poundlock.checkpoint.decision import Decision
+    from poundlock.checkpoint.ledger.ledger import Ledger
+
+__all__ = ["command"]
+
+_OCCASIONS = ("start", "checkpoint", "roll", "end")
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which decisions to show, of which sink the numbers are, and whether each is told in full."""
+
+    first: int | None
+    last: int | None
+    occasion: str | None
+    sink: str | None
+    verbose: bool
+
+    def __call__(self, decision: Decision) -> bool:
+        return (
+            (self.first is None or decision.checkpoint >= self.first)
+            and (self.last is None or decision.checkpoint <= self.last)
+            and (self.occasion is None or decision.occasion == self.occasion)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Decisions:
+    """The decisions to show."""
+
+    decisions: Sequence[Decision]
+    wanted: _Wanted
+
+    def to_json(self) -> Any:
+        return [decision.to_json() for decision in self.decisions]
+
+    def lines(self) -> Iterable[str]:
+        yield _HEADING
+        for decision in self.decisions:
+            yield from _lines(decision, self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One decision of those that are followed."""
+
+    decision: Decision
+    wanted: _Wanted
+
+    def to_json(self) -> Any:
+        return self.decision.to_json()
+
+    def lines(self) -> Iterable[str]:
+        yield from _lines(self.decision, self.wanted)
+
+
+_COLUMNS = ("read", "written", "bytes", "filtered", "late", "dead-letter", "skipped", "committed", "ms")
+_HEADING = f"{'number':>7}  {'time':19}  {'occasion':10}  {'checkpoint':>10}  {'epoch':>5}" + "".join(
+    f"  {name:>11}" for name in _COLUMNS
+)
+
+
+def _lines(decision: Decision, wanted: _Wanted) -> Iterator[str]:
+    yield _row(decision, wanted.sink)
+    if wanted.verbose:
+        yield from (f"{'':9}{text}" for text in _details(decision, wanted.sink))
+
+
+def _details(decision: Decision, sink: str | None) -> Iterator[str]:
+    """Yield what a checkpoint read and wrote, a line a source and a sink, and what it took."""
+    if decision.occasion == "checkpoint":
+        for name, span in decision.sources.items():
+            yield f"source {name}: {_json(span.start)} to {_json(span.end)}, {_count(span.rows)} rows"
+    for name, part in decision.sinks.items():
+        if sink in (None, name) and (wrote := part.wrote) is not None:
+            times = f", events {_time(wrote.min_ms)} to {_time(wrote.max_ms)}" if wrote.min_ms is not None else ""
+            yield (
+                f"sink {name}: {_count(wrote.rows)} rows, {_count(wrote.bytes)} bytes, {wrote.pieces} pieces,"
+                f" digest {wrote.digest or '-'}{times}"
+            )
+    if (seen := decision.event_time) is not None:
+        yield f"event time: {_time(seen.min_ms)} to {_time(seen.max_ms)}, watermark {time_text(seen.watermark_ms)}"
+    if (marks := decision.watermarks) is not None and decision.occasion == "checkpoint":
+        held = marks.get("held_by")
+        who = "" if held is None else f", held back by {held['partition'] or held['source']}"
+        yield f"watermark behind it: {time_text(marks.get('watermark'))}{who}"
+    if decision.durations_ms:
+        yield "took: " + ", ".join(f"{name} {ms} ms" for name, ms in decision.durations_ms.items())
+
+
+def _json(position: Any) -> str:
+    return json_text(position, separators=(",", ":"), ensure_ascii=False)
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number}"
+
+
+def _time(ms: int | None) -> str:
+    return "-" if ms is None else _stamp(ms).isoformat(sep=" ", timespec="milliseconds")
+
+
+def _stamp(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)
+
+
+def _row(decision: Decision, sink: str | None) -> str:
+    stamp = _stamp(decision.time_ms).isoformat(sep=" ", timespec="seconds")
+    from poundlock.plan.plan import DEAD_LETTER  # not when only help is asked for
+
+    # Dead letters have a column of their own.
+    parts = [part for name, part in decision.sinks.items() if (name != DEAD_LETTER if sink is None else name == sink)]
+    numbers = (
+        sum(span.rows or 0 for span in decision.sources.values()) if decision.occasion == "checkpoint" else 0,
+        sum(part.counts.written for part in parts),
+        sum(part.wrote.bytes or 0 for part in parts if part.wrote is not None),
+        sum(part.counts.filtered for part in parts),
+        sum(part.counts.late for part in parts),
+        sum(part.counts.dead_lettered for part in parts),
+        sum(part.counts.skipped for part in parts),
+        sum(len(part.committables) for part in parts),
+        sum(decision.durations_ms.get(name, 0) for name in ("run", "verify")),
+    )
+    return (
+        f"{decision.number:>7}  {stamp}  {decision.occasion:10}  {decision.checkpoint:>10}  {decision.epoch:>5}"
+        + "".join(f"  {number:>11}" for number in numbers)
+    )
+
+
+def command(
+    path: CheckpointArgument,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Only the newest so many.")] = None,
+    first_checkpoint: Annotated[int | None, typer.Option("--from", min=0, help="Only from this checkpoint on.")] = None,
+    last_checkpoint: Annotated[int | None, typer.Option("--to", min=0, help="Only up to this checkpoint.")] = None,
+    occasion: Annotated[
+        str | None, typer.Option("--occasion", help="Only one kind: start, checkpoint, roll or end.")
+    ] = None,
+    sink: Annotated[str | None, typer.Option("--sink", help="Count the rows of this sink alone.")] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Ranges, digests, event times and durations as well.")
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with decisions as they are made.")] = False,
+    json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """List the decisions of a job.
+
+    With --json they are one array; with --follow too, one object a line.
+    """
+    from poundlock.checkpoint.ledger.ledger import Ledger
+
+    if occasion is not None and occasion not in _OCCASIONS:
+        raise DefinitionError(f"--occasion {occasion} is none", next=f"use one of {', '.join(_OCCASIONS)}")
+    wanted = _Wanted(first_checkpoint, last_checkpoint, occasion, sink, verbose)
+    ledger = Ledger(find_checkpoint(path, define or (), config).storage)
+    newest = ledger.newest()
+    if sink is not None and newest is not None and sink not in newest.sinks:
+        raise DefinitionError(f"the job has no sink {sink!r}", next=f"use one of {', '.join(newest.sinks)}")
+    found: list[Decision] = []
+    if newest is not None and last is not None:
+        found = [*islice(filter(wanted, ledger.back(newest)), last)][::-1]  # a long ledger is not read for its end
+    elif newest is not None:
+        found = [decision for decision in ledger if wanted(decision)]
+    output = Output(json)
+    shown = _Decisions(found, wanted)
+    if not follow:
+        output.show(shown)
+        return
+    if not json:
+        output.line(_HEADING)
+    for decision in shown.decisions:
+        output.show(_Line(decision, wanted))
+    for decision in _new(ledger, newest.number + 1 if newest is not None else 0):
+        if wanted(decision):
+            output.show(_Line(decision, wanted))
+
+
+def _new(ledger: Ledger, number: int) -> Iterator[Decision]:
+    """Yield decisions as they come, for ever."""
+    while True:
+        newest = ledger.newest()
+        while newest is not None and number <= newest.number:
+            yield ledger.read(number)
+            number += 1
+        time.sleep(_POLL_S)

@@ -1,0 +1,162 @@
+"""`poundlock state`: what the operators of a job keep, key by key. Read only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poundlock.cli.checkpoint_lookup import find_of_job
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.output import Output
+from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from poundlock.checkpoint.participant import JSON
+    from poundlock.storage import Storage
+
+__all__ = ["command"]
+
+_LIMIT = 20
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1
+_READS = 3  # a job that runs merges its files away while they are read
+
+_Found = list[tuple[str, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What each operator keeps."""
+
+    groups: _Found
+    limit: int
+
+    def to_json(self) -> Any:
+        return [{"operator": number, **group} for number, group in self.groups]
+
+    def lines(self) -> Iterable[str]:
+        if not self.groups:
+            yield "no key has any state"
+        for number, group in self.groups:
+            yield f"operator {number}: watermark {_time(group['watermark'])}"
+            for name, state in group["state"].items():
+                ttl = "" if state["ttl_ms"] is None else f", time to live {state['ttl_ms']} ms"
+                yield f"  {name} ({state['kind'] or 'table'}{ttl}): {len(state['entries'])} entries"
+                yield from self._some(f"    {_named(entry)}: {entry['value']!r}" for entry in state["entries"])
+            for kind in ("event", "processing"):
+                timers = group[f"{kind}_timers"]
+                if timers:
+                    yield f"  {kind}-time timers: {len(timers)}"
+                    yield from self._some(f"    {_time(timer['time'])} {_named(timer)}" for timer in timers)
+
+    def _some(self, lines: Iterable[str]) -> Iterable[str]:
+        for number, line in enumerate(lines):
+            if number == self.limit:
+                yield "    …"
+                return
+            yield line
+
+
+def _named(entry: dict[str, Any]) -> str:
+    window = entry["window"]
+    if isinstance(window, (list, tuple)) and len(window) == 2:
+        return f"{entry['key']!r} in [{_time(window[0])}, {_time(window[1])})"
+    return repr(entry["key"])
+
+
+def _time(ms: int) -> str:
+    if ms in (_FIRST, _LAST):
+        return "-" if ms == _FIRST else "at the end"
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return str(ms)
+
+
+def command(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH", help="Folder of a checkpoint or savepoint, a job's file JOB.PY[:NAME], or its id or name."
+        ),
+    ],
+    operator: Annotated[
+        str | None, typer.Argument(metavar="OPERATOR", help="Only this one, by its id.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help='Only this key: a text, or JSON such as 12, "12" or ["ada", 3] for two columns.',
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Entries and timers of each to show.")] = _LIMIT,
+    json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show the state of a job's operators, or that of one key.
+
+    No JVM is started; one key costs a look-up, whatever there is besides.
+    """
+    from poundlock.savepoint.metadata import METADATA
+    from poundlock.savepoint.state_edits import parse_key
+    from poundlock.state.runs.run import DamagedRunError
+    from poundlock.storage import open_storage
+
+    output = Output(json)
+    storage = open_storage(path)
+    if storage.stat(METADATA) is None:
+        storage = find_of_job(path, define or (), config).storage
+    for left in reversed(range(_READS)):
+        state = _recorded(storage)
+        try:
+            found = _kept(storage, state, operator, *(() if key is None else (parse_key(key),)))
+            break
+        except DamagedRunError:
+            if not left or state == _recorded(storage):
+                raise
+    output.show(_State(found, limit))
+
+
+def _recorded(storage: Storage) -> JSON | None:
+    """Return what a savepoint, or the ledger of a checkpoint, says of keyed state; None where it says nothing."""
+    from poundlock.checkpoint.keyed_state import state_parts
+    from poundlock.checkpoint.ledger.ledger import Ledger
+    from poundlock.driver.job_state import state_behind
+    from poundlock.savepoint.metadata import METADATA, read_metadata
+
+    if storage.stat(METADATA) is not None:
+        return read_metadata(storage).decision.state
+    ledger = Ledger(storage)
+    newest = ledger.newest()
+    return None if newest is None else state_behind(state_parts(ledger, newest))
+
+
+def _kept(storage: Storage, state: JSON | None, operator: str | None, *key: Any) -> _Found:
+    from poundlock.driver.job_state import manifests_of
+    from poundlock.state.inspect import described
+    from poundlock.tasks.state_files import run_files
+
+    manifests = {} if state is None else manifests_of(state)
+    known = sorted({name for manifest in manifests.values() for name in manifest.operators})
+    if not known or (operator is not None and operator not in known):
+        raise _no_state(storage, operator, f"give one of: {', '.join(known)}" if known else None)
+    files = run_files(storage.root)
+    return [
+        (name, described(manifest, files, name, *key))
+        for manifest in manifests.values()
+        for name in manifest.operators
+        if operator in (None, name)
+    ]
+
+
+def _no_state(storage: Storage, operator: str | None, next: str | None) -> DefinitionError:
+    return DefinitionError(
+        f"{storage.root} has no state of {'such an operator' if operator else 'keyed operators'}",
+        next=next or "give the folder of a checkpoint or a savepoint of a job with windows or process functions",
+    )

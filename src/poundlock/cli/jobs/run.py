@@ -1,0 +1,335 @@
+"""`poundlock run`: runs a job until its input ends or a signal asks it to stop, showing how it goes.
+
+The job runs in a thread of its own: the main one is left to signals, which Spark would otherwise take for itself. The first
+SIGINT or SIGTERM finishes the checkpoint and all pending files (exit code 0), the second stops hard and loses nothing, the
+third ends the process on the spot (130 or 143 both).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poundlock.cli.options import (
+    ArchivesOption,
+    ConfigOption,
+    ConfOption,
+    DefineOption,
+    DeployModeOption,
+    JobArgument,
+    JsonOption,
+    MasterOption,
+    ParallelismOption,
+    PyFilesOption,
+)
+from poundlock.cli.output import Output
+from poundlock.errors import DefinitionError, PoundlockError
+
+if TYPE_CHECKING:
+    from poundlock.cli.job_endpoint import Presence
+    from poundlock.config import Settings
+    from poundlock.control.logs import JobLog
+    from poundlock.control.supervisor_link import Supervised
+    from poundlock.driver.progress import Progress
+    from poundlock.driver.savepoints.restore import Beginning
+    from poundlock.job import Job
+
+__all__ = ["command", "typed_beginning"]
+
+_TELL_S = 1.0
+
+
+def command(
+    job: JobArgument,
+    json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+    master: MasterOption = None,
+    parallelism: ParallelismOption = None,
+    conf: ConfOption = None,
+    py_files: PyFilesOption = None,
+    archives: ArchivesOption = None,
+    deploy_mode: DeployModeOption = None,
+    savepoint: Annotated[
+        str | None,
+        typer.Option("-s", "--from-savepoint", metavar="PATH", help="Begin with a savepoint or a checkpoint."),
+    ] = None,
+    allow_non_restored: Annotated[
+        bool,
+        typer.Option("-n", "--allow-non-restored-state", help="Leave state behind that the job has no operator for."),
+    ] = False,
+    newer_output: Annotated[
+        str | None,
+        typer.Option(
+            "--on-newer-output",
+            metavar="refuse|keep|retract",
+            help="Output finished after the savepoint; default: refuse.",
+        ),
+    ] = None,
+    claim_mode: Annotated[
+        str | None,
+        typer.Option(
+            "--claim-mode",
+            "-claim",
+            "--claimMode",
+            "-rm",
+            "--restoreMode",
+            metavar="NO_CLAIM|CLAIM",
+            help="Whose the savepoint is: yours (default), or the job's, which deletes it after its first checkpoint.",
+        ),
+    ] = None,
+    detached: Annotated[
+        bool, typer.Option("-d", "--detached", help="Go on in the background; print the job's id once it runs.")
+    ] = False,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart", help="Start the job's process again when it crashes, as the restart strategy says."),
+    ] = False,
+    no_rest: Annotated[bool, typer.Option("--no-rest", help="Serve no REST.")] = False,
+) -> int:
+    """Run a job until its input ends or Ctrl-C.
+
+    Ctrl-C finishes the checkpoint and all pending files; a second one stops hard and loses nothing.
+    """
+    from poundlock.cli.job_endpoint import Presence
+    from poundlock.cli.job_loader import load_job
+    from poundlock.cli.jobs.detach import detach
+    from poundlock.cli.jobs.supervise import supervise
+    from poundlock.config import load_settings
+    from poundlock.control.cluster_driver import container
+    from poundlock.control.logs import open_log
+    from poundlock.control.supervisor_link import supervised
+    from poundlock.driver.progress import StopRequest
+    from poundlock.driver.requests import Requests
+    from poundlock.spark.launch.dependencies import add_to_path
+
+    line = supervised()
+    output = Output(json)
+    settings = load_settings(
+        define or (),
+        conf=conf or (),
+        config=config,
+        master=master,
+        parallelism=parallelism,
+        py_files=py_files,
+        archives=archives,
+        deploy_mode=deploy_mode,
+        rest_enabled=False if no_rest else None,
+    )
+    beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode)
+    where = {"--config": config, "--master": master, "-p": parallelism, "--py-files": py_files, "--archives": archives}
+    where["--deploy-mode"] = deploy_mode
+    arguments = [*_typed(define, conf, where, no_rest), *typed_beginning(beginning)]
+    if settings.deploy_mode == "cluster":
+        if restart:
+            raise DefinitionError(
+                "--restart starts a driver of this machine again, and --deploy-mode cluster runs it on the cluster",
+                next="leave --restart out: YARN starts a driver that died again",
+            )
+        from poundlock.cli.jobs.submit import submit
+
+        return submit(job, arguments, settings, beginning, output, detached=detached)
+    if detached:
+        return detach(job, [*arguments, *(["--restart"] if restart else [])], settings, output)
+    if restart:
+        return supervise(job, [*arguments, *(["--json"] if json else [])], settings, output)
+    if line is not None:
+        arguments.append("--restart")
+        if beginning is not None:
+            beginning = dataclasses.replace(beginning, job_id=line.situation.job_id)
+    if (place := container()) is not None and beginning is not None:
+        beginning = dataclasses.replace(beginning, job_id=place.job_id)
+    add_to_path(settings)
+    found = load_job(job)
+    with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
+        log.logger.info("run", file=job, settings=settings.shown())
+        if unnamed := found.unnamed_operators():
+            log.logger.warning(
+                "operators without a name: a savepoint may not find them when the job changes", ids=unnamed
+            )
+        if line is not None:
+            _introduce(line, found, settings, log)
+        presence = Presence(
+            job=found,
+            settings=settings,
+            log=log,
+            stop=StopRequest(),
+            requests=Requests(),
+            job_file=job,
+            arguments=[job, *arguments],
+            supervised=line,
+        )
+        presence.take_port()
+        try:
+            code = _watched(found, settings, output, log, presence, beginning)
+        except BaseException as error:
+            presence.end(error.exit_code if isinstance(error, PoundlockError) else 1, error)
+            raise
+        presence.end(code)
+        return code
+
+
+def _introduce(line: Supervised, job: Job, settings: Settings, log: JobLog) -> None:
+    """Tell the supervisor how the job is to be restarted, and the log why it was."""
+    from poundlock.driver.driver import strategy_of
+    from poundlock.driver.restart import strategy_json
+
+    line.tell(strategy=strategy_json(strategy_of(job, settings)))
+    if line.situation.restarts:
+        why, _ = line.situation.troubles[-1]
+        log.logger.warning("started again by the supervisor", restarts=line.situation.restarts, why=why)
+
+
+def _typed(
+    define: Sequence[str] | None, conf: Sequence[str] | None, given: Mapping[str, object], no_rest: bool
+) -> list[str]:
+    """Return the options as they could be typed."""
+    words = [word for flag, options in (("-D", define), ("--conf", conf)) for o in options or () for word in (flag, o)]
+    for flag, value in given.items():
+        words += [] if value is None else [flag, str(value)]
+    return [*words, *(["--no-rest"] if no_rest else [])]
+
+
+def typed_beginning(beginning: Beginning | None) -> list[str]:
+    """Return the options that say with which savepoint a job begins, as they could be typed."""
+    if beginning is None:
+        return []
+    words = ["-s", beginning.path, "--on-newer-output", beginning.newer, "--claim-mode", beginning.claim]
+    return [*words, "-n"] if beginning.allow_non_restored else words
+
+
+def _beginning(
+    savepoint: str | None, allow_non_restored: bool, newer: str | None, mode: str | None
+) -> Beginning | None:
+    if newer not in (None, "refuse", "keep", "retract"):
+        raise DefinitionError(f"--on-newer-output={newer} is not known", next="use one of refuse, keep, retract")
+    if savepoint is None:
+        if allow_non_restored or newer is not None or mode is not None:
+            raise DefinitionError(
+                "-n, --on-newer-output and --claim-mode are said of a savepoint, and none is given",
+                next="add -s PATH, or leave them out",
+            )
+        return None
+    from poundlock.driver.savepoints.restore import Beginning
+    from poundlock.savepoint.claim import parse_mode
+
+    return Beginning(savepoint, allow_non_restored, newer or "refuse", parse_mode(mode or "NO_CLAIM"))  # type: ignore[arg-type]
+
+
+def _watched(
+    job: Job, settings: Settings, output: Output, log: JobLog, presence: Presence, beginning: Beginning | None
+) -> int:
+    from poundlock.cli.progress_display import watcher
+    from poundlock.cli.signals import signals_asking
+    from poundlock.driver.driver import run
+
+    stop = presence.stop
+    with watcher(job.name, log.path, output) as watch, signals_asking(stop, watch.say, job) as signals:
+        if presence.supervised is not None:
+            presence.supervised.listen(signals.ask, stop)
+
+        completed = _Completed(log)
+
+        def report(progress: Progress) -> None:
+            if progress.message:
+                log.logger.info(progress.message, state=progress.state, checkpoint=progress.checkpoint)
+            completed.update(progress)
+            presence.update(progress)
+            watch.update(progress)
+
+        work = _Work(
+            lambda: run(
+                job,
+                settings=settings,
+                on_progress=report,
+                stop=stop,
+                requests=presence.requests,
+                on_claim=presence.claimed,
+                beginning=beginning,
+            )
+        )
+        try:
+            progress = work.wait()
+        except BaseException as error:
+            log.logger.error("the job failed", exc_info=error)
+            if isinstance(error, PoundlockError) and error.next.startswith("see the log"):
+                raise _with_log(error, log) from error
+            raise
+        log.logger.info("the job ended", state=progress.state, checkpoint=progress.checkpoint)
+        watch.done(progress)
+    if progress.state == "CANCELED":
+        return 128 + (signals.newest or signal.SIGINT)
+    return 1 if progress.state == "FAILED" else 0
+
+
+@dataclass(slots=True)
+class _Completed:
+    """Writes completed checkpoints into the log: all at level debug, and one a second, at most, at level info."""
+
+    log: JobLog
+    _newest: int | None = None
+    _told: float = -_TELL_S
+
+    def update(self, progress: Progress) -> None:
+        """Be told how the job goes."""
+        if progress.checkpoint == self._newest:
+            return
+        self._newest = progress.checkpoint
+        now = time.monotonic()
+        logger = self.log.logger
+        due = now - self._told >= _TELL_S
+        if due:
+            self._told = now
+        (logger.info if due else logger.debug)(
+            "completed checkpoint",
+            checkpoint=progress.checkpoint,
+            ms=progress.last_ms,
+            rows_read=progress.rows_read,
+            rows_written=progress.rows_written,
+            files_finished=progress.files_finished,
+        )
+
+
+def _with_log(error: PoundlockError, log: JobLog) -> PoundlockError:
+    return type(error)(
+        error.what,
+        next=f"read {log.path}",
+        job=error.job,
+        checkpoint=error.checkpoint,
+        participant=error.participant,
+    )
+
+
+@dataclass(slots=True)
+class _Work:
+    """A function running in a thread, whose result or error can be waited for."""
+
+    function: Callable[[], Any]
+    _result: Any = None
+    _error: BaseException | None = None
+    _thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="poundlock-driver", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self.function()
+        except BaseException as error:
+            self._error = error
+
+    def wait(self) -> Any:
+        """Return the function's result or raise its error. Signals are handled while waiting."""
+        while self._thread.is_alive():
+            self._thread.join(0.25)
+        if self._error is not None:
+            raise self._error
+        return self._result

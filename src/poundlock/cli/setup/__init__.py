@@ -1,0 +1,1 @@
+"""Commands around a job: the machine, connectors, plans, new projects, deployment."""

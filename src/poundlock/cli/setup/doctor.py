@@ -1,0 +1,212 @@
+"""`poundlock doctor`: looks at the machine and says what stands in the way of a job, each with what to type.
+
+Nothing is installed, fetched or changed; folders that would be made are only tried.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.output import Output
+from poundlock.errors import PoundlockError
+from poundlock.values import format_bytes, size
+
+if TYPE_CHECKING:
+    from poundlock.config import Settings
+
+__all__ = ["Check", "Report", "command", "examine"]
+
+_GB = 1 << 30
+_LEAST_DISK = _GB
+_PACKAGES = {"pyspark": ((4, 2), (4, 4)), "pyarrow": ((18,), None), "pandas": ((2, 2), (3,)), "numpy": ((1, 26), None)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at.
+
+    Args:
+        name: what.
+        ok: whether a job can run as far as this goes.
+        found: what there is.
+        next: what to type where it is not ok.
+    """
+
+    name: str
+    ok: bool
+    found: str
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that was looked at."""
+
+    checks: Sequence[Check]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem."""
+        return all(check.ok for check in self.checks)
+
+    def to_json(self) -> Any:
+        return {"ok": self.ok, "checks": [asdict(check) for check in self.checks]}
+
+    def lines(self) -> Iterable[str]:
+        width = max(len(check.name) for check in self.checks)
+        for check in self.checks:
+            yield f"{'ok' if check.ok else 'problem':8}{check.name:{width}}  {check.found}"
+            if not check.ok:
+                yield f"{'':8}{'':{width}}  Next: {check.next}"
+
+
+def command(json: JsonOption = False, define: DefineOption = None, config: ConfigOption = None) -> int:
+    """Check the machine and say what to type.
+
+    Looks at Java, Python, packages, jars, memory, disk, ports and folders. The exit code is 1 if there is a problem.
+    """
+    from poundlock.config import load_settings
+
+    report = examine(load_settings(define or (), config=config))
+    Output(json).show(report)
+    return 0 if report.ok else 1
+
+
+def examine(settings: Settings) -> Report:
+    """Look at everything."""
+    checks: list[Check] = [_python()]
+    checks += _packages()
+    checks += [_java(settings), _memory(settings)]
+    checks += _folders(settings)
+    checks.append(_loopback())
+    checks += _connectors()
+    return Report(checks=checks)
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    return Check(
+        name="python",
+        ok=sys.version_info >= (3, 11),
+        found=f"{version} ({sys.executable})",
+        next="install Python 3.11 or later",
+    )
+
+
+def _packages() -> Iterator[Check]:
+    for package, (least, below) in _PACKAGES.items():
+        wanted = f"{package}>={_dotted(least)}" + (f",<{_dotted(below)}" if below else "")
+        next = f"{sys.executable} -m pip install '{wanted}'"
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            yield Check(name=package, ok=False, found="not installed", next=next)
+            continue
+        numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+        ok = numbers >= least and (below is None or numbers < below)
+        yield Check(name=package, ok=ok, found=version, next=next)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _java(settings: Settings) -> Check:
+    from poundlock.spark.launch.java import find_java
+
+    environment = dict(os.environ)
+    if settings.java_home is not None:
+        environment["JAVA_HOME"] = str(settings.java_home)
+
+    def look() -> str:
+        java = find_java(environment)
+        return f"{java.version} ({java.path}, from {java.origin})"
+
+    return _tried("java", look)
+
+
+def _memory(settings: Settings) -> Check:
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return Check(name="memory", ok=True, found="not known")
+    free = _available() or total
+    needed = size(settings.driver_memory) + _GB  # the JVM's heap, and as much again for itself and the workers
+    return Check(
+        name="memory",
+        ok=free >= needed,
+        found=f"{format_bytes(free)} free of {format_bytes(total)}; a job takes about {format_bytes(needed)}",
+        next="end other programs, or give the JVM less: -D driver_memory=1g",
+    )
+
+
+def _available() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _folders(settings: Settings) -> Iterator[Check]:
+    places = {
+        "state_dir": settings.state_dir,
+        "cache_dir": settings.cache_dir,
+        "log_dir": settings.logs,
+        "temporary": Path(tempfile.gettempdir()),
+    }
+    for name, folder in places.items():
+        nearest = folder.absolute()
+        while not nearest.exists():
+            nearest = nearest.parent
+        option = "set TMPDIR to a folder" if name == "temporary" else f"choose a folder: -D {name}=DIR"
+        if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+            yield Check(name=name, ok=False, found=f"{folder} is not writable", next=f"{option} that you may write to")
+            continue
+        free = shutil.disk_usage(nearest).free
+        found = f"{folder}, {format_bytes(free)} free"
+        yield Check(name=name, ok=free >= _LEAST_DISK, found=found, next=f"free some space, or {option} with room")
+
+
+def _loopback() -> Check:
+    from poundlock.testing.servers import is_free
+
+    def look() -> str:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen(1)
+            port = server.getsockname()[1]
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                return f"127.0.0.1 works; port 9092 is {'free' if is_free(9092) else 'taken (kafka up needs --port)'}"
+
+    return _tried("ports", look, next="let programs of this machine talk to each other on 127.0.0.1")
+
+
+def _connectors() -> Iterator[Check]:
+    from poundlock.cli.setup.connectors import listed
+
+    for one in listed().connectors:
+        found = one.problem or f"{', '.join(one.roles)} of {one.package} {one.version}"
+        yield Check(name=f"connector {one.name}", ok=not one.problem, found=found, next=one.next)
+
+
+def _tried(name: str, look: Callable[[], str], *, next: str = "") -> Check:
+    try:
+        return Check(name=name, ok=True, found=look())
+    except PoundlockError as error:
+        return Check(name=name, ok=False, found=error.what, next=error.next)
+    except OSError as error:
+        return Check(name=name, ok=False, found=str(error), next=next)

@@ -1,0 +1,1 @@
+"""Where a record goes below a file sink's folder."""

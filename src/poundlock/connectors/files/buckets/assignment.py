@@ -1,0 +1,225 @@
+"""Bucket assigners at work in a task: for each chunk, the bucket of every row or the reason why it has none.
+
+A row without a valid bucket is never given another one; names that readers could not see are reasons too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from poundlock.connectors.files.buckets.date_pattern import DatePattern
+from poundlock.connectors.files.buckets.time_buckets import SlotTable
+from poundlock.connectors.files.buckets.timestamps import ColumnStamps, JsonStamps, Stamps, ValueStamps, stamps_of
+from poundlock.connectors.files.sink.names import bucket_fault
+from poundlock.errors import DefinitionError
+from poundlock.formats.chunk import Batch, Lines, Records
+
+if TYPE_CHECKING:
+    from poundlock.connectors.files.buckets.assigners import EventTimeBucketAssigner
+
+__all__ = ["REJECTED", "Assignment", "ColumnBuckets", "EventTime", "OneBucket", "OpenAssigner", "PythonBuckets", "Rows"]
+
+REJECTED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What an assigner may look at.
+
+    Args:
+        lines: the rows as bytes, in raw mode.
+        columns: the rows as columns or dicts, where they came so; in raw mode without those that were rejected before.
+    """
+
+    lines: Lines | None
+    columns: Batch | Records | None
+
+    def __len__(self) -> int:
+        rows = self.lines if self.lines is not None else self.columns
+        return len(rows) if rows is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where rows go.
+
+    Args:
+        names: buckets by number.
+        codes: the number of each row's bucket, REJECTED = none; or one number for all rows.
+        times: event time of each row, NaN where it has none; None where the assigner knows no times.
+        ms: ms in one unit of `times`.
+        reasons: of the rejected rows.
+    """
+
+    names: Sequence[str]
+    codes: npt.NDArray[np.int32] | int
+    times: npt.NDArray[np.float64] | None = None
+    ms: float = 1.0
+    reasons: Mapping[int, str] = field(default_factory=dict)
+
+
+class OpenAssigner(Protocol):
+    """An assigner in one task; may remember what it has looked up."""
+
+    def assign(self, rows: Rows) -> Assignment:
+        """Return where the rows (at least one) go."""
+        ...
+
+    def valid_json(self, value: bytes) -> bool | None:
+        """Return whether a raw value is JSON as it stands; None if this assigner does not take rows for JSON."""
+        ...
+
+
+class _NotJson:
+    def valid_json(self, value: bytes) -> bool | None:
+        return None
+
+
+class OneBucket(_NotJson):
+    """All rows into one bucket."""
+
+    def __init__(self, name: str) -> None:
+        self._assignment = Assignment([name], 0)
+
+    def assign(self, rows: Rows) -> Assignment:
+        return self._assignment
+
+
+class EventTime:
+    """Rows by the time in them."""
+
+    def __init__(self, config: EventTimeBucketAssigner, started_ms: int, *, json: bool) -> None:
+        self._ms = 1.0 if config.unit == "ms" else 1000.0
+        self._low, self._high = (bound * 1000 / self._ms for bound in config.bounds_s(started_ms))
+        self._values = ValueStamps(config.path, config.label, config.unit, config.zone)
+        self._columns = ColumnStamps(config.path, config.label, self._values, config.unit)
+        self._json = JsonStamps(config.path, self._values, text=config.unit == "iso") if json else None
+        self._table = SlotTable(DatePattern.parse(config.pattern), config.zone, 1000 / self._ms)
+
+    def valid_json(self, value: bytes) -> bool | None:
+        return None if self._json is None else self._json.valid(value)
+
+    def assign(self, rows: Rows) -> Assignment:
+        stamps = self._stamps(rows)
+        times = stamps.times
+        low, high = float(times.min()), float(times.max())
+        if low >= self._low and high < self._high:  # False where any is NaN
+            return Assignment(self._table.names, self._table.lookup(times, low, high), times, self._ms)
+        with np.errstate(invalid="ignore"):
+            good = np.flatnonzero((times >= self._low) & (times < self._high))
+        codes = np.full(len(times), REJECTED, np.int32)
+        if len(good):
+            kept = times[good]
+            codes[good] = self._table.lookup(kept, float(kept.min()), float(kept.max()))
+        absurd = self._values.out_of_range
+        reasons = {i: stamps.reasons.get(i, absurd) for i in np.flatnonzero(codes == REJECTED).tolist()}
+        return Assignment(self._table.names, codes, times, self._ms, reasons)
+
+    def _stamps(self, rows: Rows) -> Stamps:
+        if self._json is not None and rows.lines is not None:
+            return self._json.read(rows.lines.data, rows.lines.ends)
+        if isinstance(rows.columns, Batch):
+            return self._columns.read(rows.columns.batch)
+        if isinstance(rows.columns, Records):
+            return stamps_of(list(rows.columns.rows), self._values.of_record)
+        raise DefinitionError(
+            "the buckets need a column, but the rows are lines of bytes", next='use source="json", or decode the rows'
+        )
+
+
+class _Named(_NotJson):
+    """Numbers for names that come out of the data."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._known: dict[Any, int | str] = {}
+
+    def number(self, value: Any) -> int | str:
+        """Return the number of a bucket, or the reason why the value cannot be one."""
+        if not isinstance(value, str):
+            return "bucket is null" if value is None else f"bucket is {type(value).__name__}, not text"
+        known = self._known.get(value)
+        if known is None:
+            known = bucket_fault(value)
+            if known is None:
+                known = len(self._names)
+                self._names.append(value)
+            self._known[value] = known
+        return known
+
+    def numbers(self, values: Sequence[Any]) -> list[int | str]:
+        """Return `number` of each value. Rows are many and names few: texts are looked up once a chunk."""
+        if set(map(type, values)) != {str}:
+            return [self.number(value) for value in values]
+        known = {name: self.number(name) for name in dict.fromkeys(values)}
+        return [known[value] for value in values]
+
+    def assignment(self, found: Sequence[int | str]) -> Assignment:
+        """Return the assignment of numbers and reasons, one a row."""
+        first = found[0]
+        if isinstance(first, int) and len(set(found)) == 1:
+            return Assignment(self._names, first)
+        reasons = {i: f for i, f in enumerate(found) if isinstance(f, str)}
+        codes = np.array([REJECTED if isinstance(f, str) else f for f in found], np.int32)
+        return Assignment(self._names, codes, reasons=reasons)
+
+
+class ColumnBuckets(_Named):
+    """Buckets that stand in a column, as the plan computed them."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__()
+        self._column = column
+
+    def assign(self, rows: Rows) -> Assignment:
+        columns = rows.columns
+        if isinstance(columns, Batch) and self._column in columns.batch.schema.names:
+            coded = columns.batch.column(self._column)
+            if not pa.types.is_dictionary(coded.type):
+                coded = coded.dictionary_encode()
+            known = [self.number(v) for v in coded.dictionary.to_pylist()]
+            places = coded.indices.to_pylist()
+            return self.assignment([self.number(None) if i is None else known[i] for i in places])
+        if isinstance(columns, Records):
+            return self.assignment(self.numbers([row.get(self._column) for row in columns.rows]))
+        raise DefinitionError(
+            f"the rows have no column {self._column} with their bucket",
+            next="use an expression over columns of the stream",
+        )
+
+
+class PythonBuckets(_Named):
+    """Buckets from a user's function."""
+
+    def __init__(self, function: Callable[[Any], str], *, raw: bool) -> None:
+        super().__init__()
+        self._function = function
+        self._raw = raw
+
+    def assign(self, rows: Rows) -> Assignment:
+        function = self._function
+        values: list[Any] = []
+        raised: dict[int, str] = {}
+        for record in self._records(rows):
+            try:
+                values.append(function(record))
+            except Exception as error:  # a user's function: whatever it raises is about this record
+                raised[len(values)] = f"bucket function: {type(error).__name__}: {error}"
+                values.append(None)
+        found = self.numbers(values)
+        for i, reason in raised.items():
+            found[i] = reason
+        return self.assignment(found)
+
+    def _records(self, rows: Rows) -> Sequence[Any]:
+        if self._raw and rows.lines is not None:
+            return bytes(rows.lines.data).split(b"\n")[: len(rows.lines)]
+        if isinstance(rows.columns, Batch):
+            return rows.columns.batch.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
+        return rows.columns.rows if rows.columns is not None else []

@@ -1,0 +1,1 @@
+"""Files as a sink: hidden segments that a decision makes visible."""

@@ -1,0 +1,233 @@
+"""The driver's hands of the file sink: verify, commit, abort, sweep, preflight, over a storage and with no memory.
+
+A finished file is never written to, replaced or deleted; its name is given by one rename that refuses to overwrite.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, Protocol
+
+from poundlock.checkpoint.participant import JSON, Committed, Orphan, Prepared, unchecked
+from poundlock.connectors.files.sink.commit_plan import known_paths
+from poundlock.connectors.files.sink.multipart import (
+    abort_upload,
+    complete,
+    inspect_upload,
+    is_upload,
+    left_uploads,
+    of_storage,
+    verify_upload,
+)
+from poundlock.connectors.files.sink.names import merging_name, ours
+from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
+from poundlock.storage.base import OutcomeUnknown, Storage, moves_by_copy
+from poundlock.storage.storage_errors import is_full, refuse_unreachable, storage_trouble
+from poundlock.storage.uploads import Uploads
+
+__all__ = ["Merger", "abort", "commit", "holds", "merged_by_record", "preflight", "sweep", "verify"]
+
+_BLOCK = 1 << 20
+
+
+class Merger(Protocol):
+    """Joins files that cannot be joined by bytes; see `formats.encode_bulk`."""
+
+    def merge(self, storage: Storage, kind: str, sources: Sequence[str], target: str, marker: str) -> None:
+        """Write the rows of the sources into one new durable file that carries the marker. The sources stay."""
+        ...
+
+    def recognises(self, storage: Storage, kind: str, path: str, marker: str) -> bool:
+        """Return whether a file carries the marker."""
+        ...
+
+
+def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
+    """Raise TransientError unless every segment is there with the size its task reported."""
+    for item in prepared:
+        if is_upload(item.payload):
+            verify_upload(storage, item.payload, item.sink)
+            continue
+        path, expected = item.payload["path"], item.payload["bytes"]
+        try:
+            found = storage.stat(path)
+        except OSError as error:
+            raise TransientError(f"cannot look at the segment {storage.root}/{path}: {error}") from error
+        if found is None or found.bytes != expected:
+            seen = "is gone" if found is None else f"has {found.bytes} bytes instead of {expected}"
+            raise TransientError(
+                f"the segment {storage.root}/{path} {seen}",
+                next="keep other programs from touching hidden files there; the checkpoint is repeated",
+                participant=item.sink,
+            )
+
+
+def commit(storage: Storage, committable: JSON, merger: Merger) -> Committed:
+    """Make the file of a committable visible, or find that it is; idempotent, from any process.
+
+    Args:
+        storage: the folder it was staged in.
+        committable: as `staging.stage` made it.
+        merger: joins several segments of a bulk format, and recognises what it joined.
+
+    Raises:
+        CommitUnknown: the file system failed; asking again is safe.
+        TerminalError: neither the file nor its segments exist, or the name is taken by a file that is not ours.
+    """
+    final, segments = committable["final"], [s["path"] for s in committable["segments"]]
+    try:
+        if is_upload(committable["segments"][0]):
+            complete(storage, committable)
+        else:
+            if storage.stat(final) is not None or not _publish(storage, committable, segments, merger):
+                _recognise(storage, committable, merger)
+            for path in segments:
+                storage.delete(path)
+    except OSError as error:
+        raise CommitUnknown(
+            f"making {storage.root}/{final} visible failed: {error}",
+            next=getattr(error, "next", "") or "free the disk or mend the file system",
+        ) from error
+    return Committed({"path": f"{storage.root}/{final}", "rows": committable["rows"], "bytes": committable["bytes"]})
+
+
+def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merger: Merger) -> bool:
+    """Give the content its final name; return False where content is missing or the name was taken meanwhile."""
+    final = committable["final"]
+    source = segments[0]
+    try:
+        if len(segments) > 1:
+            # Where an object appears whole under any name, a hidden one in between would only be copied once more.
+            source = final if moves_by_copy(storage) else merging_name(final, committable["tag"])
+            if merged_by_record(committable):
+                merger.merge(storage, committable["kind"], segments, source, _marker(segments))
+            else:
+                storage.concat(segments, source)
+        if source != final:
+            storage.rename(source, final)
+    except (FileNotFoundError, FileExistsError):
+        if source not in (segments[0], final):
+            storage.delete(source)
+        return False
+    return True
+
+
+def _recognise(storage: Storage, committable: JSON, merger: Merger) -> None:
+    """Raise TerminalError unless the final name already holds this committable's content, or still can be given to it."""
+    final = committable["final"]
+    if storage.stat(final) is None:
+        first = committable["segments"][0]["path"]
+        if all(storage.stat(segment["path"]) is not None for segment in committable["segments"]):
+            # What failed was a name in between: another driver swept it, or a repeated request met its own work.
+            raise OSError(errno.EAGAIN, "what was being made of the hidden files was taken away", first)
+        raise TerminalError(
+            f"{storage.root}/{final} was decided, but neither it nor all of its segments exist: {first} …",
+            next=f"restore the hidden files of {storage.root}, or restart from an earlier savepoint",
+        )
+    if not holds(storage, committable, merger):
+        raise TerminalError(
+            f"{storage.root}/{final} is decided for this job, but a file of another origin has that name",
+            next=f"move {final} away and start again; jobs that share a folder need different prefix=…",
+        )
+    storage.settle(final)
+
+
+def holds(storage: Storage, committable: JSON, merger: Merger) -> bool:
+    """Return whether the final name has this committable's content.
+
+    The rename took the last trace of a single segment away, so then the size has to do. Where segments are still there
+    they were merged, or moved by linking, or the name was taken before us: contents are compared, or the marker that a
+    merge by record leaves in its file.
+    """
+    final, segments = committable["final"], [s["path"] for s in committable["segments"]]
+    if is_upload(committable["segments"][0]):
+        return not inspect_upload(storage, committable)
+    found = storage.stat(final)
+    if found is None:
+        return False
+    if merged_by_record(committable):
+        return merger.recognises(storage, committable["kind"], final, _marker(segments))
+    if found.bytes != committable["bytes"]:
+        return False
+    return any(storage.stat(path) is None for path in segments) or _same(storage, segments, final)
+
+
+def merged_by_record(committable: JSON) -> bool:
+    """Return whether the file is made by reading and writing records, so that its size is not the sum of its parts'."""
+    return len(committable["segments"]) > 1 and committable["kind"].partition(":")[0] in ("parquet", "avro")
+
+
+def _marker(segments: Sequence[str]) -> str:
+    """Return what names a merge: segment names are unique to their attempt, so a digest of them is too."""
+    return hashlib.sha256("\n".join(segments).encode()).hexdigest()
+
+
+def _same(storage: Storage, segments: Sequence[str], final: str) -> bool:
+    with storage.open(final) as whole:
+        for path in segments:
+            with storage.open(path) as part:
+                while block := part.read(_BLOCK):
+                    if _read(whole, len(block)) != block:
+                        return False
+        return not whole.read(1)
+
+
+def _read(handle: BinaryIO, count: int) -> bytes:
+    data = b""
+    while len(data) < count and (more := handle.read(count - len(data))):
+        data += more
+    return data
+
+
+def abort(storage: Storage, prepared: Prepared) -> None:
+    """Delete a segment that no decision names; none is no error."""
+    try:
+        if is_upload(prepared.payload):
+            abort_upload(storage, prepared.payload)
+        else:
+            storage.delete(prepared.payload["path"])
+    except OSError as error:
+        raise TransientError(f"cannot remove {storage.root}/{prepared.payload['path']}: {error}") from error
+
+
+def sweep(
+    storage: Storage, tag: str, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked
+) -> Sequence[Orphan]:
+    """Find, and remove if asked and `check` does not raise, hidden files and uploads with this job's tag that the state does not name."""
+    if not tag:
+        return []
+    known = known_paths(state)
+    found = sorted(
+        (entry for entry in storage.list() if ours(entry.path, tag) and entry.path not in known), key=lambda e: e.path
+    )
+    uploads = left_uploads(storage, tag, known, state.get("joined", ()))
+    if remove and (found or uploads):
+        check()
+        for entry in found:
+            storage.delete(entry.path)
+        for upload, _ in uploads:
+            of_storage(storage).abort_upload(upload.path, upload.id)
+    orphans = [Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms) for entry in found]
+    return orphans + [orphan for _, orphan in uploads]
+
+
+def preflight(storage: Storage) -> None:
+    """Raise DefinitionError unless files can be made below the folder, TransientError where its disk is full or it does not say."""
+    refuse_unreachable(storage, what="the folder")
+    probe = f".poundlock-preflight-{uuid.uuid4().hex}"
+    try:
+        storage.create_exclusive(probe, b"\n")  # a full disk still takes an empty file
+        storage.delete(probe)
+        if isinstance(storage, Uploads):
+            storage.abort_upload(probe, storage.begin_upload(probe, ""))
+            next(iter(storage.uploads()), None)
+    except OSError as error:
+        if is_full(error) or isinstance(error, OutcomeUnknown) or not getattr(error, "refused", True):
+            raise storage_trouble(error, doing=f"making a file in {storage.root}", starting=True) from error
+        raise DefinitionError(
+            f"cannot write to {storage.root}: {error.strerror or error}",
+            next=getattr(error, "next", "") or "give the sink a folder this user may write to, or change its owner",
+        ) from error

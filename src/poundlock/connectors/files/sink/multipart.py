@@ -1,0 +1,195 @@
+"""Finished files by multipart upload: tasks send the parts to the name the file will have, the driver lets it appear.
+
+Nothing is copied, and nothing is visible before the decision. A name is unique to its attempt, and the object carries a
+mark, so that whether a file appeared can be asked for at any time and by anyone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import BinaryIO, cast
+
+from poundlock.checkpoint.participant import JSON, Finding, Orphan
+from poundlock.connectors.files.sink.names import uploaded_by
+from poundlock.errors import TerminalError, TransientError
+from poundlock.storage.base import Storage
+from poundlock.storage.object_files import ObjectWriter
+from poundlock.storage.uploads import Upload, UploadGone, Uploads, shown_mark
+
+__all__ = [
+    "UploadWriter",
+    "abort_upload",
+    "complete",
+    "inspect_upload",
+    "is_upload",
+    "known_as",
+    "left_uploads",
+    "of_storage",
+    "open_upload",
+    "verify_upload",
+]
+
+_NEXT = "keep other programs and lifecycle rules from aborting uploads there; the checkpoint is repeated"
+
+
+class _Parts:
+    """The parts of an upload that stays open."""
+
+    def __init__(self, uploads: Uploads, path: str) -> None:
+        self.uploads, self.path = uploads, path
+        self.mark = hashlib.sha256(path.encode()).hexdigest()[:32]
+        self.id = uploads.begin_upload(path, self.mark)
+        self.tags: list[str] = []
+
+    def part(self, number: int, data: bytes) -> None:
+        self.tags.append(self.uploads.upload_part(self.path, self.id, number, data))
+
+    def whole(self, data: bytes) -> None:
+        raise NotImplementedError("an upload is always made of parts")
+
+    def finish(self) -> None:
+        """Leave it as it is: the driver completes it once it is decided."""
+
+    def drop(self) -> None:
+        with suppress(Exception):
+            self.uploads.abort_upload(self.path, self.id)
+
+
+class UploadWriter(ObjectWriter):
+    """Writes a file that appears when the driver says so; closing it sends the last part."""
+
+    def __init__(self, uploads: Uploads, path: str) -> None:
+        self._parts_of = _Parts(uploads, path)
+        super().__init__(self._parts_of, path, whole=False)
+
+    @property
+    def upload(self) -> JSON:
+        """What it takes to complete it, or to find that it is."""
+        parts = self._parts_of
+        return {"id": parts.id, "mark": parts.mark, "tags": parts.tags}
+
+
+def open_upload(storage: Storage, path: str) -> BinaryIO:
+    """Begin an upload for a finished file; the handle is an `UploadWriter`."""
+    return cast(BinaryIO, UploadWriter(of_storage(storage), path))
+
+
+def of_storage(storage: Storage) -> Uploads:
+    """Return the storage as one with uploads. Raises TerminalError where it has none: the sink's folder was another."""
+    if not isinstance(storage, Uploads):
+        raise TerminalError(
+            f"{storage.root} has no uploads, and the checkpoint names some",
+            next="set the sink's path back to where the checkpoint wrote to",
+        )
+    return storage
+
+
+def is_upload(segment: JSON) -> bool:
+    """Return whether a segment is an upload and not a hidden file."""
+    return "upload" in segment
+
+
+def known_as(segment: JSON) -> str:
+    """Return what stands for a segment in the state: the path of a hidden file, the id of an upload."""
+    return f"upload {segment['upload']['id']}" if is_upload(segment) else str(segment["path"])
+
+
+def verify_upload(storage: Storage, payload: JSON, sink: str) -> None:
+    """Raise TransientError unless an upload is there with all its parts."""
+    path, upload = payload["path"], payload["upload"]
+    try:
+        found = of_storage(storage).uploaded(path, upload["id"])
+    except OSError as error:
+        raise TransientError(
+            f"cannot look at the upload of {storage.root}/{path}: {error.strerror or error}"
+        ) from error
+    if found is None:
+        raise TransientError(f"the upload of {storage.root}/{path} is gone", next=_NEXT, participant=sink)
+    size = sum(bytes for _, _, bytes in found)
+    if [_plain(tag) for _, tag, _ in found] != [_plain(tag) for tag in upload["tags"]] or size != payload["bytes"]:
+        raise TransientError(
+            f"the upload of {storage.root}/{path} has {size} bytes in {len(found)} parts instead of "
+            f"{payload['bytes']} in {len(upload['tags'])}",
+            next=_NEXT,
+            participant=sink,
+        )
+
+
+def complete(storage: Storage, committable: JSON) -> None:
+    """Let the file of a committable appear, or find that it did; idempotent, from any process.
+
+    Raises:
+        OSError: the outcome is not known.
+        TerminalError: the upload is gone and the file is not there, or the name is another's.
+    """
+    uploads, segment = of_storage(storage), committable["segments"][0]
+    path, upload = segment["path"], segment["upload"]
+    try:
+        uploads.complete_upload(path, upload["id"], upload["tags"])
+    except (UploadGone, FileExistsError) as error:
+        taken = isinstance(error, FileExistsError)
+        found = uploads.mark_of(path) if taken else shown_mark(uploads, path)
+        if found is None:
+            if taken or uploads.uploaded(path, upload["id"]) is not None:
+                raise  # the name was taken a moment ago, or the upload is there after all: asked for again
+            raise TerminalError(
+                f"{storage.root}/{path} was decided, but neither it nor its upload exists",
+                next="look for who aborts uploads or deletes files there; then restart from an earlier savepoint",
+            ) from error
+        if found != upload["mark"]:
+            raise TerminalError(
+                f"{storage.root}/{path} is decided for this job, but an object of another origin has that name",
+                next=f"move {path} away and start again",
+            ) from error
+        if taken:
+            uploads.abort_upload(path, upload["id"])  # some servers keep it when the file is there
+
+
+def abort_upload(storage: Storage, payload: JSON) -> None:
+    """Drop an upload that no decision names; none is no error."""
+    of_storage(storage).abort_upload(payload["path"], payload["upload"]["id"])
+
+
+def left_uploads(storage: Storage, tag: str, known: set[str], joined: Sequence[str]) -> list[tuple[Upload, Orphan]]:
+    """Return the uploads of this job's sink that nothing names; others' are never among them.
+
+    Args:
+        storage: the sink's folder.
+        tag: stands for job and sink in names.
+        known: as `known_as` says, what is still needed.
+        joined: the files that the newest decision made of several hidden ones, all of them there: whatever else is on
+            its way to their names can never appear, because nothing replaces a file.
+    """
+    if not isinstance(storage, Uploads):
+        return []
+    found = []
+    for upload in storage.uploads():
+        ours = uploaded_by(upload.path, tag) or upload.path in joined
+        if ours and f"upload {upload.id}" not in known:
+            place = f"{storage.root}/{upload.path}"
+            found.append((upload, Orphan(place, 0, upload.begun_ms)))
+    return sorted(found, key=lambda pair: (pair[0].path, pair[0].id))
+
+
+def inspect_upload(storage: Storage, committable: JSON) -> Sequence[Finding]:
+    """Compare a decided upload with what is there."""
+    uploads, segment = of_storage(storage), committable["segments"][0]
+    path, upload, expected = segment["path"], segment["upload"], committable["bytes"]
+    place = f"{storage.root}/{path}"
+    mark = uploads.mark_of(path)
+    if mark is None:
+        open_parts = uploads.uploaded(path, upload["id"])
+        mark = uploads.mark_of(path)  # it may have appeared since the first look
+        if mark is None:
+            return [Finding("missing" if open_parts is None else "pending", place, expected)]
+    found = storage.stat(path)
+    size = None if found is None else found.bytes
+    if size != expected:
+        return [Finding("size", place, expected, size)]
+    return [] if mark == upload["mark"] else [Finding("foreign", place, expected, size)]
+
+
+def _plain(tag: str) -> str:
+    return tag.strip('"')

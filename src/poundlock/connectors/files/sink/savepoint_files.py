@@ -1,0 +1,149 @@
+"""The file sink's part of a savepoint: unfinished parts are copied out of its folder, and into that of a job that restores.
+
+A finished file is touched only where the user asked for it: output that is newer than the savepoint, to be retracted.
+"""
+
+from __future__ import annotations
+
+import copy as copies
+import re
+from collections.abc import Callable, Sequence
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
+from poundlock.connectors.files.checksums import read_crc32
+from poundlock.connectors.files.sink.commit_plan import Rules, carried_segments
+from poundlock.connectors.files.sink.names import final_name, join, numbers_of
+from poundlock.errors import DefinitionError
+from poundlock.storage.base import Storage
+from poundlock.storage.copying import copy
+
+__all__ = ["check_names", "newer_output", "pending", "restore", "save", "without_checkpoints"]
+
+
+def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str, str], None]) -> None:
+    """Copy the segments of unfinished parts; see `Portable.save`."""
+    for segment in carried_segments(state):
+        add(storage, segment["path"], f"{folder}/{segment['path']}")
+
+
+def newer_output(storage: Storage, rules: Rules, state: JSON) -> Newer:
+    """Say which files are newer than a state; see `Portable.newer`."""
+    found = _newer(storage, rules, state)
+    what = f"has {len(found)} files that were finished after the savepoint, such as {found[0]}" if found else ""
+    return Newer(what=what, lost=_lost(storage, rules, state))
+
+
+def _lost(storage: Storage, rules: Rules, state: JSON) -> str:
+    """Say which of the newest files that were finished before a state are not there, or are others; "" = none.
+
+    Another savepoint may have been restored over this one since, which took its files back. Where the sink has another
+    folder now, it may begin empty.
+    """
+    wrong = [file for file in state.get("newest", {}).values() if not _holds(storage, file)]
+    if not wrong:
+        return ""
+    if state.get("root", rules.root) != rules.root and not any(
+        numbers_of(rules.prefix, rules.suffix, entry.path) for entry in storage.list()
+    ):
+        return ""
+    path = str(wrong[0]["path"])
+    there = storage.stat(path) is not None
+    if there:
+        return f"has another file {path} than the one that was finished before the savepoint"
+    return f"lacks the file {path}, which was finished before the savepoint"
+
+
+def _holds(storage: Storage, file: JSON) -> bool:
+    """Return whether a file is there as it was finished; its content is looked at where it was written after that."""
+    found = storage.stat(str(file["path"]))
+    if found is None or file["bytes"] is None:
+        return found is not None
+    if found.bytes != file["bytes"]:
+        return False
+    if found.modified_ms <= file["finished_ms"]:
+        return True
+    with storage.open(str(file["path"])) as content:
+        return read_crc32(content, found.bytes) == (file["bytes"], file["crc32"])
+
+
+def _newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
+    """Return the finished files with names that were not given out, or not finished, when the state was decided."""
+    counters, unfinished = state.get("counters", {}), {join(p["bucket"], p["name"]) for p in _files(state)}
+    found = []
+    for entry in storage.list():
+        numbers = numbers_of(rules.prefix, rules.suffix, entry.path)
+        if numbers and (numbers[1] >= counters.get(numbers[0], 0) or entry.path in unfinished):
+            found.append(entry.path)
+    return sorted(found)
+
+
+def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, folder: str, then: NewerOutput) -> JSON:
+    """Copy saved segments in under this job's names and return the state that names them; see `Portable.restore`."""
+    there = _newer(storage, rules, state)
+    moved = copies.deepcopy(state)
+    names: dict[str, str] = {}
+    for segment in carried_segments(state):
+        old = segment["path"]
+        names[old] = old.replace(f".inprogress.{state['tag']}-", f".inprogress.{rules.tag}-")
+        storage.delete(names[old])  # of a restore that was killed: nobody else gives names with this tag
+        copy(savepoint, f"{folder}/{old}", storage, names[old])
+    for segment in carried_segments(moved):
+        segment["path"] = names[segment["path"]]
+    for waiting in moved.get("compaction", {}).get("waiting", ()):
+        waiting["file"]["file"] = names[waiting["file"]["file"]]
+    if then == "retract":
+        for path in there:
+            storage.delete(path)
+    elif there:
+        _give_new_names(rules, moved, there)
+    # Where the sink begins in a new place, what was finished in the old one is nothing to count on.
+    newest = {subtask: file for subtask, file in state.get("newest", {}).items() if _holds(storage, file)}
+    return {**moved, "tag": rules.tag, "root": rules.root, "closing": [], "newest": newest}
+
+
+def check_names(storage: Storage, state: JSON) -> None:
+    """Raise DefinitionError unless segments have names that only unfinished data has: nothing else may be written or removed."""
+    for segment in carried_segments(state):
+        path = str(segment["path"])
+        name = path.rpartition("/")[2]
+        if not name.startswith(".") or f".inprogress.{state['tag']}-" not in name or ".." in path.split("/"):
+            raise DefinitionError(
+                f"the savepoint names {path!r} as unfinished data for {storage.root}, which it is not",
+                next="copy the savepoint again from where it was taken",
+            )
+
+
+def _give_new_names(rules: Rules, state: JSON, there: Sequence[str]) -> None:
+    """Let counters go on behind the files that are there, and name unfinished parts anew."""
+    counters = dict(state.get("counters", {}))
+    for path in there:
+        subtask, counter = path.rpartition("/")[2][len(rules.prefix) + 1 :].split("-", 1)
+        number = int(re.match(r"[0-9]+", counter)[0])  # type: ignore[index]
+        counters[subtask] = max(counters.get(subtask, 0), number + 1)
+    for part in _files(state):
+        subtask = str(part["subtask"])
+        part["name"] = final_name(rules.prefix, part["subtask"], counters.get(subtask, 0), rules.suffix)
+        counters[subtask] = counters.get(subtask, 0) + 1
+    state["counters"] = counters
+
+
+def _files(state: JSON) -> list[JSON]:
+    """Return the parts that are not finished: open ones, and those that wait to be merged."""
+    return [*state.get("parts", ()), *(w["file"] for w in state.get("compaction", {}).get("waiting", ()))]
+
+
+def pending(state: JSON) -> list[PendingFile]:
+    """Return the unfinished parts; see `Legible.pending`."""
+    return [
+        PendingFile(path=join(part["bucket"], part["name"]), rows=int(part["rows"]), bytes=int(part["bytes"]))
+        for part in _files(state)
+    ]
+
+
+def without_checkpoints(state: JSON) -> JSON:
+    """Return the state with segments that say of no checkpoint that it wrote them; see `Legible`."""
+    made = copies.deepcopy(state)
+    for segment in carried_segments(made):
+        segment.pop("checkpoint", None)
+    return made

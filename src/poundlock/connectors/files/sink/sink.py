@@ -1,0 +1,457 @@
+"""FileSink: what the user writes down, and the participant that the checkpoint coordinator and the tasks call.
+
+Everything is checked when it is written down; nothing here keeps state or imports anything heavy before it is used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from poundlock.arguments import refuse_without_effect
+from poundlock.checkpoint.participant import (
+    JSON,
+    CommitOutcome,
+    Committed,
+    Finding,
+    Kind,
+    Occasion,
+    Orphan,
+    Prepared,
+    Staged,
+    Writer,
+    WriterContext,
+    unchecked,
+)
+from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.files.buckets.assigners import (
+    BUCKET_COLUMN,
+    BasePathBucketAssigner,
+    BucketAssigner,
+    EventTimeBucketAssigner,
+    ExpressionBucketAssigner,
+    ProcessingTimeBucketAssigner,
+    PythonBucketAssigner,
+)
+from poundlock.connectors.files.sink import commit_plan as staging
+from poundlock.connectors.files.sink.compaction import FileCompaction
+from poundlock.connectors.files.sink.names import owner_tag
+from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from poundlock.audit.read_back import AuditScope, Reading
+    from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
+    from poundlock.connectors.files.sink.segments import Layout
+    from poundlock.formats.encode import RowEncoder
+    from poundlock.storage.base import Storage
+
+__all__ = ["FileSink", "RollingPolicy"]
+
+Format = Literal["json", "csv", "parquet", "avro"]
+
+_SUFFIX = {"raw": "", "json": ".jsonl", "csv": ".csv", "parquet": ".parquet", "avro": ".avro"}
+_COMPRESSION: dict[str, dict[str, str | None]] = {
+    "raw": {"none": None, "gzip": "gzip", "zstd": "zstd"},
+    "json": {"none": None, "gzip": "gzip", "zstd": "zstd"},
+    "csv": {"none": None, "gzip": "gzip", "zstd": "zstd"},
+    "parquet": {c: c for c in ("none", "snappy", "gzip", "zstd", "lz4", "brotli")},
+    "avro": {"none": "null", "deflate": "deflate"},
+}
+_ENDING = {"gzip": ".gz", "zstd": ".zst"}
+_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
+
+
+@dataclass(frozen=True)
+class FileSink:
+    """Records into files by bucket, exactly once: files appear complete and never change.
+
+    Args:
+        path: the folder. Give jobs that share one different prefixes.
+        row: raw mode: the column whose bytes are written as they are, each with a line end. Of raw JSON in event-time
+            buckets a line break between tokens becomes a space; another value with a line break is rejected.
+        format: "json" (JSON lines; the default without `row`), "csv", "parquet" or "avro" of all columns.
+        bucket: where records go: an assigner, or a function record -> bucket name.
+        rolling: when a part file is finished. Parquet, Avro, and CSV with a header finish one at every checkpoint.
+        prefix: of file names: `<prefix>-<subtask>-<counter><suffix>`.
+        suffix: of file names; default by format and compression, "" for raw rows.
+        compression: "gzip" or "zstd" for rows; a codec for Parquet (default snappy); "deflate" for Avro.
+        compaction: merge small parts of a bucket before they become visible; None = no.
+        columns: the columns to write, in this order; None = all.
+        header: begin each CSV file with the column names.
+        max_open_files: so many files are open in a task at once.
+
+    Raises:
+        DefinitionError: settings contradict each other, or a package that a format needs is not installed.
+    """
+
+    path: str
+    _: KW_ONLY
+    row: str | None = None
+    format: Format | None = None
+    bucket: BucketAssigner | Callable[[Any], str] = field(default_factory=BasePathBucketAssigner)
+    rolling: RollingPolicy = field(default_factory=RollingPolicy)
+    prefix: str = "part"
+    suffix: str | None = None
+    compression: str | None = None
+    compaction: FileCompaction | None = None
+    columns: Sequence[str] | None = None
+    header: bool = False
+    max_open_files: int = 256
+    tag: str = field(default="", repr=False)  # set by `bind`
+
+    kind: ClassVar[Kind] = Kind.TRANSACTIONAL
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            raise DefinitionError(f"columns={self.columns!r} is one text", next=f'write columns=["{self.columns}"]')
+        if self.columns is not None:
+            object.__setattr__(self, "columns", tuple(self.columns))
+        _check_format(self)
+        _check_names(self)
+
+    # What plan and explain read
+
+    @property
+    def kind_of_rows(self) -> str:
+        """ "raw", or the format."""
+        return "raw" if self.row is not None else self.format or "json"
+
+    @property
+    def bulk(self) -> bool:
+        """Whether rows have to come as columns, not as dicts."""
+        return self.kind_of_rows in ("csv", "parquet", "avro")
+
+    @property
+    def assigner(self) -> BucketAssigner:
+        """The bucket assigner."""
+        return self.bucket if isinstance(self.bucket, BucketAssigner) else PythonBucketAssigner(self.bucket)
+
+    @property
+    def computed_columns(self) -> Mapping[str, str]:
+        """The columns the plan has to add, name to Spark SQL expression."""
+        return {BUCKET_COLUMN: self.bucket.expression} if isinstance(self.bucket, ExpressionBucketAssigner) else {}
+
+    @property
+    def needs_only_value(self) -> bool:
+        """Whether it reads nothing of a row but the bytes of column `value`."""
+        by = self.bucket
+        of_bytes = isinstance(by, EventTimeBucketAssigner) and by.source != "column"
+        return self.row == "value" and (
+            of_bytes or isinstance(by, BasePathBucketAssigner | ProcessingTimeBucketAssigner)
+        )
+
+    def describe(self) -> str:
+        """Return the sink for explain, one line."""
+        packed = f" {self.compression}" if self.compression else ""
+        rows = f"raw {self.row}" if self.row is not None else self.kind_of_rows
+        roll = "each checkpoint" if self._whole else self.rolling.describe()
+        return f"files {self.path} ({rows}{packed}; bucket {self.assigner.describe()}; roll {roll}; exactly-once)"
+
+    def bind(self, *, job_id: str, sink: str) -> FileSink:
+        """Return this sink for one job: it then finds its orphans even before the first decision, and its tasks the driver's
+        folder, whatever folder they work in."""
+        return replace(self, tag=owner_tag(job_id, sink), path=self._storage().root)
+
+    @property
+    def task_folders(self) -> Sequence[str]:
+        """Where tasks write and the driver has to find it."""
+        return [self._storage().root]
+
+    @property
+    def task_modules(self) -> Sequence[str]:
+        """What tasks import that need not be installed with poundlock."""
+        return ["fastavro"] if self.kind_of_rows == "avro" else []
+
+    # Participant, task side
+
+    def open_writer(self, context: WriterContext) -> Writer:
+        from poundlock.connectors.files.sink.writer import FileWriter
+
+        return FileWriter(
+            context,
+            storage=self._storage(),
+            layout=self._layout(),
+            rolling=self.rolling,
+            prefix=self.prefix,
+            suffix=self._suffix,
+            assigner=self.assigner.open(context, raw=self.row is not None),
+            row=self.row,
+            encoder=self._encoder(),
+            columns=self.columns,
+            uploads=self._uploads,
+        )
+
+    # Participant, driver side
+
+    def preflight(self) -> None:
+        """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
+        from poundlock.connectors.files.sink.committer import preflight
+        from poundlock.storage.base import refused_in_names
+
+        storage = self._storage()
+        by = self.bucket
+        pattern = by.pattern if isinstance(by, EventTimeBucketAssigner | ProcessingTimeBucketAssigner) else ""
+        if refused := set(refused_in_names(storage)) & set(pattern):
+            raise DefinitionError(
+                f"date pattern {pattern!r}: no name in {storage.root} may have a {min(refused)!r}",
+                next="leave it out, such as HHmm or HH-mm",
+            )
+        preflight(storage)
+
+    def check_columns(self, sink: str, columns: Sequence[str]) -> None:
+        """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
+        needed = [self.row] if self.row is not None else list(self.columns or ())
+        by = self.bucket
+        if isinstance(by, EventTimeBucketAssigner) and not by.json(self.row is not None):
+            needed.append(by.path[0])
+        need_columns(sink, needed, columns)
+
+    def directive(self, state: JSON) -> JSON:
+        # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.
+        return staging.directive(state, named=self._uploads)
+
+    def verify(self, prepared: Sequence[Prepared]) -> None:
+        from poundlock.connectors.files.sink.bulk_commit import verify_many
+
+        verify_many(self._storage(), prepared)
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        return staging.stage(self._rules(), state, prepared, occasion, now_ms)
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        return staging.next_roll_ms(self._rules(), state)
+
+    def rescale(self, state: JSON, parallelism: int) -> JSON:
+        """Return the state for another number of subtasks; without it the parts of lost ones close by age."""
+        return staging.rescale(state, parallelism)
+
+    def commit(self, committable: JSON) -> Committed:
+        from poundlock.connectors.files.sink.committer import commit
+        from poundlock.formats.encode_bulk import BulkMerger
+
+        return commit(self._storage(committable["root"]), committable, BulkMerger(self._codec))
+
+    def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
+        from poundlock.connectors.files.sink.bulk_commit import commit_many
+        from poundlock.formats.encode_bulk import BulkMerger
+
+        return commit_many(self._storage, committables, BulkMerger(self._codec))
+
+    def abort(self, prepared: Prepared) -> None:
+        from poundlock.connectors.files.sink.committer import abort
+
+        abort(self._storage(), prepared)
+
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
+        from poundlock.connectors.files.sink.committer import sweep
+
+        return sweep(
+            self._storage(state.get("root")), self.tag or state.get("tag", ""), state, remove=remove, check=check
+        )
+
+    # Inspectable
+
+    def describe_json(self) -> JSON:
+        from poundlock.connectors.files.sink.inspection import describe
+
+        return describe(self)
+
+    @classmethod
+    def from_json(cls, description: JSON) -> FileSink:
+        """Return a sink that sweeps, inspects and commits as the described one does; it is not meant to write.
+
+        Raises:
+            DefinitionError: another version of poundlock wrote the description.
+        """
+        from poundlock.connectors.files.sink.inspection import settings
+
+        return cls(**settings(description))
+
+    def inspect(self, committable: JSON) -> Sequence[Finding]:
+        from poundlock.connectors.files.sink.inspection import inspect
+        from poundlock.formats.encode_bulk import BulkMerger
+
+        return inspect(self._storage(committable["root"]), committable, BulkMerger(self._codec))
+
+    def inspect_state(self, state: JSON) -> Sequence[Finding]:
+        from poundlock.connectors.files.sink.inspection import inspect_state
+
+        return inspect_state(self._storage(state.get("root")), state)
+
+    # Auditable
+
+    @property
+    def unaudited(self) -> str:
+        return ""
+
+    def open_audit(self, scope: AuditScope) -> Reading:
+        from poundlock.connectors.files.sink.read_back import FileReading
+
+        return FileReading(scope, self._storage)
+
+    def rows_of(self, committable: JSON) -> int:
+        return int(committable["rows"])
+
+    def rows_pending(self, state: JSON) -> int:
+        from poundlock.connectors.files.sink.commit_plan import carried_segments
+
+        return sum(int(segment["rows"]) for segment in carried_segments(state))
+
+    # Measurable
+
+    def measuring(self, folder: str) -> FileSink:
+        return replace(self, path=folder)
+
+    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
+        return staging.rows_by_bucket(committables, state, checkpoint)
+
+    # Portable
+
+    def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
+        from poundlock.connectors.files.sink.savepoint_files import save
+
+        save(self._storage(state.get("root")), state, folder, copy)
+
+    def check_saved(self, state: JSON) -> None:
+        from poundlock.connectors.files.sink.savepoint_files import check_names
+
+        check_names(self._storage(), state)
+
+    def note(self) -> JSON:
+        return {}
+
+    def newer(self, state: JSON, note: JSON) -> Newer:
+        from poundlock.connectors.files.sink.savepoint_files import newer_output
+
+        return newer_output(self._storage(), self._rules(), state)
+
+    def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
+        from poundlock.connectors.files.sink.savepoint_files import restore
+
+        return restore(self._storage(), self._rules(), state, savepoint, folder, newer)
+
+    # Legible
+
+    def pending(self, state: JSON) -> Sequence[PendingFile]:
+        from poundlock.connectors.files.sink.savepoint_files import pending
+
+        return pending(state)
+
+    def without_checkpoints(self, state: JSON) -> JSON:
+        from poundlock.connectors.files.sink.savepoint_files import without_checkpoints
+
+        return without_checkpoints(state)
+
+    # Parts
+
+    def _storage(self, root: str | None = None) -> Storage:
+        from poundlock.storage import open_storage
+
+        return open_storage(self.path if root is None else root)
+
+    @property
+    def _whole(self) -> bool:
+        return self.kind_of_rows in ("parquet", "avro") or self.header or self._uploads
+
+    @property
+    def _uploads(self) -> bool:
+        """Whether tasks upload finished files, because each one ends with the checkpoint that began it."""
+        from poundlock.storage.uploads import Uploads
+
+        ends = self.kind_of_rows in ("parquet", "avro") or self.header or self.rolling.on_checkpoint
+        return ends and self.compaction is None and isinstance(self._storage(), Uploads)
+
+    @property
+    def _codec(self) -> str | None:
+        return _COMPRESSION[self.kind_of_rows][self.compression] if self.compression is not None else None
+
+    @property
+    def _suffix(self) -> str:
+        if self.suffix is not None:
+            return self.suffix
+        rows = self.kind_of_rows
+        return _SUFFIX[rows] + (_ENDING.get(self.compression or "", "") if rows not in ("parquet", "avro") else "")
+
+    def _layout(self) -> Layout:
+        from poundlock.connectors.files.sink.segments import Layout
+
+        return Layout(self.kind_of_rows, self._codec, self._whole, self.max_open_files)
+
+    def _encoder(self) -> RowEncoder | None:
+        from poundlock.formats.encode import CsvEncoder, JsonEncoder
+
+        hidden = (BUCKET_COLUMN,)
+        if self.kind_of_rows == "json":
+            return JsonEncoder(self.columns, hidden)
+        return CsvEncoder(self.columns, hidden, header=self.header) if self.kind_of_rows == "csv" else None
+
+    def _rules(self) -> staging.Rules:
+        from poundlock.storage.base import moves_by_copy
+
+        return staging.Rules(
+            root=self._storage().root,
+            rolling=self.rolling,
+            whole=self._whole,
+            prefix=self.prefix,
+            suffix=self._suffix,
+            compaction=self.compaction,
+            tag=self.tag,
+            joins=moves_by_copy(self._storage()),
+        )
+
+
+def _check_format(sink: FileSink) -> None:
+    if sink.row is not None and (sink.format is not None or sink.columns is not None or sink.header):
+        raise DefinitionError(
+            "row= writes one column as it is; format=, columns= and header= do not go with it",
+            next='drop row=, or keep only row="value"',
+        )
+    if sink.kind_of_rows not in _SUFFIX or (sink.row is None and sink.kind_of_rows == "raw"):
+        raise DefinitionError(
+            f"format={sink.format!r} is not known", next='use "json", "csv", "parquet" or "avro", or row="value"'
+        )
+    known = _COMPRESSION[sink.kind_of_rows]
+    if sink.compression is not None and sink.compression not in known:
+        raise DefinitionError(
+            f"compression={sink.compression!r} does not go with {sink.kind_of_rows}",
+            next=f"use one of {', '.join(known)}",
+        )
+    if sink.header and sink.kind_of_rows != "csv":
+        raise DefinitionError("header= is for CSV", next='write format="csv", or drop header=')
+    if sink.header and sink.compaction is not None:
+        raise DefinitionError("CSV files with a header cannot be merged", next="drop header= or compaction=")
+    if sink.kind_of_rows == "avro" and importlib.util.find_spec("fastavro") is None:
+        raise DefinitionError("Avro needs the package fastavro", next='type: pip install "poundlock[avro]"')
+    bucket = sink.bucket
+    if not isinstance(bucket, BucketAssigner) and not callable(bucket):
+        raise DefinitionError(f"bucket={bucket!r} is no assigner", next="use one of the …BucketAssigner, or a function")
+    if isinstance(bucket, EventTimeBucketAssigner) and sink.row is None and bucket.json(raw=False):
+        raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
+    if not isinstance(sink.rolling, RollingPolicy):
+        raise DefinitionError(f"rolling={sink.rolling!r} is no policy", next='write RollingPolicy(every="60 s")')
+    if (sink.header or sink.kind_of_rows in ("parquet", "avro")) and not sink.rolling.on_checkpoint:
+        standing = RollingPolicy()
+        times = {name: (getattr(sink.rolling, name), getattr(standing, name)) for name in ("every", "inactivity")}
+        refuse_without_effect(
+            "FileSink",
+            {f"rolling.{name}": pair for name, pair in times.items() if pair[0] is not None},
+            because=f"{sink.kind_of_rows} files{' with a header' if sink.header else ''} are finished at every checkpoint",
+            next="say RollingPolicy(on_checkpoint=True), and set Job(checkpoint_interval=…)",
+        )
+    if not isinstance(sink.max_open_files, int) or sink.max_open_files < 1:
+        raise DefinitionError(f"max_open_files={sink.max_open_files!r} is not a number", next="give 1 or more")
+
+
+def _check_names(sink: FileSink) -> None:
+    if not isinstance(sink.path, str) or not sink.path.strip():
+        raise DefinitionError(f"{sink.path!r} is not a folder", next='give a path such as "/data/events"')
+    if not isinstance(sink.prefix, str) or not _NAME_PART.fullmatch(sink.prefix):
+        raise DefinitionError(
+            f"prefix={sink.prefix!r} cannot begin a file name", next='use letters, digits and ". = + -", not hidden'
+        )
+    if sink.suffix is not None and not re.fullmatch(r"[A-Za-z0-9._=+-]{0,40}", sink.suffix):
+        raise DefinitionError(f"suffix={sink.suffix!r} cannot end a file name", next='use text such as ".jsonl"')

@@ -1,0 +1,268 @@
+"""The task's half of the file sink: chunks in, hidden segments out, every row either written or rejected with a reason.
+
+Raw rows stay one buffer from source to file; columns are encoded once and routed as raw rows are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from hashlib import blake2b
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from poundlock.checkpoint.participant import JSON, Reject, WriterContext
+from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
+from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, OpenAssigner, Rows
+from poundlock.connectors.files.sink.multipart import open_upload
+from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag, segment_name, upload_name
+from poundlock.connectors.files.sink.partition_rows import order, route
+from poundlock.connectors.files.sink.raw_lines import raw_rows
+from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.segments import Layout, Segments
+from poundlock.errors import TransientError
+from poundlock.failpoints import Failpoint, hit
+from poundlock.formats.chunk import Batch, Chunk, Lines, Records
+from poundlock.formats.convert import to_batch
+from poundlock.formats.encode import RowEncoder, select
+from poundlock.formats.origin import origin_of
+from poundlock.formats.utf8 import row_values
+from poundlock.storage.base import Storage, refused_in_names
+
+__all__ = ["FileWriter"]
+
+
+class FileWriter:
+    """Writes the rows of one task attempt.
+
+    Args:
+        context: the task.
+        storage: the sink's folder.
+        layout: how segments are written.
+        rolling: the size limit of a part.
+        prefix, suffix: of finished names.
+        assigner: names the buckets.
+        row: the column that holds raw rows; None = rows are encoded.
+        encoder: of a row format; None for raw rows and bulk formats.
+        columns: of a bulk format, the columns to write; None = all.
+        uploads: whether segments are finished files that wait for the driver to let them appear.
+    """
+
+    def __init__(
+        self,
+        context: WriterContext,
+        *,
+        storage: Storage,
+        layout: Layout,
+        rolling: RollingPolicy,
+        prefix: str,
+        suffix: str,
+        assigner: OpenAssigner,
+        row: str | None,
+        encoder: RowEncoder | None,
+        columns: Sequence[str] | None,
+        uploads: bool = False,
+    ) -> None:
+        self._context = context
+        self._storage = storage
+        self._refused = refused_in_names(storage)
+        self._assigner = assigner
+        self._row = row
+        self._encoder = encoder
+        self._columns = columns
+        self._prefix, self._suffix = prefix, suffix
+        self._tag = owner_tag(context.job_id, context.sink)
+        directive = context.directive
+        self._known = context.subtask in directive.get("known", ())
+        self._floor = 0
+        if self._known and "following" in directive:
+            self._floor = int(directive["following"][directive["known"].index(context.subtask)])
+        self._uploads = uploads
+        self._written = False
+        pending = {b: size for b, subtask, size in directive.get("pending", ()) if subtask == context.subtask}
+        header: Callable[[], bytes] = encoder.header if encoder is not None else bytes
+        begin = partial(open_upload, storage) if uploads else None
+        self._segments = Segments(storage, layout, rolling, self._name, pending, header, begin)
+
+    def write(self, chunk: Chunk) -> int:
+        """Write the rows of a chunk; return how many were written. Raises TransientError when the file system fails."""
+        if not len(chunk):
+            return 0
+        with self._failing("writing to"):
+            count = self._write_raw(chunk) if self._row is not None else self._write_columns(chunk)
+            if count and not self._written:
+                self._written = True
+                hit(Failpoint.SINK_WRITING)
+        return count
+
+    def prepare(self) -> Sequence[JSON]:
+        """Make all of it durable and return one payload a segment."""
+        with self._failing("finishing a segment in"):
+            found = self._segments.finish()
+        common = {"v": 1, "tag": self._tag, "at_ms": self._context.started_ms, "floor": self._floor}
+        common["checkpoint"] = self._context.checkpoint
+        made = [{**common, **payload, **_digest(payload)} for payload in found]
+        for payload in made if self._uploads else ():
+            payload["counter"] = self._floor + payload["k"]
+        return made
+
+    def abandon(self) -> None:
+        """Remove what was written, as far as that is possible."""
+        self._segments.abandon()
+
+    def _write_raw(self, chunk: Chunk) -> int:
+        assert self._row is not None
+        rows = raw_rows(chunk, self._row, self._assigner.valid_json)
+        origin = origin_of(chunk)
+        for i, (reason, value) in rows.bad.items():
+            self._context.reject(Reject(reason, value, origin.at(i)))
+        lines = rows.lines
+        if not len(lines):
+            return 0
+        assignment = self._assign(Rows(lines, rows.columns))
+        for i in sorted(assignment.reasons):
+            place = i if rows.index is None else int(rows.index[i])
+            value = rows.originals[i] if i in rows.originals else lines.row(i)
+            self._context.reject(Reject(assignment.reasons[i], value, origin.at(place)))
+        self._route(lines.data, lines.ends, assignment)
+        return len(lines) - len(assignment.reasons)
+
+    def _assign(self, rows: Rows) -> Assignment:
+        found = self._assigner.assign(rows)
+        refused = {
+            number: f"bucket {name!r} has a {letter!r}, which this file system takes in no name"
+            for letter in self._refused
+            for number, name in enumerate(found.names)
+            if letter in name
+        }
+        return _refusing(found, len(rows), refused) if refused else found
+
+    def _write_columns(self, chunk: Chunk) -> int:
+        if isinstance(chunk, Lines) or (isinstance(chunk, Records) and not self._takes_records):
+            rows: Batch | Records = to_batch(chunk)
+        else:
+            rows = chunk
+        assignment = self._assign(Rows(None, rows))
+        self._reject_rows(rows, assignment.reasons)
+        if self._encoder is None:
+            assert isinstance(rows, Batch)
+            self._write_bulk(rows.batch, assignment)
+            return len(rows) - len(assignment.reasons)
+        encoded = self._encoder.encode(rows)
+        bad = {i: why for i, why in encoded.bad.items() if i not in assignment.reasons}
+        self._reject_rows(rows, bad)
+        if encoded.bad:
+            assignment = _without(assignment, len(rows), encoded.bad)
+        if len(encoded.ends):
+            self._route(encoded.data, encoded.ends, assignment)
+        return len(rows) - len(assignment.reasons) - len(encoded.bad)
+
+    @property
+    def _takes_records(self) -> bool:
+        return self._encoder is not None and self._encoder.takes_records
+
+    def _write_bulk(self, batch: pa.RecordBatch, assignment: Assignment) -> None:
+        wanted = select(batch, self._columns, frozenset((BUCKET_COLUMN,)))
+        codes, times = assignment.codes, assignment.times
+        if isinstance(codes, int):
+            self._segments.batch(assignment.names[codes], wanted, times, assignment.ms)
+            return
+        index = order(codes)
+        if not len(index):
+            return
+        wanted, codes = wanted.take(pa.array(index)), codes[index]
+        times = None if times is None else times[index]
+        cuts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
+        for first, after in pairwise(cuts):
+            part = None if times is None else times[first:after]
+            bucket = assignment.names[int(codes[first])]
+            self._segments.batch(bucket, wanted.slice(first, after - first), part, assignment.ms)
+
+    def _route(self, data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment) -> None:
+        for part in route(data, ends, assignment):
+            self._segments.rows(assignment.names[part.bucket], part, assignment.ms)
+
+    def _reject_rows(self, rows: Batch | Records, reasons: Mapping[int, str]) -> None:
+        origin = origin_of(rows)
+        for i in sorted(reasons):
+            row = rows.rows[i] if isinstance(rows, Records) else row_values(rows.batch, i)
+            self._context.reject(Reject(reasons[i], _as_json(row), origin.at(i)))
+
+    def _name(self, bucket: str, number: int) -> str:
+        if not self._known:
+            self._known, self._floor = True, self._first_free()
+        context = self._context
+        if self._uploads:
+            counter = self._floor + number
+            return join(
+                bucket,
+                upload_name(self._prefix, context.subtask, counter, self._tag, context.attempt, self._suffix),
+            )
+        name = segment_name(self._prefix, context.subtask, context.checkpoint, self._tag, context.attempt, number)
+        return join(bucket, name)
+
+    def _first_free(self) -> int:
+        """Return the counter after the greatest one in a finished name of this subtask.
+
+        A job's first run may find a folder in which another life of the pipeline, or another program, has left files.
+        """
+        pattern = re.compile(rf"(?:.*/)?{name_pattern(self._prefix, self._suffix, str(self._context.subtask))}")
+        found = (pattern.fullmatch(entry.path) for entry in self._storage.list())
+        return max((int(match[2]) + 1 for match in found if match), default=0)
+
+    @contextmanager
+    def _failing(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise TransientError(
+                f"{doing} {self._storage.root} failed: {error.strerror or error}",
+                next=getattr(error, "next", "") or "free space or mend the file system; the checkpoint is repeated",
+                checkpoint=self._context.checkpoint,
+                participant=self._context.sink,
+            ) from error
+
+
+def _digest(segment: JSON) -> JSON:
+    """Return the digest of a segment: of its bucket, length and checksum, which is there already.
+
+    An Avro file has a random mark between its blocks, so that the same rows have another checksum each time.
+    """
+    if segment["kind"].startswith("avro"):
+        return {}
+    said = f"{segment['bucket']}\0{segment['bytes']}\0{segment['crc32']}"
+    return {"digest": blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()}
+
+
+def _without(assignment: Assignment, rows: int, bad: Mapping[int, str]) -> Assignment:
+    """Return the assignment of the rows that were encoded."""
+    keep = np.ones(rows, np.bool_)
+    keep[list(bad)] = False
+    codes = np.full(rows, assignment.codes, np.int32) if isinstance(assignment.codes, int) else assignment.codes
+    times = None if assignment.times is None else assignment.times[keep]
+    reasons = {i: why for i, why in assignment.reasons.items() if keep[i]}
+    return Assignment(assignment.names, codes[keep], times, assignment.ms, reasons)
+
+
+def _refusing(assignment: Assignment, rows: int, refused: Mapping[int, str]) -> Assignment:
+    """Return the assignment with the rows of some buckets rejected, number to reason."""
+    codes = np.full(rows, assignment.codes, np.int32) if isinstance(assignment.codes, int) else assignment.codes.copy()
+    out = np.flatnonzero(np.isin(codes, list(refused)))
+    reasons = {**assignment.reasons, **{row: refused[int(codes[row])] for row in out.tolist()}}
+    codes[out] = REJECTED
+    return replace(assignment, codes=codes, reasons=reasons)
+
+
+def _as_json(row: Mapping[str, object]) -> bytes:
+    kept = {k: v for k, v in row.items() if k != BUCKET_COLUMN}
+    try:
+        return msgspec.json.encode(kept, enc_hook=repr)
+    except (TypeError, ValueError, msgspec.MsgspecError, RecursionError):
+        return repr(kept).encode("utf-8", "backslashreplace")

@@ -1,0 +1,1 @@
+"""Files as a source: discovered, cut into splits, read by the tasks."""

@@ -1,0 +1,315 @@
+"""Task's half of a file source: the pieces of a split to chunks, for each kind of file.
+
+A file that is not as it was when it was taken stops the job with its name; it is never read half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from poundlock.connectors.base import ReaderContext, Split
+from poundlock.connectors.files.source.lines import BLOCK, drop_first, drop_mark, line_blocks, strip_returns
+from poundlock.errors import SourceGoneError, TerminalError
+from poundlock.formats import ddl
+from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines, Records
+from poundlock.formats.convert import to_batch, to_records
+from poundlock.formats.decode import Decoder, decoder
+from poundlock.formats.decode_avro import load_fastavro
+from poundlock.formats.decode_csv import split_record
+from poundlock.storage import Storage, open_storage
+
+__all__ = ["COMPRESSIONS", "FileReader", "codec_of", "open_text"]
+
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
+_ROWS = 65_536
+# Dicts weigh about ten times what their text does: of so many bytes they stay in the cache of a core.
+_BLOCK_OF_DICTS = 1 << 17
+_LONGEST_RECORD = 16 << 20
+
+
+def codec_of(path: str, compression: str) -> str | None:
+    """Return how a file is compressed, by its name where `compression` is "auto"."""
+    if compression == "auto":
+        return next((codec for end, codec in COMPRESSIONS.items() if path.lower().endswith(end)), None)
+    return None if compression == "none" else compression
+
+
+class FileReader:
+    """Reads the splits of one task.
+
+    Args:
+        format: "text", "json", "csv", "parquet" or "avro".
+        options: options of the decoder.
+        compression: "auto", "none", "gzip", "zstd" or "bz2".
+        header: whether the first line of each CSV file names its columns.
+        multiline: whether CSV fields in quotes may hold line ends.
+        context: where bad records go, and what is needed.
+    """
+
+    def __init__(
+        self,
+        format: str,
+        options: Mapping[str, Any],
+        *,
+        compression: str,
+        header: bool,
+        multiline: bool,
+        context: ReaderContext,
+    ) -> None:
+        self._format = format
+        self._ddl: str | None = None
+        self._columns = pa.schema([])
+        self._options = dict(options)
+        self._compression = compression
+        self._header = header
+        self._multiline = multiline
+        self._context = context
+        self._storages: dict[str, Storage] = {}
+        self._by_header: dict[bytes, Decoder] = {}
+        self._decoder: Decoder | None = None
+
+    def _set_columns(self, text: str) -> None:
+        if text != self._ddl:
+            self._ddl, self._columns = text, ddl.parse(text)
+            self._by_header.clear()
+            if self._format in ("json", "csv"):
+                self._decoder = decoder(self._format, text, **self._options)
+
+    def read(self, split: Split) -> Iterator[Chunk]:
+        """Yield the rows of a split. Each chunk has its own memory and stays valid."""
+        self._set_columns(split.payload["ddl"])
+        for part in split.payload["parts"]:
+            storage = self._storages.setdefault(part["root"], open_storage(part["root"]))
+            name = f"{part['root'].rstrip('/')}/{part['path']}"
+            _check(storage, part, name)
+            with _naming(name):
+                if self._format == "parquet":
+                    yield from self._parquet(storage, part, name)
+                elif self._format == "avro":
+                    yield from self._avro(storage, part, name)
+                else:
+                    yield from self._text(storage, part, name)
+
+    def _text(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
+        made = self._decoder
+        if self._header:
+            made = self._decoder_for(_first_line(storage, part, self._compression), name)
+        lines = (strip_returns(chunk) for chunk in self._lines(storage, part, name))
+        chunks: Iterator[Chunk] = (
+            lines if not self._multiline else _records(lines, self._options.get("quote", '"'), name)
+        )
+        for chunk in chunks:
+            if not len(chunk):
+                continue
+            if made is None:
+                yield chunk
+                continue
+            rows = made.decode(chunk, self._context.reject, self._context.want)
+            if len(rows):
+                yield self._ordered(rows, made)
+
+    def _lines(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Lines]:
+        start, end = part["start"], part["end"]
+        size = _BLOCK_OF_DICTS if self._context.want == "records" else BLOCK
+        with open_text(storage, part["path"], self._compression) as handle:
+            codec = codec_of(part["path"], self._compression)
+            if codec:
+                blocks = line_blocks(handle.readinto, name, 0, None, size)
+            else:
+                # One byte early: whether a line starts at `start` is said by the byte before.
+                base = max(start - 1, 0)
+                handle.seek(base)
+                blocks = line_blocks(_Bounded(handle, part["bytes"] - base, name), name, base, end, size)
+            first = True
+            for block in blocks:
+                lines = block
+                if first:
+                    if start == 0 and self._format != "text":
+                        lines = drop_mark(lines)
+                    if start > 0 or self._header:
+                        lines = drop_first(lines)
+                    first = False
+                yield lines
+
+    def _decoder_for(self, header: bytes, name: str) -> Decoder:
+        """Return the decoder for a file with this first line: its columns in its order, further ones as text."""
+        if header not in self._by_header:
+            try:
+                names = split_record(
+                    str(header, "utf-8"), self._options.get("delimiter", ","), self._options.get("quote", '"'), None
+                )
+            except ValueError as error:
+                raise TerminalError(f"{name}: the header cannot be read: {error}", next="mend the file") from None
+            known = {f.name: f for f in self._columns}
+            fields = [known.get(str(n), pa.field(str(n), pa.string())) for n in names]
+            if len(set(names)) != len(names) or "" in names:
+                raise TerminalError(f"{name}: its header names no column, or one twice: {names}", next="mend the file")
+            self._by_header[header] = decoder("csv", ddl.render(pa.schema(fields)), **self._options)
+        return self._by_header[header]
+
+    def _ordered(self, rows: Chunk, made: Decoder) -> Chunk:
+        """Return the columns of the source, where a file's header had others or another order."""
+        if made is self._decoder or made.schema().names == self._columns.names:
+            return rows
+        if isinstance(rows, Records):
+            names = self._columns.names
+            return Records([{n: row.get(n) for n in names} for row in rows.rows], rows.origin, rows.index)
+        return to_batch(rows, self._columns, self._context.reject)
+
+    def _parquet(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
+        import pyarrow.parquet as pq
+
+        with storage.open(part["path"]) as handle, pq.ParquetFile(handle) as file:
+            groups, first = _row_groups(file.metadata, part["start"], part["end"])
+            wanted = [n for n in self._columns.names if n in file.schema_arrow.names]
+            for group, row in zip(groups, first, strict=True):
+                for batch in file.iter_batches(_ROWS, row_groups=[group], columns=wanted, use_threads=False):
+                    origin = FileOrigin(name, range(row, row + batch.num_rows))
+                    row += batch.num_rows
+                    yield self._shaped(Batch(batch, origin))
+
+    def _avro(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
+        fastavro = load_fastavro()
+        with storage.open(part["path"]) as handle:
+            rows: list[dict[str, Any]] = []
+            first = 0
+            for row in fastavro.reader(handle):
+                rows.append(row)
+                if len(rows) == 8192:
+                    yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
+                    first, rows = first + len(rows), []
+            if rows:
+                yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
+
+    def _shaped(self, chunk: Batch | Records) -> Chunk:
+        batch = to_batch(chunk, self._columns, self._context.reject)
+        return to_records(batch) if self._context.want == "records" else batch
+
+
+class _Bounded:
+    """Reads a file up to the size it had when it was taken."""
+
+    def __init__(self, handle: Any, left: int, name: str) -> None:
+        self._handle = handle
+        self._left = left
+        self._name = name
+
+    def __call__(self, view: memoryview) -> int:
+        wanted = min(len(view), self._left)
+        if not wanted:
+            return 0
+        got = int(self._handle.readinto(view[:wanted]))
+        if not got:
+            raise _changed(self._name, f"ends {self._left} bytes early")
+        self._left -= got
+        return got
+
+
+@contextmanager
+def open_text(storage: Storage, path: str, compression: str) -> Iterator[Any]:
+    """Open a file for reading its text, uncompressing it on the way."""
+    with storage.open(path) as handle:
+        codec = codec_of(path, compression)
+        if codec is None:
+            yield handle
+        else:
+            with pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), codec) as stream:
+                yield stream
+
+
+def _first_line(storage: Storage, part: Mapping[str, Any], compression: str) -> bytes:
+    with open_text(storage, part["path"], compression) as handle:
+        return first_line(handle)
+
+
+def first_line(handle: BinaryIO) -> bytes:
+    """Return the first line of an opened file without its end and without a byte order mark."""
+    for lines in line_blocks(handle.readinto, "", 0, 1, block=1 << 16):  # type: ignore[attr-defined]
+        return strip_returns(drop_mark(lines)).row(0)
+    return b""
+
+
+def _records(blocks: Iterator[Lines], quote: str, name: str) -> Iterator[Batch]:
+    """Yield CSV records that may span lines: a record ends at a line end outside of quotes."""
+    mark = quote.encode()
+    held: list[bytes] = []
+    size = quotes = begin = 0
+    for lines in blocks:
+        rows: list[bytes] = []
+        offsets: list[int] = []
+        for i, line in enumerate(row["value"] for row in to_records(lines).rows):
+            if not held:
+                begin = lines.origin.at(i)["offset"]
+            held.append(line)
+            quotes += line.count(mark)
+            size += len(line)
+            # One quote that is never closed must not swallow the rest of a large file: the record is bad, the rest is read.
+            if quotes % 2 == 0 or size > _LONGEST_RECORD:
+                rows.append(b"\n".join(held))
+                offsets.append(begin)
+                held, quotes, size = [], 0, 0
+        yield _values(rows, offsets, name)
+    if held:
+        yield _values([b"\n".join(held)], [begin], name)
+
+
+def _values(rows: Sequence[bytes], offsets: Sequence[int], name: str) -> Batch:
+    batch = pa.record_batch([pa.array(rows, pa.binary())], names=["value"])
+    return Batch(batch, FileOrigin(name, np.asarray(offsets, np.int64)))
+
+
+def _row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], list[int]]:
+    """Return the row groups whose first byte is in a range, and the number of the first row of each."""
+    groups, first, row = [], [], 0
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        chunk = group.column(0) if group.num_columns else None
+        at = (
+            0
+            if chunk is None
+            else min(x for x in (chunk.dictionary_page_offset, chunk.data_page_offset) if x is not None)
+        )
+        if start <= at < end:
+            groups.append(i)
+            first.append(row)
+        row += group.num_rows
+    return groups, first
+
+
+def _check(storage: Storage, part: Mapping[str, Any], name: str) -> None:
+    found = storage.stat(part["path"])
+    if found is None:
+        raise _changed(name, "is gone")
+    if found.bytes != part["bytes"]:
+        raise _changed(name, f"has {found.bytes} bytes now and had {part['bytes']}")
+
+
+def _changed(name: str, what: str) -> SourceGoneError:
+    return SourceGoneError(
+        f"{name} {what}, but the job has taken it as it was",
+        next="put the file back as it was; write new files under another name and rename them when they are complete",
+    )
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Put the file's name into errors about what is in it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise _changed(name, "is gone") from None
+    except (pa.ArrowInvalid, EOFError) as error:
+        raise _broken(name, error) from error
+    except OSError as error:
+        if error.errno is not None:  # the disk or the network, not the content
+            raise
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: Exception) -> TerminalError:
+    return TerminalError(f"{name} cannot be read: {error}", next="replace the file, or move it out of the folder")

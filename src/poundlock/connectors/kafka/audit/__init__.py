@@ -1,0 +1,1 @@
+"""Topics read back, transaction by transaction, and compared with what was decided."""

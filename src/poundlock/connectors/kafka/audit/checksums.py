@@ -1,0 +1,118 @@
+"""One decided transaction in an audit: what it should be, and the sums of what was met of it in the topics.
+
+Small, for there is one for each transaction that the ledger names; no message is kept.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from poundlock.audit.read_back import Decided
+from poundlock.connectors.kafka.audit.transaction_batches import RecordBatch
+from poundlock.connectors.kafka.partition_ranges import Place
+from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.producer import transaction_name
+
+__all__ = ["TransactionSums"]
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionSums:
+    """A transaction.
+
+    Args:
+        record, checkpoint: where it was decided.
+        compared: whether it is to be compared.
+        carried_out: whether it is known to have been committed.
+        tid, pid, epoch: what names it.
+        rows: how many messages it should have.
+        digest: of them; with `hashed`, what it is of beside the values, None if that cannot be made again.
+        plain: the digest without partitions and times, None where it is the same.
+        places: the partitions it wrote to; None: decided by a version that did not note them.
+    """
+
+    record: int
+    checkpoint: int
+    compared: bool
+    carried_out: bool
+    tid: str
+    pid: int
+    epoch: int
+    rows: int
+    digest: str
+    hashed: tuple[str, ...] | None
+    plain: str | None
+    places: frozenset[Place] | None
+    found: int = 0
+    broker_time: bool = False
+    _full: Digest | None = None
+    _plain: Digest | None = None
+
+    @classmethod
+    def of(cls, decided: Decided, places: frozenset[Place] | None) -> TransactionSums:
+        """Return the sums of a committable of which nothing was met yet."""
+        said = decided.committable
+        hashed = said.get("hashed")
+        return cls(
+            record=decided.record,
+            checkpoint=decided.checkpoint,
+            compared=decided.compared,
+            carried_out=decided.carried_out,
+            tid=sys.intern(said["tid"]),
+            pid=int(said["pid"]),
+            epoch=int(said["epoch"]),
+            rows=int(said["rows"]),
+            digest=said["digest"],
+            hashed=None if hashed is None else tuple(map(sys.intern, hashed)),
+            plain=said.get("plain"),
+            places=places,
+        )
+
+    @property
+    def name(self) -> str:
+        """What decisions call it."""
+        return transaction_name(self.tid, self.pid, self.epoch)
+
+    @property
+    def left(self) -> int:
+        """How many of its messages were not met."""
+        return self.rows - self.found
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics it wrote to, as far as is known."""
+        return sorted({topic for topic, _ in self.places or ()})
+
+    def may_be_in(self, place: Place) -> bool:
+        """Return whether it may have written to a partition."""
+        return self.places is None or place in self.places
+
+    def add(self, place: Place, batch: RecordBatch, begin: int) -> None:
+        """Add the messages of a batch, but for those before the log's begin."""
+        full = self._full = self._full or (Digest() if self.hashed is not None else None)
+        plain = self._plain = self._plain or (Digest() if self.plain is not None else None)
+        hashed = self.hashed or ()
+        topic = place[0] if "topic" in hashed else None
+        partition = place[1] if "partition" in hashed else None
+        timed, only_value = "timestamp" in hashed, not hashed
+        for offset, time_ms, key, value, headers in batch.messages():
+            if offset < begin:
+                continue
+            self.found += 1
+            if full is not None:
+                if only_value and key is None and not headers:
+                    full.add(value)
+                else:
+                    full.add(value, topic, key, headers or None, partition, time_ms if timed else None)
+            if plain is not None:
+                plain.add(value, topic, key, headers or None, None, None)
+        self.broker_time |= batch.broker_time
+
+    @property
+    def differs(self) -> bool:
+        """Whether its messages, all of which were met, are others than the ones that were written."""
+        if self._plain is not None and self._plain.text != self.plain:
+            return True
+        timed = self.hashed is not None and "timestamp" in self.hashed
+        return self._full is not None and not (timed and self.broker_time) and self._full.text != self.digest

@@ -1,0 +1,230 @@
+"""Reads the topics back, each once, and compares every decided transaction with what read_committed readers see of it.
+
+A batch names its producer, and a transaction has a producer id and epoch of its own, so sums per producer are all that is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
+from poundlock.connectors.kafka.audit.checksums import TransactionSums
+from poundlock.connectors.kafka.audit.fetching import TopicLogs
+from poundlock.connectors.kafka.audit.log_scan import PartitionLog, Scan
+from poundlock.connectors.kafka.audit.transaction_batches import RecordBatch
+from poundlock.connectors.kafka.partition_ranges import Place, to_places
+from poundlock.connectors.kafka.sink.producer import transaction_name
+from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
+from poundlock.connectors.kafka.sink.transactions import Transactions
+
+__all__ = ["KafkaReading"]
+
+_OPEN = ("Ongoing", "PrepareCommit")
+
+
+@dataclass(slots=True)
+class _Nobodys:
+    """A committed transaction of the sink's own producers that no decision names, as far as is known."""
+
+    places: set[Place] = field(default_factory=set)
+    rows: int = 0
+    follows: bool = False  # whether it stands behind one that a decision names
+    checkpoint: int | None = None
+
+
+class KafkaReading:
+    """One audit of one sink.
+
+    Args:
+        scope: of the audit.
+        asked: the cluster.
+        names: the sink's transactional ids.
+        topic: the sink's topic, None where it has several.
+        wait_s: how long to wait for open transactions that hold readers up, seconds.
+    """
+
+    whole = True
+
+    def __init__(
+        self, scope: AuditScope, *, asked: Transactions, names: TransactionNames, topic: str | None, wait_s: float
+    ) -> None:
+        self._scope, self._asked, self._names, self._topic, self._wait_s = scope, asked, names, topic, wait_s
+        self._transactions: dict[tuple[int, int], TransactionSums] = {}
+        self._tids: dict[int, str] = {}  # of each producer of this sink
+        self._nobodys: dict[tuple[int, int], _Nobodys] = {}
+        self._logs: dict[Place, PartitionLog] = {}
+        self._compacted: set[str] = set()
+        self._twice: list[Disagreement] = []
+        self._others = 0
+        self._places: dict[str, frozenset[Place] | None] = {}
+
+    def take(self, decided: Decided) -> None:
+        """Note a transaction."""
+        said = decided.committable.get("places")
+        text = str(said)  # most transactions of a task write to the same partitions
+        if text not in self._places:
+            self._places[text] = None if said is None else to_places(said)
+        found = TransactionSums.of(decided, self._places[text])
+        name = (found.pid, found.epoch)
+        if name in self._transactions:
+            self._twice.append(self._wrong(found, "two decisions name this transaction"))
+        self._transactions[name] = found
+
+    def read(self) -> None:
+        """Read the topics."""
+        self._tids = {pid: t.tid for (pid, _), t in self._transactions.items()}
+        if not any(t.compared for t in self._transactions.values()):
+            return
+        self._tids |= {pid: tid for tid, pid in self._asked.producers().items() if self._names.ours(tid)}
+        topics = {topic for t in self._transactions.values() for topic, _ in t.places or ()}
+        topics |= {self._topic} if self._topic is not None else set()
+        logs = TopicLogs(self._asked)
+        self._compacted = logs.compacted(topics)
+        scan = Scan(logs, topics - self._compacted, take=self._batch, progress=self._scope.progress)
+        self._logs = scan.logs
+        scan.run(self._missing, self._wait_s)
+
+    def _batch(self, log: PartitionLog, batch: RecordBatch) -> None:
+        name, count = (batch.pid, batch.epoch), min(batch.count, batch.last - log.begin + 1)
+        found = self._transactions.get(name) if batch.transactional else None
+        if found is not None:
+            log.record = found.record if log.record is None else log.record
+            log.checkpoint = found.checkpoint
+            if found.compared:
+                found.add(log.place, batch, log.begin)
+        elif batch.transactional and batch.pid in self._tids:
+            nobodys = self._nobodys.setdefault(name, _Nobodys())
+            nobodys.places.add(log.place)
+            nobodys.rows += count
+            if log.record is not None:
+                nobodys.follows, nobodys.checkpoint = True, log.checkpoint
+        else:
+            self._others += count
+
+    def _missing(self, held: Sequence[PartitionLog]) -> bool:
+        return any(
+            transaction.left > 0
+            and any(self._may_be_behind(transaction, log) for log in held)
+            and not self._was_removed(transaction)
+            for transaction in self._compared()
+        )
+
+    def _may_be_behind(self, transaction: TransactionSums, log: PartitionLog) -> bool:
+        """Return whether its rows may stand where a partition was not read: not before those of an earlier decision."""
+        earlier = log.checkpoint is None or transaction.checkpoint >= log.checkpoint
+        return earlier and transaction.may_be_in(log.place)
+
+    def _compared(self) -> Iterator[TransactionSums]:
+        """Yield the transactions that are compared and can be."""
+        for transaction in self._transactions.values():
+            topics: Sequence[str | None] = transaction.topics or [self._topic]
+            if transaction.compared and None not in topics and self._compacted.isdisjoint(topics):
+                yield transaction
+
+    def result(self) -> ReadBack:
+        """Return what was found. Asks who holds readers up, where somebody does."""
+        wrong, removed, compared = list(self._twice), 0, 0
+        holders = self._holders()
+        for transaction in self._compared():
+            compared += 1
+            if transaction.left > 0 and self._was_removed(transaction):
+                removed += transaction.left
+            elif what := self._what_differs(transaction, holders):
+                wrong.append(self._wrong(transaction, what))
+        room = sum(log.begin for log in self._logs.values())
+        if removed > room:
+            wrong.append(
+                Disagreement(
+                    None,
+                    f"topic {self._topic_names()}",
+                    f"{removed} rows are gone, and the brokers removed {room} at most",
+                )
+            )
+        return ReadBack(
+            compared=compared,
+            disagreements=[*wrong, *self._undecided()],
+            removed=removed,
+            others=self._others,
+            uncompared=list(self._uncompared()),
+        )
+
+    def _what_differs(self, transaction: TransactionSums, holders: dict[Place, str]) -> str:
+        rows, left = transaction.rows, transaction.left
+        if left > 0:
+            missing = f"{left} of its {rows} rows are missing" if transaction.found else f"its {rows} rows are missing"
+            return f"{missing}: {self._why(transaction, holders)}"
+        if left < 0:
+            return f"it has {transaction.found} rows instead of the {rows} decided"
+        if transaction.differs:
+            return f"its {rows} rows are not the ones that were written: other content than digest {transaction.digest}"
+        return ""
+
+    def _why(self, transaction: TransactionSums, holders: dict[Place, str]) -> str:
+        told = None if transaction.carried_out else self._asked.describe(transaction.tid)
+        if told is not None and told.pid == transaction.pid and told.epoch - transaction.epoch in (0, 1):
+            if told.state in _OPEN:
+                return "it is decided and not committed yet; start the job, or type poundlock fsck --fix"
+            if told.state == "CompleteAbort":
+                return "it was aborted before it was committed; the next start of the job produces it again"
+        held = [text for place, text in sorted(holders.items()) if self._may_be_behind(transaction, self._logs[place])]
+        if held:
+            return held[0]
+        gone = [topic for topic in transaction.topics if all(place[0] != topic for place in self._logs)]
+        return f"topic {', '.join(gone)} does not exist" if gone else "no read_committed reader sees them"
+
+    def _holders(self) -> dict[Place, str]:
+        """Return, for each partition that was not read to its end, who keeps readers from going on."""
+        held = [log for log in self._logs.values() if log.held and not log.done]
+        if not held:
+            return {}
+        told = [(tid, found) for tid in self._asked.ongoing() if (found := self._asked.describe(tid)) is not None]
+        texts = {}
+        for log in held:
+            topic, partition = log.place
+            open_here = [(d.started_ms, tid) for tid, d in told if partition in d.places.get(topic, ())]
+            started_ms, tid = min(open_here, default=(0, ""))
+            since = datetime.fromtimestamp(started_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            who = f"transactional id {tid}, open since {since}," if tid else "a transaction of nobody's"
+            texts[log.place] = f"{who} holds readers of {topic}-{partition} up at offset {log.at}"
+        return texts
+
+    def _was_removed(self, transaction: TransactionSums) -> bool:
+        """Return whether the broker may have removed a part of it, as it does with what is older than the retention.
+
+        Decisions follow one another, and so do their rows in each partition: what was decided after the first rows that are
+        still there is there whole.
+        """
+        return any(
+            log.begin > 0 and (log.done if log.record is None else transaction.record <= log.record)
+            for place, log in self._logs.items()
+            if transaction.may_be_in(place)
+        )
+
+    def _undecided(self) -> Iterator[Disagreement]:
+        for name, found in self._nobodys.items():
+            # Of a ledger that has forgotten its beginning the first transactions have no decision any more.
+            if name in self._transactions or not (self._scope.complete or found.follows):
+                continue
+            topics = ", ".join(sorted({topic for topic, _ in found.places}))
+            where = "" if found.checkpoint is None else f", behind those of checkpoint {found.checkpoint}"
+            yield Disagreement(
+                None,
+                f"topic {topics}, transaction/{transaction_name(self._tids[name[0]], *name)}",
+                f"{found.rows} rows of this sink's producers are visible{where}, and no decision names them",
+            )
+
+    def _uncompared(self) -> Iterator[str]:
+        for topic in sorted(self._compacted):
+            yield f"topic {topic} is compacted: the broker keeps the newest row of a key only, so nothing in it can be compared"
+        old = sum(t.rows for t in self._transactions.values() if t.places is None and t.compared)
+        if old and self._topic is None:
+            yield f"{old} rows were decided by a version that did not note their topics"
+
+    def _wrong(self, transaction: TransactionSums, what: str) -> Disagreement:
+        place = f"topic {', '.join(transaction.topics) or self._topic_names()}, transaction/{transaction.name}"
+        return Disagreement(transaction.checkpoint, place, what)
+
+    def _topic_names(self) -> str:
+        return self._topic or ", ".join(sorted({topic for topic, _ in self._logs}))

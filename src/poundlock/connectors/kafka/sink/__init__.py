@@ -1,0 +1,1 @@
+"""KafkaSink: records written to topics in transactions that a decision commits."""

@@ -1,0 +1,144 @@
+"""What a KafkaSink may say: checks of its settings when it is written down, and of the columns it is given.
+
+Each refusal names the setting and the value to give it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from poundlock.arguments import defaults_of, refuse_without_effect
+from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.kafka.sink.transaction_ids import PREFIX
+from poundlock.errors import DefinitionError
+from poundlock.values import duration
+
+if TYPE_CHECKING:
+    from poundlock.connectors.kafka.sink.sink import KafkaSink
+
+__all__ = ["check_columns", "check_sink"]
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_CHOICES = {
+    "format": ("raw", "json", "csv", "avro"),
+    "guarantee": ("exactly-once", "at-least-once", "none"),
+    "compression": ("none", "gzip", "snappy", "lz4", "zstd"),
+    "acks": ("all", "1", "0"),
+    "commit_mode": ("two_phase", "per_task"),
+}
+# Each of these is said by a field of KafkaSink, or must have one value or exactly-once would be lost in silence.
+_OWN = {
+    "bootstrap.servers", "transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks",
+    "request.required.acks", "compression.type", "compression.codec", "on_delivery", "delivery.report.only.error",
+    "message.timeout.ms", "delivery.timeout.ms", "message.send.max.retries", "retries",
+}  # fmt: skip
+
+
+def check_sink(sink: KafkaSink) -> None:
+    """Raise DefinitionError for settings that mean nothing or contradict each other."""
+    servers = [s.strip() for s in str(sink.bootstrap_servers or "").split(",")]
+    if not all(re.fullmatch(r"\S+:[0-9]{1,5}", s) for s in servers):
+        raise DefinitionError(
+            f"bootstrap_servers={sink.bootstrap_servers!r} is not a list of host:port",
+            next='write bootstrap_servers="localhost:9092"',
+        )
+    object.__setattr__(sink, "bootstrap_servers", ",".join(servers))
+    for name, known in _CHOICES.items():
+        if getattr(sink, name) not in known:
+            raise DefinitionError(f"{name}={getattr(sink, name)!r} is not known", next=f"use one of {', '.join(known)}")
+    _check_topics(sink)
+    _check_rows(sink)
+    given = sink.transactional_id_prefix
+    if given is not None and not (isinstance(given, str) and PREFIX.fullmatch(given)):
+        raise DefinitionError(
+            f"transactional_id_prefix={sink.transactional_id_prefix!r} cannot begin a transactional id",
+            next='use letters, digits, ".", "_" and "-", such as "orders"',
+        )
+    if sink.timeout_ms < 1000:
+        raise DefinitionError(
+            f"transaction_timeout={sink.transaction_timeout!s} is too short", next='write transaction_timeout="15 min"'
+        )
+    if sink.acks != "all" and sink.guarantee != "none":
+        raise DefinitionError(
+            f'acks="{sink.acks}" may lose what the broker said it has: that is not {sink.guarantee}',
+            next='leave acks out, or say guarantee="none"',
+        )
+    if sink.commit_mode == "per_task" and sink.guarantee != "exactly-once":
+        raise DefinitionError(
+            f'commit_mode="per_task" is a way to commit transactions, and guarantee="{sink.guarantee}" has none',
+            next="leave commit_mode out",
+        )
+    if sink.guarantee != "exactly-once":
+        names = ("transactional_id_prefix", "marker_topic", "transaction_timeout")
+        standing = defaults_of(type(sink), *names)
+        standing["transaction_timeout"] = duration(standing["transaction_timeout"])
+        refuse_without_effect(
+            "KafkaSink",
+            {name: (getattr(sink, name), standing[name]) for name in names},
+            because=f"guarantee={sink.guarantee!r} has no transactions",
+        )
+    if own := sorted(name for name in sink.client_options if name.lower() in _OWN):
+        raise DefinitionError(
+            f"client option {own[0]!r} is set by KafkaSink itself",
+            next="use the field of KafkaSink for it, such as transaction_timeout, compression or acks",
+        )
+
+
+def _check_topics(sink: KafkaSink) -> None:
+    from poundlock.connectors.kafka.sink.sink import TopicExpression
+
+    topic = sink.topic
+    if isinstance(topic, str):
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise DefinitionError(f"{topic!r} is not a topic name", next='use letters, digits, ".", "_" and "-"')
+    elif not isinstance(topic, TopicExpression) and not callable(topic):
+        raise DefinitionError(f"topic={topic!r} is no topic", next='write topic="orders", or a TopicExpression(…)')
+    if not isinstance(sink.marker_topic, str) or not _TOPIC.fullmatch(sink.marker_topic) or sink.marker_topic == topic:
+        raise DefinitionError(
+            f"marker_topic={sink.marker_topic!r} cannot hold the markers",
+            next='write marker_topic="poundlock-markers", a topic that nobody writes to',
+        )
+    if sink.create_topic is not None:
+        count = sink.create_topic
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise DefinitionError(f"create_topic={count!r} is not a number of partitions", next="write create_topic=3")
+        if not isinstance(topic, str):
+            raise DefinitionError("create_topic= needs one fixed topic", next="create the topics before the job runs")
+
+
+def _check_rows(sink: KafkaSink) -> None:
+    if sink.format == "raw" and not isinstance(sink.value, str):
+        raise DefinitionError(
+            f"value={sink.value!r} is not one column",
+            next='write value="value", or format="json" to encode several columns',
+        )
+    if isinstance(sink.value, Sequence) and not isinstance(sink.value, str) and not sink.value:
+        raise DefinitionError("value=[] names no column", next="leave it out to encode all columns")
+    if not isinstance(sink.headers, str | Mapping | None):
+        raise DefinitionError(f"headers={sink.headers!r} are none", next="write headers={'trace': 'trace_id'}")
+    known = {"avro_schema", "schema_id"} if sink.format == "avro" else set()
+    if strange := sorted(set(sink.format_options) - known):
+        raise DefinitionError(
+            f"format {sink.format!r} has no option {strange[0]!r}",
+            next=f"use one of {', '.join(sorted(known))}" if known else "leave format_options out",
+        )
+    if sink.format == "avro" and importlib.util.find_spec("fastavro") is None:
+        raise DefinitionError("Avro needs the package fastavro", next='type: pip install "poundlock[avro]"')
+
+
+def check_columns(sink: KafkaSink, name: str, columns: Sequence[str]) -> None:
+    """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
+    needed = [sink.value] if isinstance(sink.value, str) else list(sink.value or ())
+    needed += [column for column in (sink.key, sink.partition, sink.timestamp) if column is not None]
+    if sink.headers is not None:
+        needed += [sink.headers] if isinstance(sink.headers, str) else list(sink.headers.values())
+    need_columns(name, needed, columns, next_of=lambda column: _instead(sink, column))
+
+
+def _instead(sink: KafkaSink, column: str) -> str | None:
+    if sink.format == "raw" and column == sink.value == "value":
+        return 'say format="json" to write all columns, or value="…" for the one to write as it is'
+    return None

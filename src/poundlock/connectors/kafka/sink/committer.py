@@ -1,0 +1,193 @@
+"""The driver's half of the Kafka sink: transactions verified, committed, aborted and swept, from any process.
+
+An answer of the coordinator that is not plainly "committed" proves nothing by itself; then the marker decides, which had
+the same fate as the data.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from poundlock.checkpoint.committer import timeout_warning
+from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.connectors import reconcile as matching
+from poundlock.connectors.kafka.sink.producer import transaction_name
+from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
+from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, Transactions
+from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
+
+__all__ = ["abort", "commit", "inspect", "match", "refuse_shared_prefix", "sweep", "verify"]
+
+_log = logging.getLogger(__name__)
+_DONE = "NoError"
+# Answers after which this very transaction can never be committed any more, if it was not before.
+_OVER = frozenset(
+    (
+        "InvalidTxnStateError",
+        "ProducerFencedError",
+        "InvalidProducerEpochError",
+        "InvalidProducerIdMappingError",
+        "TransactionalIdNotFoundError",
+    )
+)
+_FORGOTTEN = frozenset(("InvalidProducerIdMappingError", "TransactionalIdNotFoundError"))
+_DAY_MS = 86_400_000
+
+
+def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prepared], now_ms: int) -> None:
+    """Check that every transaction is open and will be for a while, and abort what other attempts of the tasks left open.
+
+    Called before the decision, when every task has ended and nothing is decided that is not carried out: what is open and
+    was not handed over is nobody's, and would hold readers up.
+
+    Raises:
+        TransientError: a transaction is gone or about to be.
+    """
+    named = {item.payload["tid"] for item in prepared}
+    for tid in asked.ongoing():
+        if names.ours(tid) and tid not in named:
+            _abort_open(asked, tid)
+    for item in prepared:
+        payload = item.payload
+        told = asked.describe(payload["tid"])
+        if told is None or not told.is_open(payload["pid"], payload["epoch"]):
+            raise TransientError(
+                f"transaction {payload['transaction']} is not open any more: {_say(told)}",
+                next="if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
+            )
+        left = told.started_ms + told.timeout_ms - now_ms
+        if left < min(told.timeout_ms // 10, 30_000):
+            raise TransientError(
+                f"transaction {payload['transaction']} has {left} ms left of {told.timeout_ms} ms",
+                next="make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
+            )
+
+
+def commit(asked: Transactions, committable: JSON, now_ms: int) -> Committed | Aborted:
+    """Commit a transaction, or find out what became of it.
+
+    Raises:
+        CommitUnknown: neither the coordinator nor the marker can say yet.
+        TerminalError: both have forgotten it.
+    """
+    if committable.get("committed"):  # by its task
+        return Committed(_detail(committable))
+    warning = timeout_warning(
+        begun_ms=committable["begun_ms"],
+        now_ms=now_ms,
+        timeout_ms=committable["deadline_ms"] - committable["begun_ms"],
+        ratio=0.5,
+    )
+    answer = asked.end(committable["tid"], committable["pid"], committable["epoch"], commit=True)
+    if answer == _DONE:
+        if warning is not None:
+            _log.warning("%s: %s", committable["transaction"], warning)
+        return Committed(_detail(committable))
+    if answer not in _OVER:
+        raise CommitUnknown(
+            f"Kafka at {asked.servers} answers {answer} to the commit of {committable['transaction']}",
+            next="see that the brokers run, and that this user may WRITE the transactional ids of the prefix",
+        )
+    return _outcome(asked, committable, answer, now_ms)
+
+
+def _outcome(asked: Transactions, committable: JSON, answer: str, now_ms: int) -> Committed | Aborted:
+    """Return what became of a transaction that cannot be committed now: whether its marker is there decides."""
+    tid, pid, epoch = committable["tid"], committable["pid"], committable["epoch"]
+    ours, reason = Marker(tid, pid, epoch), f"{committable['transaction']}: {answer}"
+    group, topic = committable["group"], committable["marker_topic"]
+    found = asked.marker(group, topic, stable=True)
+    if found == ours:
+        return Committed(_detail(committable))
+    if found == UNSTABLE:
+        if asked.marker(group, topic, stable=False) == ours:
+            return Committed(_detail(committable))
+        told = asked.describe(tid)
+        # Whoever initialised the id after us could do so only when our transaction was ended and its markers written. So
+        # the transaction that is open is not ours, and what was committed before it is not ours either.
+        if told is not None and told.state == "Ongoing" and (told.pid, told.epoch) != (pid, epoch):
+            return Aborted(reason)
+        # A broker that has just started ends what ran out of time while it was down, and drops the word of it for
+        # partitions that have no leader yet: the group then stays unstable for ever, and the coordinator's word stands.
+        if told is not None and told.state == "CompleteAbort" and told.pid == pid and told.epoch - epoch in (0, 1):
+            return Aborted(reason)
+        raise CommitUnknown(f"{reason}; a transaction of this id is being ended: {_say(told)}")
+    if found is None:
+        told = asked.describe(tid)
+        proven = told is not None and told.pid == pid and told.state == "CompleteAbort"
+        if not proven and (answer in _FORGOTTEN or now_ms - committable["deadline_ms"] > _DAY_MS):
+            raise TerminalError(
+                f"nobody knows what became of {committable['transaction']}: {answer}, and its marker is gone",
+                next=f"look whether the topic has the {committable['rows']} messages of digest {committable['digest']}; "
+                "Kafka forgets transactions and markers after some days, and another cluster knows none",
+            )
+    return Aborted(reason)
+
+
+def _detail(committable: JSON) -> JSON:
+    return {name: committable[name] for name in ("transaction", "rows", "bytes")}
+
+
+def abort(asked: Transactions, prepared: Prepared) -> None:
+    """Abort a transaction that no decision names. One that is gone already, or was begun anew, is no error."""
+    payload = prepared.payload
+    asked.end(payload["tid"], payload["pid"], payload["epoch"], commit=False)
+
+
+def sweep(asked: Transactions, names: TransactionNames, *, remove: bool, check: Callable[[], None]) -> Sequence[Orphan]:
+    """Find open transactions of this sink; everything decided has been committed, so they are of attempts that died."""
+    found: list[tuple[str, Described]] = []
+    for tid in asked.ongoing():
+        told = asked.describe(tid) if names.ours(tid) else None
+        if told is not None and told.state == "Ongoing":
+            found.append((tid, told))
+    if remove and found:
+        check()
+        for tid, told in found:
+            asked.end(tid, told.pid, told.epoch, commit=False)
+    return [Orphan(f"transaction/{transaction_name(tid, t.pid, t.epoch)}", 0, t.started_ms) for tid, t in found]
+
+
+def refuse_shared_prefix(asked: Transactions, names: TransactionNames) -> None:
+    """Raise DefinitionError if another job has an open transaction under the prefix."""
+    for tid in asked.ongoing():
+        if names.foreign(tid):
+            raise DefinitionError(
+                f"transactional_id_prefix={names.prefix!r} is in use by another job: {tid} has an open transaction",
+                next=f'give this sink a prefix of its own, such as transactional_id_prefix="{names.prefix}-2"; '
+                "if that job is gone, its transaction ends by its timeout",
+            )
+
+
+def _abort_open(asked: Transactions, tid: str) -> None:
+    told = asked.describe(tid)
+    if told is not None and told.state == "Ongoing":
+        asked.end(tid, told.pid, told.epoch, commit=False)
+
+
+def match(
+    again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
+) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
+    """Tell what was produced once more apart; see `poundlock.connectors.reconcile`."""
+    return matching.match(again, done, prepared, rows="messages")
+
+
+def inspect(asked: Transactions, committable: JSON) -> Sequence[Finding]:
+    """Say whether a decided transaction is open or was aborted; one whose id was used again cannot be looked at any more."""
+    told = asked.describe(committable["tid"])
+    if told is None or told.pid != committable["pid"] or committable.get("committed"):
+        return []
+    place = f"transaction/{committable['transaction']}"
+    if told.epoch == committable["epoch"] and told.state in ("Ongoing", "PrepareCommit"):
+        return [Finding("pending", place, expected_bytes=committable["bytes"])]
+    ours = Marker(committable["tid"], committable["pid"], committable["epoch"])
+    # A transaction that ran out of time is aborted under the next epoch.
+    aborted = told.state == "CompleteAbort" and told.epoch - committable["epoch"] in (0, 1)
+    if aborted and asked.marker(committable["group"], committable["marker_topic"], stable=False) != ours:
+        return [Finding("missing", place, expected_bytes=committable["bytes"])]
+    return []
+
+
+def _say(told: Described | None) -> str:
+    return "the broker does not know it" if told is None else f"{told.state}, producer {told.pid}:{told.epoch}"

@@ -1,0 +1,173 @@
+"""What a Kafka sink asks of its cluster before anything starts: version, timeout, topics, access.
+
+Each refusal names the setting and the value to give it; nothing is made but the marker topic and, where asked for, the topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from poundlock.connectors.kafka.client_loader import confluent
+from poundlock.connectors.kafka.cluster import Cluster
+from poundlock.connectors.kafka.sink.producer import group_metadata
+from poundlock.connectors.kafka.sink.transactions import transactions
+from poundlock.errors import CommitUnknown, DefinitionError, TransientError
+
+if TYPE_CHECKING:
+    from poundlock.connectors.kafka.sink.sink import KafkaSink
+
+__all__ = ["preflight"]
+
+_log = logging.getLogger(__name__)
+_SECONDS = 5.0
+_OLDEST = (3, 0)
+
+
+def preflight(sink: KafkaSink) -> None:
+    """Raise unless the sink can work; see KafkaSink.preflight."""
+    cluster = Cluster(sink.bootstrap_servers, sink.security.confluent(), timeout=_SECONDS)
+    try:
+        topics = set(cluster.partitions(_SECONDS))
+    finally:
+        cluster.close()
+    admin = confluent("admin").AdminClient(
+        {"bootstrap.servers": sink.bootstrap_servers, "log_level": 0, **sink.security.confluent()}
+    )
+    once = sink.guarantee == "exactly-once"
+    if once:
+        _check_version(sink)
+    if isinstance(sink.topic, str):
+        _check_topic(sink, admin, topics, sink.topic, sink.create_topic, "WRITE", "create_topic=3 makes it")
+    if once:
+        _check_topic(sink, admin, topics, sink.marker_topic, 1, "READ", "")
+        _check_transactions(sink, admin)
+
+
+def _check_version(sink: KafkaSink) -> None:
+    try:
+        version = transactions(sink.bootstrap_servers, sink.security).broker_version()
+    except CommitUnknown as error:
+        raise TransientError(error.what, next="check bootstrap_servers, and that the brokers run") from error
+    if version < _OLDEST:
+        raise DefinitionError(
+            f"Kafka at {sink.bootstrap_servers} is version {'.'.join(map(str, version))}",
+            next='exactly-once needs brokers of 3.0 or later; with older ones say guarantee="at-least-once"',
+        )
+
+
+def _check_topic(
+    sink: KafkaSink, admin: Any, topics: set[str], topic: str, create: int | None, operation: str, hint: str
+) -> None:
+    kafka = confluent()
+    if topic not in topics:
+        if create is None:
+            raise DefinitionError(
+                f"topic {topic!r} does not exist on Kafka at {sink.bootstrap_servers}",
+                next=f"kafka-topics.sh --create --topic {topic}; or {hint}",
+            )
+        _create(sink, admin, topic, create)
+    try:
+        told = _described(admin, topic)
+    except kafka.KafkaException as error:
+        raise _refused(sink, error, f"topic {topic!r}", operation) from error
+    allowed = told.authorized_operations
+    if allowed is not None and operation not in {o.name for o in allowed}:
+        raise _denied(sink, f"topic {topic!r}", operation)
+
+
+def _described(admin: Any, topic: str) -> Any:
+    """Return what the cluster says of a topic; one that was just made is not known everywhere at once."""
+    kafka, end = confluent(), time.monotonic() + _SECONDS
+    while True:
+        asked = admin.describe_topics(
+            kafka.TopicCollection([topic]), include_authorized_operations=True, request_timeout=_SECONDS
+        )
+        try:
+            return asked[topic].result(_SECONDS)
+        except kafka.KafkaException as error:
+            if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+def _create(sink: KafkaSink, admin: Any, topic: str, partitions: int) -> None:
+    kafka = confluent()
+    new = confluent("admin").NewTopic(topic, num_partitions=partitions, replication_factor=-1)
+    try:
+        admin.create_topics([new], request_timeout=_SECONDS)[topic].result(_SECONDS)
+    except kafka.KafkaException as error:
+        if error.args[0].code() != kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+            raise _refused(sink, error, f"topic {topic!r}", "CREATE") from error
+
+
+def _check_transactions(sink: KafkaSink, admin: Any) -> None:
+    """Do what the tasks will, without a message, and abort it: the broker says whether that is allowed."""
+    kafka = confluent()
+    tid = f"{sink.effective_prefix}.preflight.{os.getpid()}"  # two jobs that start at once must not fence each other
+    producer = kafka.Producer(
+        {
+            "bootstrap.servers": sink.bootstrap_servers,
+            "log_level": 0,
+            **sink.security.confluent(),
+            "transactional.id": tid,
+            "transaction.timeout.ms": sink.timeout_ms,
+        },
+        logger=_log,  # what it calls fatal it would print besides
+    )
+    try:
+        producer.list_topics(sink.marker_topic, timeout=_SECONDS)
+        producer.init_transactions(_SECONDS)
+        producer.begin_transaction()
+        marker = kafka.TopicPartition(sink.marker_topic, 0, 0, metadata="preflight")
+        producer.send_offsets_to_transaction([marker], group_metadata(tid), _SECONDS)
+        producer.abort_transaction(_SECONDS)
+    except kafka.KafkaException as error:
+        if error.args[0].code() == kafka.KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            most = _most_ms(admin)
+            value = f'"{most} ms" or less' if most is not None else "a shorter time"
+            raise DefinitionError(
+                f"transaction_timeout={sink.transaction_timeout!s} is longer than Kafka at {sink.bootstrap_servers} allows",
+                next=f"give transaction_timeout={value}, or raise transaction.max.timeout.ms of the brokers to {sink.timeout_ms}",
+            ) from error
+        prefix = f"{sink.effective_prefix!r}*"
+        if error.args[0].code() == kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise _denied(sink, f"groups {prefix}", "READ") from error
+        raise _refused(sink, error, f"transactional ids {prefix}", "WRITE") from error
+
+
+def _most_ms(admin: Any) -> int | None:
+    """Return the brokers' transaction.max.timeout.ms, None where this user may not look."""
+    kafka, resource = confluent(), confluent("admin").ConfigResource
+    try:
+        broker = next(iter(admin.list_topics(timeout=_SECONDS).brokers))
+        asked = resource(resource.Type.BROKER, str(broker))
+        told = admin.describe_configs([asked], request_timeout=_SECONDS)[asked].result(_SECONDS)
+        return int(told["transaction.max.timeout.ms"].value)
+    except (kafka.KafkaException, KeyError, ValueError, TypeError, StopIteration):
+        return None
+
+
+def _refused(sink: KafkaSink, error: Any, what: str, operation: str) -> DefinitionError | TransientError:
+    kafka = confluent().KafkaError
+    code = error.args[0].code()
+    if code in (
+        kafka.TOPIC_AUTHORIZATION_FAILED,
+        kafka.GROUP_AUTHORIZATION_FAILED,
+        kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        kafka.CLUSTER_AUTHORIZATION_FAILED,
+    ):
+        return _denied(sink, what, operation)
+    return TransientError(
+        f"Kafka at {sink.bootstrap_servers}: {what} cannot be checked: {error.args[0].str()}",
+        next="see that the brokers run and what they log",
+    )
+
+
+def _denied(sink: KafkaSink, what: str, operation: str) -> DefinitionError:
+    return DefinitionError(
+        f"Kafka at {sink.bootstrap_servers} does not allow this user {operation} on {what}",
+        next=f"let the cluster's administrator allow it: kafka-acls.sh --add --operation {operation} …",
+    )

@@ -1,0 +1,333 @@
+"""A task's way to the broker: one open transaction, with a marker that shares its fate, or messages without one.
+
+A transaction has an initialisation of its own, so (id, pid, epoch) names it and nothing else; the producer of a prepared
+one is dropped and never closed, for closing aborts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from poundlock.checkpoint.participant import JSON
+from poundlock.connectors.kafka.client_loader import confluent
+from poundlock.connectors.kafka.partition_ranges import from_places
+from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNames, slots
+from poundlock.connectors.kafka.sink.transactions import Described, Transactions, marker_text
+from poundlock.errors import TransientError
+
+__all__ = [
+    "TIMED_OUT",
+    "PlainSender",
+    "Sender",
+    "TransactionSender",
+    "begin_transaction",
+    "describe_open",
+    "group_metadata",
+    "mark",
+    "transaction_name",
+]
+
+TIMED_OUT = (
+    "if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
+)
+_POLL_EVERY = 1000
+_ANSWER_S = 30.0
+_TOPIC_S = 5.0
+
+
+def transaction_name(tid: str, pid: int, epoch: int) -> str:
+    """Return the name of one transaction: what decisions say, and what a sweep finds."""
+    return f"{tid}@{pid}:{epoch}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """What the client reported: apart from the sender, so that the producer is in no cycle and goes when it is dropped."""
+
+    deliveries: list[Any]
+
+    def note(self, error: Any, message: Any) -> None:
+        if error is not None and len(self.deliveries) < 10:
+            self.deliveries.append(error)
+
+    def end(self, error: Any) -> None:
+        """Take what ends the producer: without this the client raises it from a callback, among other callbacks."""
+        if error.fatal():
+            self.deliveries.insert(0, error)
+
+
+class Sender:
+    """A producer of one task attempt.
+
+    Args:
+        servers: host:port, comma-separated.
+        settings: of confluent-kafka.
+    """
+
+    # What to type when the client says that the producer, or its transaction, was ended from outside.
+    when_ended = "look into the broker's log; the checkpoint is repeated"
+
+    def __init__(self, servers: str, settings: Mapping[str, Any]) -> None:
+        self.servers = servers
+        self._conf = {
+            "bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 1000,
+            "linger.ms": 5, "partitioner": "murmur2_random", "queue.buffering.max.messages": 500_000,
+            "delivery.report.only.error": True, **settings,
+        }  # fmt: skip
+        self._failures = _Failures([])
+        self._producer: Any = None
+        self._produce: Callable[..., None] = _closed
+        self._sent = 0
+        self._partitions: dict[str, int] = {}
+
+    def _open(self, topic: str | None, **more: Any) -> Any:
+        self._producer = confluent().Producer(
+            {**self._conf, **more, "on_delivery": self._failures.note, "error_cb": self._failures.end}
+        )
+        self._produce = self._producer.produce
+        if topic is not None and (fault := self.place_fault(topic, None)) is not None:
+            raise TransientError(
+                f"Kafka at {self.servers}: {fault}", next=f"kafka-topics.sh --create --topic {topic}; the job goes on"
+            )
+        return self._producer
+
+    def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
+        """Be ready to send.
+
+        Args:
+            topic: the only one there will be, if it is known.
+            place: where the first row is from, see `Origin.at`.
+        """
+        if self._producer is None:
+            self._open(topic)
+
+    def send(self, topic: str, value: bytes | None, key: bytes | None = None, **more: Any) -> str | None:
+        """Send a message; return why it can never be sent, if it cannot."""
+        while True:
+            try:
+                self._produce(topic, value, key, **more)
+            except BufferError:
+                self._producer.poll(0.05)
+                self._check()
+                continue
+            except confluent().KafkaException as error:
+                if error.args[0].code() == confluent().KafkaError.MSG_SIZE_TOO_LARGE:
+                    return f"larger than a message may be: {len(value or b'')} bytes"
+                if error.args[0].code() == confluent().KafkaError._FATAL:
+                    self._producer.poll(0)
+                    self._check()  # says why
+                raise
+            self._sent += 1
+            if not self._sent % _POLL_EVERY:
+                self.poll()
+            return None
+
+    def send_values(self, topic: str, values: Sequence[bytes | None]) -> Mapping[int, str]:
+        """Send messages that are a value each; return which can never be sent, and why."""
+        produce, refused = self._produce, dict[int, str]()
+        for i, value in enumerate(values):
+            try:
+                produce(topic, value)
+            except (BufferError, confluent().KafkaException):
+                if (fault := self.send(topic, value)) is not None:
+                    refused[i] = fault
+        self.poll()
+        return refused
+
+    def place_fault(self, topic: str, partition: int | None) -> str | None:
+        """Return why a message cannot go to a place, None if it can."""
+        if topic not in self._partitions:
+            self._partitions[topic] = self._look_up(topic)
+        count = self._partitions[topic]
+        if not count:
+            return f"topic {topic} does not exist"
+        if partition is not None and partition >= count:
+            return f"topic {topic} has no partition {partition}"
+        return None
+
+    def _look_up(self, topic: str) -> int:
+        end = time.monotonic() + _TOPIC_S
+        while True:
+            told = self._producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+            if told.error is None:
+                return len(told.partitions)
+            if told.error.code() == confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise confluent().KafkaException(told.error)
+            if time.monotonic() > end:
+                return 0
+            time.sleep(0.1)  # a topic that the broker makes on demand is there in a moment
+
+    def poll(self) -> None:
+        """Look whether anything failed. Raises TransientError."""
+        if self._producer is not None:
+            self._producer.poll(0)
+        self._check()
+
+    def _check(self) -> None:
+        if self._failures.deliveries:
+            error = self._failures.deliveries[0]
+            raise TransientError(
+                f"messages were not taken by Kafka at {self.servers}: {error.str()}",
+                next=self.when_ended if error.fatal() else "look into the broker's log; the checkpoint is repeated",
+            )
+
+    def _flush(self, seconds: float) -> None:
+        left = self._producer.flush(seconds)
+        self._check()
+        if left:
+            raise TransientError(
+                f"{left} messages were not taken by Kafka at {self.servers} in {seconds:.0f} s",
+                next="look into the broker's log; the checkpoint is repeated",
+            )
+
+    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+        """Wait until all is sent and return what the decision has to say of it."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Drop the producer; must not raise."""
+        self._producer, self._produce = None, _closed
+
+
+def _closed(*arguments: Any, **more: Any) -> None:
+    raise RuntimeError("the producer was not begun")
+
+
+class PlainSender(Sender):
+    """Messages without a transaction: visible at once, and once more when a task is repeated.
+
+    Args:
+        servers, settings: see Sender.
+        wait: whether `prepare` waits until the broker has all of them.
+    """
+
+    def __init__(self, servers: str, settings: Mapping[str, Any], *, wait: bool) -> None:
+        super().__init__(servers, settings)
+        self._wait = wait
+
+    def _check(self) -> None:
+        if self._wait:
+            super()._check()
+
+    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+        if self._wait:
+            self._flush(_ANSWER_S * 4)
+        else:
+            self._producer.flush(1)
+        self.abandon()
+        return {}
+
+
+class TransactionSender(Sender):
+    """Messages in one transaction, left open.
+
+    Args:
+        servers, settings: see Sender.
+        names: the sink's transactional ids.
+        asked: for questions about them.
+        marker_topic: the topic whose partition 0 the markers' offsets are for.
+        timeout_ms: when the broker aborts the transaction.
+    """
+
+    when_ended = TIMED_OUT
+
+    def __init__(
+        self,
+        servers: str,
+        settings: Mapping[str, Any],
+        *,
+        names: TransactionNames,
+        asked: Transactions,
+        marker_topic: str,
+        timeout_ms: int,
+    ) -> None:
+        super().__init__(servers, settings)
+        self._names, self._asked, self._marker_topic, self._timeout_ms = names, asked, marker_topic, timeout_ms
+        self._slot: Slot | None = None
+        self._described: Described | None = None
+
+    def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
+        if self._producer is not None:
+            return
+        self._slot = self._free_slot()
+        own = {"transactional.id": self._slot.tid, "transaction.timeout.ms": self._timeout_ms}
+        self._described = begin_transaction(self._open(topic, **own), self._slot.tid, self._marker_topic, self._asked)
+
+    def _free_slot(self) -> Slot:
+        for slot in slots(self._names):
+            told = self._asked.describe(slot.tid)
+            if told is None or told.resolved:
+                return slot
+            slot.release()
+        raise AssertionError("slots do not end")
+
+    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+        assert self._slot is not None
+        tid, before = self._slot.tid, self._described
+        if before is None:
+            raise TransientError(f"Kafka at {self.servers} does not know transactional id {tid} just initialised")
+        self._flush(self._timeout_ms / 1000)
+        text = marker_text(tid, before.pid, before.epoch, digest.rows, digest.text)
+        mark(self._producer, tid, self._marker_topic, checkpoint, text, _ANSWER_S)
+        self._flush(self._timeout_ms / 1000)
+        told = describe_open(self._asked, tid, before.pid, before.epoch)
+        # Dropped, not closed: an open transaction of a producer that is closed would be aborted.
+        super().abandon()
+        self._slot.release()
+        return {
+            "tid": tid, "pid": told.pid, "epoch": told.epoch, "group": tid, "marker_topic": self._marker_topic,
+            "transaction": transaction_name(tid, told.pid, told.epoch),
+            "places": from_places(told.places), "begun_ms": told.started_ms, "deadline_ms": told.started_ms + told.timeout_ms,
+        }  # fmt: skip
+
+    def abandon(self) -> None:
+        producer, slot, self._slot = self._producer, self._slot, None
+        super().abandon()
+        with contextlib.suppress(Exception):
+            if producer is not None:
+                producer.purge()
+                producer.abort_transaction(5)
+        if slot is not None:
+            slot.release()
+
+
+def begin_transaction(producer: Any, tid: str, marker_topic: str, asked: Transactions) -> Described | None:
+    """Initialise a producer and begin its only transaction; return who it is, as the coordinator says.
+
+    Should another have initialised the id in between, this names that one, and the marker that follows is refused: both
+    cannot be the newest.
+    """
+    for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
+        producer.list_topics(marker_topic, timeout=_ANSWER_S)
+    producer.init_transactions(_ANSWER_S)
+    told = asked.describe(tid)
+    producer.begin_transaction()
+    return told
+
+
+def describe_open(asked: Transactions, tid: str, pid: int, epoch: int) -> Described:
+    """Return what the coordinator says of a transaction. Raises TransientError unless it is this one that is open."""
+    told = asked.describe(tid)
+    if told is None or not told.is_open(pid, epoch):
+        raise TransientError(f"transaction {tid} did not stay open: {told}", next=TIMED_OUT)
+    return told
+
+
+def mark(producer: Any, tid: str, marker_topic: str, checkpoint: int, text: str, seconds: float) -> None:
+    """Add a marker, made by `marker_text`, to a producer's open transaction, within so many seconds."""
+    marker = confluent().TopicPartition(marker_topic, 0, checkpoint + 1, metadata=text)
+    producer.send_offsets_to_transaction([marker], group_metadata(tid), seconds)
+
+
+def group_metadata(group: str) -> Any:
+    """Return the metadata of a group nobody is a member of; the client makes it of a consumer only, which reaches no broker."""
+    consumer = confluent().Consumer({"group.id": group, "log_level": 0})
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()

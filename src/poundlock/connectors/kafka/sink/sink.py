@@ -1,0 +1,408 @@
+"""KafkaSink: what the user writes down, and the participant that the checkpoint coordinator and the tasks call.
+
+Everything is checked when it is written down; nothing here keeps state or connects before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from poundlock.checkpoint.participant import (
+    JSON,
+    Aborted,
+    Committed,
+    Finding,
+    Kind,
+    Occasion,
+    Orphan,
+    Prepared,
+    Staged,
+    Writer,
+    WriterContext,
+    unchecked,
+)
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.sink.checks import check_columns, check_sink
+from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, effective_prefix, tags
+from poundlock.errors import DefinitionError
+from poundlock.values import Clock, SystemClock, duration, format_duration
+
+if TYPE_CHECKING:
+    from poundlock.audit.read_back import AuditScope, Reading
+    from poundlock.checkpoint.portable import Newer, NewerOutput
+    from poundlock.connectors.kafka.sink.message_encoder import RowSpec
+    from poundlock.connectors.kafka.sink.producer import Sender
+    from poundlock.connectors.kafka.sink.transactions import Transactions
+    from poundlock.storage import Storage
+
+__all__ = ["KafkaSink", "TopicExpression"]
+
+Guarantee = Literal["exactly-once", "at-least-once", "none"]
+CommitMode = Literal["two_phase", "per_task"]
+_KINDS = {"exactly-once": Kind.TRANSACTIONAL, "at-least-once": Kind.APPEND, "none": Kind.FORGETFUL}
+
+
+@dataclass(frozen=True)
+class TopicExpression:
+    """A topic per record, by a Spark SQL expression that gives text.
+
+    Args:
+        expression: such as "concat('orders-', country)", or just the name of a column.
+    """
+
+    expression: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.expression, str) or not self.expression.strip():
+            raise DefinitionError(f"{self.expression!r} is not an expression", next="write Spark SQL that gives text")
+
+
+@dataclass(frozen=True)
+class KafkaSink:
+    """Records into Kafka topics, exactly once for read_committed readers: a transaction per task and checkpoint.
+
+    Args:
+        bootstrap_servers: host:port of some brokers, comma-separated.
+        topic: the topic; a TopicExpression; or a function record -> topic, which must be deterministic.
+        value: with format "raw" the column that is written as it is, default "value"; with another format the columns
+            that are encoded, default all.
+        key: column of the key.
+        headers: a column of an array of struct<key, value> or of a map; or header name to column.
+        partition: column of the partition; null, and without: by the hash of the key, as Java's clients do.
+        timestamp: column of the record's time, a timestamp or ms since the epoch; default: when it is written.
+        format: "raw", "json", "csv" or "avro": how the value is written.
+        format_options: of the format: avro_schema, schema_id.
+        guarantee: "exactly-once"; "at-least-once": visible at once, and repeated when a task or checkpoint is; "none":
+            nobody waits for the broker.
+        commit_mode: who commits the transactions. "two_phase": the driver, all of a checkpoint, when it is decided.
+            "per_task": each task its own when it ends, for checkpoints that take longer than the brokers'
+            transaction.max.timeout.ms: a checkpoint is then visible task by task, and what stands before the sink must give
+            each task the same rows when a checkpoint is repeated. Where it does not, the job stops.
+        transactional_id_prefix: what the transactional ids and marker groups begin with, for access rules; default:
+            "poundlock-" and 8 hex digits of the job's id.
+        transaction_timeout: when the broker aborts an open transaction, at most its transaction.max.timeout.ms. A
+            checkpoint (per_task: a task) must fit; what was decided and then lost by it is produced again.
+        marker_topic: an empty topic with one partition, for the offsets that mark committed transactions. It is created.
+        create_topic: create a missing topic with so many partitions; None = it must be there.
+        compression: "none", "gzip", "snappy", "lz4" or "zstd".
+        acks: "all"; "1" or "0" only with guarantee="none".
+        security: how to log in.
+        client_options: further settings of confluent-kafka's producer, such as {"message.max.bytes": "2000000"}.
+
+    Raises:
+        DefinitionError: settings contradict each other.
+    """
+
+    bootstrap_servers: str
+    topic: str | TopicExpression | Callable[[Any], str]
+    _: KW_ONLY
+    value: str | Sequence[str] | None = None
+    key: str | None = None
+    headers: str | Mapping[str, str] | None = None
+    partition: str | None = None
+    timestamp: str | None = None
+    format: Literal["raw", "json", "csv", "avro"] = "raw"
+    format_options: Mapping[str, Any] = field(default_factory=dict)
+    guarantee: Guarantee = "exactly-once"
+    commit_mode: CommitMode = "two_phase"
+    transactional_id_prefix: str | None = None
+    transaction_timeout: str | timedelta = "15 min"
+    marker_topic: str = "poundlock-markers"
+    create_topic: int | None = None
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    acks: Literal["all", "1", "0"] = "all"
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    job_tag: str = field(default="", repr=False)  # set by `bind`
+    sink_tag: str = field(default="", repr=False)
+
+    bulk: ClassVar[bool] = True
+    holds_readers: ClassVar[bool] = True  # a transaction that is left open
+    clock: ClassVar[Clock] = SystemClock()
+    audit_wait_s: ClassVar[float] = 10.0  # how long an audit waits for open transactions
+
+    def __post_init__(self) -> None:
+        if self.format == "raw" and self.value is None:
+            object.__setattr__(self, "value", "value")
+        if isinstance(self.value, list):
+            object.__setattr__(self, "value", tuple(self.value))
+        object.__setattr__(self, "transaction_timeout", duration(self.transaction_timeout))
+        check_sink(self)
+
+    # What plan and explain read
+
+    @property
+    def kind(self) -> Kind:
+        """What the guarantee lets it promise."""
+        return Kind.SKIPPING if self._per_task else _KINDS[self.guarantee]
+
+    @property
+    def computed_columns(self) -> Mapping[str, str]:
+        """The columns the plan has to add, name to Spark SQL expression."""
+        return {TO_TOPIC: self.topic.expression} if isinstance(self.topic, TopicExpression) else {}
+
+    @property
+    def needs_only_value(self) -> bool:
+        """Whether it reads nothing of a row but the bytes of column `value`."""
+        parts = (self.key, self.headers, self.partition, self.timestamp)
+        return (self.format, self.value) == ("raw", "value") and parts == (None,) * 4 and isinstance(self.topic, str)
+
+    def describe(self) -> str:
+        """Return the sink for explain, one line."""
+        topic = self.topic
+        if isinstance(topic, TopicExpression):
+            topic = f"by expression {topic.expression}"
+        elif not isinstance(topic, str):
+            topic = f"by function {getattr(topic, '__name__', topic)!s}"
+        rows = f"raw {self.value}" if self.format == "raw" else self.format
+        keyed = f"; key {self.key}" if self.key is not None else ""
+        open_for = f"; transactions up to {format_duration(duration(self.transaction_timeout))}" if self._once else ""
+        promise = "each task commits; effectively-once" if self._per_task else self.guarantee
+        return f"Kafka topic {topic} ({rows}{keyed}{open_for}; {promise})"
+
+    def check_columns(self, sink: str, columns: Sequence[str]) -> None:
+        """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
+        check_columns(self, sink, columns)
+
+    def bind(self, *, job_id: str, sink: str) -> KafkaSink:
+        """Return this sink for one job: its transactional ids are then its own."""
+        job, name = tags(job_id, sink)
+        return replace(self, job_tag=job, sink_tag=name)
+
+    @property
+    def task_modules(self) -> Sequence[str]:
+        """What tasks import that need not be installed with poundlock."""
+        return ["confluent_kafka"]
+
+    def preflight(self) -> None:
+        """Check within seconds that the cluster takes transactions of this length, and that the topics are there.
+
+        Raises:
+            DefinitionError: it does not, or a topic is missing, or this user may not use it.
+            TransientError: no server answers.
+        """
+        from poundlock.connectors.kafka.sink.preflight import preflight
+
+        preflight(self)
+
+    # Participant, task side
+
+    def open_writer(self, context: WriterContext) -> Writer:
+        from poundlock.connectors.kafka.sink.writer import KafkaWriter
+
+        names = self.bind(job_id=context.job_id, sink=context.sink)._names
+        return KafkaWriter(context, spec=self._spec(), sender=self._sender(names, context))
+
+    # Participant, driver side
+
+    def directive(self, state: JSON) -> JSON:
+        return {}
+
+    def verify(self, prepared: Sequence[Prepared]) -> None:
+        from poundlock.connectors.kafka.sink import task_commit as per_task
+        from poundlock.connectors.kafka.sink.committer import verify
+
+        if self._per_task:
+            payload = prepared[0].payload
+            named = {item.payload["tid"] for item in prepared}
+            per_task.verify(self._asked(), self._names, named, payload["checkpoint"], payload["marker_topic"])
+        elif self._once:
+            verify(self._asked(), self._names, prepared, self.clock.now_ms())
+
+    def verify_nothing(self, checkpoint: int) -> None:
+        from poundlock.connectors.kafka.sink import task_commit as per_task
+
+        if self._per_task:
+            per_task.verify(self._asked(), self._names, (), checkpoint, self.marker_topic)
+
+    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
+        at_once = {} if self._once else {"at_once": True}
+        return Staged(
+            {"v": 1, "pending": [], **at_once}, [dict(item.payload) for item in prepared if "tid" in item.payload]
+        )
+
+    def next_roll_ms(self, state: JSON) -> int | None:
+        return None
+
+    def commit(self, committable: JSON) -> Committed | Aborted:
+        from poundlock.connectors.kafka.sink.committer import commit
+
+        return commit(self._asked(), committable, self.clock.now_ms())
+
+    def match(
+        self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
+    ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
+        from poundlock.connectors.kafka.sink.committer import match
+
+        return match(again, done, prepared)
+
+    def abort(self, prepared: Prepared) -> None:
+        from poundlock.connectors.kafka.sink.committer import abort
+
+        if "tid" in prepared.payload and not self._per_task:
+            abort(self._asked(), prepared)
+
+    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
+        from poundlock.connectors.kafka.sink.committer import refuse_shared_prefix, sweep
+
+        if not self._once or not self.job_tag:
+            return []
+        if remove:
+            refuse_shared_prefix(self._asked(), self._names)
+        return sweep(self._asked(), self._names, remove=remove, check=check)
+
+    # Inspectable
+
+    def describe_json(self) -> JSON:
+        from poundlock.connectors.kafka.sink.description import describe
+
+        return describe(self)
+
+    @classmethod
+    def from_json(cls, description: JSON) -> KafkaSink:
+        """Return a sink that sweeps, inspects and commits as the described one does; it is not meant to write.
+
+        Raises:
+            DefinitionError: another version of poundlock wrote the description.
+        """
+        from poundlock.connectors.kafka.sink.description import settings
+
+        return cls(**settings(description))
+
+    def inspect(self, committable: JSON) -> Sequence[Finding]:
+        from poundlock.connectors.kafka.sink.committer import inspect
+
+        return inspect(self._asked(), committable)
+
+    def inspect_state(self, state: JSON) -> Sequence[Finding]:
+        return []
+
+    # Portable: a transaction is open within a checkpoint only, so nothing is carried
+
+    def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
+        pass
+
+    def check_saved(self, state: JSON) -> None:
+        pass  # nothing of it is in a savepoint
+
+    def note(self) -> JSON:
+        from poundlock.connectors.kafka.sink.output_since import note
+
+        return note(self._asked(), self.topic) if isinstance(self.topic, str) else {}
+
+    def newer(self, state: JSON, note: JSON) -> Newer:
+        from poundlock.connectors.kafka.sink.output_since import newer, unseen
+
+        return newer(self._asked(), self.topic, note) if isinstance(self.topic, str) else unseen(self.describe())
+
+    def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
+        return state
+
+    # Auditable
+
+    @property
+    def unaudited(self) -> str:
+        """Why its output cannot be compared; "" if it can."""
+        if self._once:
+            return ""
+        return (
+            f'it has guarantee="{self.guarantee}": no decision names its messages, and they may be there more than once'
+        )
+
+    def open_audit(self, scope: AuditScope) -> Reading:
+        """Return an audit, which reads its topics."""
+        from poundlock.connectors.kafka.audit.read_back import KafkaReading
+
+        return KafkaReading(
+            scope,
+            asked=self._asked(),
+            names=self._names,
+            topic=self.topic if isinstance(self.topic, str) else None,
+            wait_s=self.audit_wait_s,
+        )
+
+    def rows_of(self, committable: JSON) -> int:
+        return int(committable["rows"])
+
+    def rows_pending(self, state: JSON) -> int:
+        return 0
+
+    # Measurable
+
+    def measuring(self, folder: str) -> KafkaSink:
+        from poundlock.connectors.kafka.sink.dry_run import MeasuringKafkaSink
+
+        return MeasuringKafkaSink.of(self)
+
+    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
+        return {}
+
+    # Parts
+
+    @property
+    def _once(self) -> bool:
+        return self.guarantee == "exactly-once"
+
+    @property
+    def _per_task(self) -> bool:
+        return self.commit_mode == "per_task"
+
+    @property
+    def _names(self) -> TransactionNames:
+        return TransactionNames(self.effective_prefix, self.job_tag, self.sink_tag)
+
+    @property
+    def effective_prefix(self) -> str:
+        """What the ids begin with, the job's own where the user gave none."""
+        return effective_prefix(self.transactional_id_prefix, self.job_tag)
+
+    def close(self) -> None:
+        """Let go of the driver's connection; it is made again when it is needed again."""
+        self._asked().close()
+
+    def _asked(self) -> Transactions:
+        from poundlock.connectors.kafka.sink.transactions import transactions
+
+        return transactions(self.bootstrap_servers, self.security)
+
+    def _spec(self) -> RowSpec:
+        from poundlock.connectors.kafka.sink.message_encoder import RowSpec
+
+        return RowSpec(
+            format=self.format,
+            value=self.value,
+            key=self.key,
+            headers=self.headers,
+            partition=self.partition,
+            timestamp=self.timestamp,
+            topic=None if isinstance(self.topic, TopicExpression) else self.topic,
+            options=self.format_options,
+        )
+
+    def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
+        from poundlock.connectors.kafka.sink.producer import PlainSender, TransactionSender
+        from poundlock.connectors.kafka.sink.task_commit import TaskSender
+
+        settings = {
+            **self.security.confluent(), "compression.type": self.compression, "acks": self.acks, **self.client_options
+        }  # fmt: skip
+        if not self._once:
+            if self.guarantee == "at-least-once":
+                settings["enable.idempotence"] = True
+            return PlainSender(self.bootstrap_servers, settings, wait=self.guarantee == "at-least-once")
+        common: dict[str, Any] = {
+            "names": names, "asked": self._asked(), "marker_topic": self.marker_topic, "timeout_ms": self.timeout_ms
+        }  # fmt: skip
+        if self._per_task:
+            return TaskSender(
+                self.bootstrap_servers, settings, subtask=context.subtask, checkpoint=context.checkpoint, **common
+            )
+        return TransactionSender(self.bootstrap_servers, settings, **common)
+
+    @property
+    def timeout_ms(self) -> int:
+        """The transactions' timeout, ms."""
+        return round(duration(self.transaction_timeout).total_seconds() * 1000)

@@ -1,0 +1,332 @@
+"""Asking a Kafka cluster about transactions and ending them, from any process, whoever began them.
+
+With fetching.py the only module that knows kafka-python, whose parts with a leading underscore they need; a test holds its
+version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar
+
+from poundlock.connectors.kafka.admin_client import admin_client
+from poundlock.connectors.kafka.client_loader import kafka_python
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.errors import CommitUnknown, TransientError
+
+__all__ = ["KAFKA_PYTHON", "UNSTABLE", "Described", "Marker", "Transactions", "marker_text", "transactions"]
+
+KAFKA_PYTHON = "3.0.12"
+UNSTABLE = "UNSTABLE"  # a transaction of the marker's group is open
+_OFFSETS = "__consumer_offsets"  # where the markers are
+_T = TypeVar("_T")
+# Answers that say: ask again, the coordinator is busy with this id or has just moved.
+_AGAIN = frozenset(
+    (
+        "ConcurrentTransactionsError",
+        "NotCoordinatorError",
+        "CoordinatorNotAvailableError",
+        "CoordinatorLoadInProgressError",
+    )
+)
+_ALLOW = "allow it WRITE and DESCRIBE on the transactional ids of the prefix, READ on its groups and the marker topic"
+_STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A transactional id as its coordinator sees it.
+
+    Args:
+        state: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead" …
+        pid, epoch: of the producer that initialised it last.
+        started_ms: when its transaction began, the broker's clock, ms since the epoch; -1 if there is none.
+        timeout_ms: how long a transaction of it may be open.
+        places: per topic, the partitions its transaction has written to; the markers' are left out.
+    """
+
+    state: str
+    pid: int
+    epoch: int
+    started_ms: int
+    timeout_ms: int
+    places: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def is_open(self, pid: int, epoch: int) -> bool:
+        """Return whether it is this very transaction that is open, and not another of the same id."""
+        return (self.state, self.pid, self.epoch) == ("Ongoing", pid, epoch)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether no transaction of this id is open or being ended."""
+        return self.state in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
+
+
+_METADATA_BYTES = 4000  # offset.metadata.max.bytes of brokers is 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The newest committed transaction of a transactional id, as it said itself.
+
+    Args:
+        tid, pid, epoch: which it is; markers are equal if these are.
+        checkpoint: of which checkpoint its messages are.
+        rows: how many there are.
+        digest: of them, 16 hex digits.
+        places: per topic, the partitions they are in, see `from_places`; None where it does not say.
+    """
+
+    tid: str
+    pid: int
+    epoch: int
+    checkpoint: int = field(default=-1, compare=False)
+    rows: int = field(default=0, compare=False)
+    digest: str = field(default="", compare=False)
+    places: Mapping[str, str] | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, text: str, checkpoint: int) -> Marker:
+        """Return the marker of what `marker_text` made."""
+        said = json.loads(text)
+        return cls(
+            **{name: said.get(name) for name in ("tid", "pid", "epoch", "rows", "digest", "places")},
+            checkpoint=checkpoint,
+        )
+
+
+def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str, places: Mapping[str, str] | None = None) -> str:
+    """Return the metadata of a marker offset; places that are too many for it are left out."""
+    value = {"v": 1, "tid": tid, "pid": pid, "epoch": epoch, "rows": rows, "digest": digest}
+    texts = [json.dumps(v, separators=(",", ":")) for v in ({**value, "places": places}, value)]
+    return texts[0] if places is not None and len(texts[0]) < _METADATA_BYTES else texts[1]
+
+
+def _places(told: Iterable[Any]) -> dict[str, Sequence[int]]:
+    found: dict[str, list[int]] = {}
+    for place in sorted(told):
+        if place.topic != _OFFSETS:
+            found.setdefault(place.topic, []).append(int(place.partition))
+    return {topic: tuple(partitions) for topic, partitions in found.items()}
+
+
+@cache
+def _cached(process: int, servers: str, security: KafkaSecurity) -> Transactions:
+    return Transactions(servers, security.kafka_python)
+
+
+def transactions(servers: str, security: KafkaSecurity) -> Transactions:
+    """Return this process's connection for questions about transactions; a new connection costs 0.2 s.
+
+    Args:
+        servers: host:port, comma-separated.
+        security: how to log in.
+    """
+    return _cached(os.getpid(), servers, security)
+
+
+class Transactions:
+    """A connection, made when first asked and again after it broke. Threads may share it.
+
+    Args:
+        servers: host:port, comma-separated.
+        settings: returns further settings of kafka-python, such as those for security.
+        timeout: most seconds for one question.
+    """
+
+    def __init__(self, servers: str, settings: Callable[[], Mapping[str, Any]], *, timeout: float = 10) -> None:
+        self.servers = servers
+        self._settings = settings
+        self._timeout = timeout
+        self._client: Any = None
+        self._fresh = True  # whether the connection is new: the cluster may just be starting
+
+    def close(self) -> None:
+        """Let go of the connection; a question asked later makes a new one."""
+        client, self._client, self._fresh = self._client, None, True
+        if client is not None:
+            with contextlib.suppress(Exception):
+                client.close()
+
+    def broker_version(self) -> tuple[int, ...]:
+        """Return the version of the protocol the cluster speaks, such as (4, 1)."""
+        return tuple(self.ask(lambda admin: admin._manager.broker_version))
+
+    def describe(self, tid: str) -> Described | None:
+        """Return a transactional id's state, None if its coordinator does not know it."""
+        unknown = kafka_python("errors").TransactionalIdNotFoundError
+
+        def ask(admin: Any) -> Described | None:
+            try:
+                told = admin.describe_transactions([tid])[tid]
+            except unknown:
+                return None
+            started, timeout = int(told.transaction_start_time_ms), int(told.transaction_timeout_ms)
+            return Described(
+                told.state.value, int(told.producer_id), int(told.producer_epoch), started, timeout,
+                _places(told.topic_partitions),
+            )  # fmt: skip
+
+        return self.ask(ask)
+
+    def ongoing(self) -> list[str]:
+        """Return the transactional ids with an open transaction, of everybody."""
+        found = self.ask(lambda admin: admin.list_transactions(state_filters=["Ongoing"]))
+        return sorted(row.transactional_id for rows in found.values() for row in rows)
+
+    def groups(self) -> list[str]:
+        """Return the names of the consumer groups that this user may see, of everybody."""
+        return sorted(group["group_id"] for group in self.ask(lambda admin: admin.list_groups()))
+
+    def producers(self) -> dict[str, int]:
+        """Return the transactional ids the cluster knows, of everybody, each with the producer that initialised it last."""
+        found = self.ask(lambda admin: admin.list_transactions())
+        return {row.transactional_id: int(row.producer_id) for rows in found.values() for row in rows}
+
+    def end(self, tid: str, pid: int, epoch: int, *, commit: bool) -> str:
+        """Commit or abort a transaction; return "NoError", or the name of the error the coordinator answers.
+
+        Sent as version 4 of the request at most: version 5 changes the epoch, so that a repetition would not be known
+        for one, and wedges the transaction on a cluster that was upgraded from an old one.
+        """
+        request = kafka_python("protocol.producer.transaction").EndTxnRequest(
+            transactional_id=tid, producer_id=pid, producer_epoch=epoch, committed=commit, max_version=4
+        )
+        kind = kafka_python("protocol.metadata").CoordinatorType.TRANSACTION
+
+        async def send(admin: Any) -> Any:
+            node = (await admin._find_coordinator_ids([tid], key_type=kind))[tid]
+            return await admin._manager.send(request, node_id=node)
+
+        def ask(admin: Any) -> str:
+            if self._fresh:
+                self._await_leaders(admin, tid)
+            return str(kafka_python("errors").for_code(admin._manager.run(send, admin).error_code).__name__)
+
+        end = time.monotonic() + self._timeout
+        while True:
+            answer = self.ask(ask)
+            if answer not in _AGAIN or time.monotonic() > end:
+                return answer
+            if answer in _STALE:
+                self.close()
+            time.sleep(0.02)
+
+    def _await_leaders(self, admin: Any, tid: str) -> None:
+        """Wait until each partition of a transaction has a leader.
+
+        A coordinator that comes up before them would end the transaction and take partitions without a leader for
+        deleted ones: what was committed to them would never be seen, and what was aborted would hold readers up.
+        """
+        try:
+            partitions = admin.describe_transactions([tid])[tid].topic_partitions
+        except kafka_python("errors").TransactionalIdNotFoundError:
+            partitions = set()
+        led = {
+            (topic["name"], partition["partition_index"])
+            for topic in (admin.describe_topics(sorted({p.topic for p in partitions})) if partitions else ())
+            for partition in topic["partitions"]
+            if partition["leader_id"] >= 0
+        }
+        if any((p.topic, p.partition) not in led for p in partitions):
+            raise kafka_python("errors").LeaderNotAvailableError(f"partitions of {tid} have no leader")
+        self._fresh = False
+
+    def marker(self, group: str, topic: str, *, stable: bool) -> Marker | str | None:
+        """Return the marker a group holds, None if it holds none.
+
+        Args:
+            group: name of the group.
+            topic: the marker topic.
+            stable: answer UNSTABLE while a transaction of the group is open, not what was committed before it.
+        """
+        fetch = kafka_python("protocol.consumer").OffsetFetchRequest
+        group_of, errors = fetch.OffsetFetchRequestGroup, kafka_python("errors")
+        topics = [group_of.OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+        request = fetch(
+            groups=[group_of(group_id=group, topics=topics)], require_stable=stable, min_version=8, max_version=8
+        )
+
+        async def send(admin: Any) -> Any:
+            node = (await admin._find_coordinator_ids([group]))[group]
+            return await admin._manager.send(request, node_id=node)
+
+        def ask(admin: Any) -> Marker | str | None:
+            found = admin._manager.run(send, admin).groups[0]
+            told = found.topics[0].partitions[0] if found.topics else None
+            code = found.error_code or (told.error_code if told is not None else 0)
+            if code == errors.UnstableOffsetCommitError.errno:
+                return UNSTABLE
+            if code:
+                raise errors.for_code(code)(f"the offsets of group {group} cannot be read")
+            if told is None or told.committed_offset < 0:
+                return None
+            # librdkafka counts the end of its text as a part of it.
+            return Marker.of(told.metadata.rstrip("\0"), told.committed_offset - 1)
+
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                return self.ask(ask, keep=True)
+            except errors.BrokerResponseError as error:
+                if type(error).__name__ not in _AGAIN or time.monotonic() > end:
+                    raise CommitUnknown(f"Kafka at {self.servers}: {error}") from error
+                self.close()
+                time.sleep(0.05)
+
+    def ask(
+        self, question: Callable[[Any], _T], *, keep: bool = False, allow: str = _ALLOW, seconds: float | None = None
+    ) -> _T:
+        """Return the answer to a question, put again by a new connection until one comes.
+
+        Args:
+            question: asks the client.
+            keep: let an error that a broker answered through.
+            allow: what to allow this user if it is refused.
+            seconds: how long to put it again; None = the connection's timeout.
+
+        Raises:
+            TransientError: this user may not ask that.
+            CommitUnknown: nobody answers.
+        """
+        errors = kafka_python("errors")
+        end = time.monotonic() + (self._timeout if seconds is None else seconds)
+        while True:
+            try:
+                return question(self._admin(seconds))
+            except errors.AuthorizationError as error:
+                raise TransientError(
+                    f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}",
+                    next=allow,
+                ) from error
+            except (errors.KafkaError, OSError) as error:
+                if keep and isinstance(error, errors.BrokerResponseError):
+                    raise
+                # A connection that broke stays broken, and a coordinator that moved is remembered: ask by a new one.
+                self.close()
+                if time.monotonic() > end:
+                    raise CommitUnknown(
+                        f"no answer from Kafka at {self.servers}: {error or type(error).__name__}",
+                        next="see that the brokers run; the job goes on by itself",
+                    ) from error
+                time.sleep(0.1)
+
+    def _admin(self, seconds: float | None) -> Any:
+        if self._client is None:
+            found_in = self._timeout if seconds is None else seconds
+            logging.getLogger("kafka").addHandler(logging.NullHandler())
+            self._client = admin_client(
+                bootstrap_servers=self.servers.split(","),
+                request_timeout_ms=int(self._timeout * 1000),
+                bootstrap_timeout_ms=int(found_in * 1000),
+                reconnect_backoff_max_ms=500,
+                **self._settings(),
+            )
+        return self._client

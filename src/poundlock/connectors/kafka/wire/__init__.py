@@ -1,0 +1,1 @@
+"""Kafka's protocol as bytes: connections, Fetch, record batches, compression."""

@@ -1,0 +1,202 @@
+"""The connections of one process to one cluster: which broker leads a partition, and connections that are kept and lent out.
+
+A connection is lent to one range at a time; one that still awaits an answer is closed instead of being taken back. What is kept
+is only a cache: losing it costs time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from poundlock.connectors.kafka.client_loader import kafka_python
+from poundlock.connectors.kafka.login import Login
+from poundlock.connectors.kafka.source.client_properties import FetchSettings
+from poundlock.connectors.kafka.wire.connection import BrokerConnection, ConnectionLost
+
+__all__ = ["FetchClient", "TopicMetadata", "end_offset", "fetch_client", "first_offset"]
+
+Address = tuple[str, int]
+_UNKNOWN_TOPIC = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """A topic as a broker knows it.
+
+    Args:
+        id: its id; None where the brokers are older than ids.
+        leaders: address of the leader of each partition; a partition without one is left out.
+        partitions: how many partitions it has; 0 if there is no such topic.
+    """
+
+    id: uuid.UUID | None
+    leaders: Mapping[int, Address]
+    partitions: int
+
+
+@cache
+def _clients(process: int, servers: str, who: Login, settings: FetchSettings) -> FetchClient:
+    return FetchClient(servers, who, settings)
+
+
+def fetch_client(servers: str, who: Login, settings: FetchSettings) -> FetchClient:
+    """Return this process's client; a task that follows another in a worker finds its connections open.
+
+    Args:
+        servers: host:port, comma-separated.
+        who: how to log in.
+        settings: timeouts and sizes.
+    """
+    return _clients(os.getpid(), servers, who, settings)
+
+
+class FetchClient:
+    """Threads may share it; a connection belongs to the one it is lent to.
+
+    Args:
+        servers: host:port, comma-separated.
+        who: how to log in.
+        settings: timeouts and sizes.
+    """
+
+    def __init__(self, servers: str, who: Login, settings: FetchSettings) -> None:
+        self.servers, self.settings = servers, settings
+        self._who = who
+        self._lock = threading.Lock()
+        self._idle: dict[Address, list[BrokerConnection]] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._brokers: list[Address] = []
+
+    def topic(self, name: str, *, again: bool = False) -> TopicMetadata:
+        """Return what is known of a topic.
+
+        Args:
+            name: the topic.
+            again: ask, even if it is known.
+
+        Raises:
+            OSError: no broker answers; another try may help.
+            TerminalError: a broker refuses this client.
+        """
+        known = self._topics.get(name)
+        if known is None or again:
+            known = self._topics[name] = self._ask(name)
+        return known
+
+    def _ask(self, name: str) -> TopicMetadata:
+        errors: list[str] = []
+        for address in dict.fromkeys([*self._brokers, *_addresses(self.servers)]):
+            try:
+                with self.lent(address) as connection:
+                    return self._metadata(connection, name)
+            except OSError as error:
+                errors.append(f"{address[0]}:{address[1]}: {error}")
+        raise ConnectionLost(f"no Kafka server answers at {self.servers}: {'; '.join(errors[:4])}")
+
+    def _metadata(self, connection: BrokerConnection, name: str) -> TopicMetadata:
+        request = kafka_python("protocol.metadata").MetadataRequest
+        errors = kafka_python("errors")
+        topic = request.MetadataRequestTopic(name=name)
+        answer = connection.request(
+            request(topics=[topic], allow_auto_topic_creation=False, min_version=4, max_version=12)
+        )
+        brokers: dict[int, Address] = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        self._brokers = list(brokers.values())
+        found = answer.topics[0]
+        if found.error_code == _UNKNOWN_TOPIC:
+            return TopicMetadata(None, {}, 0)
+        if found.error_code == errors.TopicAuthorizationFailedError.errno:
+            raise errors.TopicAuthorizationFailedError(f"reading topic {name}")
+        if found.error_code and not found.partitions:
+            raise ConnectionLost(f"topic {name}: {errors.for_code(found.error_code).__name__}")
+        given = getattr(found, "topic_id", None)
+        leaders = {p.partition_index: brokers[p.leader_id] for p in found.partitions if p.leader_id in brokers}
+        return TopicMetadata(given if given else None, leaders, len(found.partitions))
+
+    @contextmanager
+    def lent(self, address: Address) -> Iterator[BrokerConnection]:
+        """Lend a connection to a broker: one that is kept, else a new one.
+
+        Raises:
+            OSError: no connection.
+            TerminalError: the broker refuses this client.
+        """
+        connection = self._take(address) or BrokerConnection(*address, self._who, self.settings)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if connection.awaits_answer:
+            connection.close()
+            return
+        with self._lock:
+            self._idle.setdefault(address, []).append(connection)
+
+    def _take(self, address: Address) -> BrokerConnection | None:
+        with self._lock:
+            kept = self._idle.get(address, [])
+            while kept:
+                connection = kept.pop()
+                if connection.is_fresh:
+                    return connection
+                connection.close()
+        return None
+
+    def forget(self, address: Address) -> None:
+        """Close the idle connections to a broker: one of them broke, so the others are of before too."""
+        with self._lock:
+            for connection in self._idle.pop(address, []):
+                connection.close()
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        for address in list(self._idle):
+            with contextlib.suppress(OSError):
+                self.forget(address)
+
+
+def _addresses(servers: str) -> list[Address]:
+    found = [server.rpartition(":") for server in servers.split(",")]
+    return [(host.strip("[]"), int(port)) for host, _, port in found]
+
+
+def first_offset(connection: BrokerConnection, topic: str, partition: int) -> int:
+    """Return the first offset that a partition still has.
+
+    Raises:
+        ConnectionLost: the broker does not say.
+    """
+    return _offset(connection, topic, partition, -2)
+
+
+def end_offset(connection: BrokerConnection, topic: str, partition: int) -> int:
+    """Return the offset after the last record of a partition. Raises ConnectionLost if the broker does not say."""
+    return _offset(connection, topic, partition, -1)
+
+
+def _offset(connection: BrokerConnection, topic: str, partition: int, when: int) -> int:
+    request: Any = kafka_python("protocol.consumer").ListOffsetsRequest
+    parts = request.ListOffsetsTopic
+    asked = parts.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=when)
+    answer = connection.request(
+        request(
+            replica_id=-1,
+            isolation_level=0,
+            topics=[parts(name=topic, partitions=[asked])],
+            min_version=2,
+            max_version=6,
+        )
+    )
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        raise ConnectionLost(f"{topic}-{partition}: {kafka_python('errors').for_code(found.error_code).__name__}")
+    return int(found.offset)

@@ -1,0 +1,1 @@
+"""Tables as a sink: by prepared transactions, or by key."""

@@ -1,0 +1,158 @@
+"""The driver's half of the PostgreSQL sink: prepared transactions verified, committed, rolled back and swept, from any process.
+
+A transaction that is not there any more was committed exactly if its marker is: the marker had the same fate.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.connectors.postgres.connection import Server
+from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, prepared
+from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
+
+__all__ = ["RETENTION_S", "abort", "commit", "inspect", "sweep", "verify"]
+
+_log = logging.getLogger(__name__)
+_UNDEFINED = "42704"  # no prepared transaction of this name
+_NO_TABLE = "42P01"
+RETENTION_S = 7 * 86_400.0
+_OFTEN_S = 3600.0
+_cleaned: dict[str, float] = {}  # prefix to when old markers were removed; for the pace alone
+
+
+def verify(asked: Server, prefix: str, named: Sequence[Prepared]) -> None:
+    """Check that every transaction is prepared, and roll back what other attempts of the tasks left.
+
+    Called before the decision, when every task has ended and nothing is decided that is not carried out: what is prepared
+    and was not handed over is nobody's, and would hold locks. What is of a later epoch is left alone: a driver that slept
+    may call this while a newer one has a decision to carry out.
+
+    Raises:
+        TransientError: a transaction is gone.
+    """
+    wanted = {item.payload["gid"] for item in named}
+    there = asked.ask(lambda connection: prepared(connection, prefix), "looking for prepared transactions")
+    epoch = max((epoch_of(prefix, gid) for gid in wanted), default=0)
+    for gid in there:
+        if gid not in wanted and epoch_of(prefix, gid) <= epoch:
+            _roll_back(asked, gid)
+    if lost := sorted(wanted - there.keys()):
+        raise TransientError(
+            f"prepared transaction {lost[0]} is not there any more in PostgreSQL at {asked.login.name}",
+            next="find out who rolls back prepared transactions; the checkpoint is repeated",
+        )
+
+
+def commit(asked: Server, markers: Markers, committable: JSON) -> Committed | Aborted:
+    """Commit a transaction, or find out what became of it.
+
+    Raises:
+        CommitUnknown: the server does not answer.
+        TerminalError: it is not known any more, or this user may not.
+    """
+    gid = committable["gid"]
+    refusal = asked.end(f"COMMIT PREPARED '{gid}'", f"committing {gid}")
+    if not refusal:
+        return Committed(_detail(committable))
+    if refusal != _UNDEFINED:
+        raise TerminalError(
+            f"PostgreSQL at {asked.login.name} does not commit {gid}: error {refusal}",
+            next=f"let the user who prepared it type: COMMIT PREPARED '{gid}', and start the job again",
+        )
+    return _outcome(asked, markers, committable)
+
+
+def _outcome(asked: Server, markers: Markers, committable: JSON) -> Committed | Aborted:
+    gid, where = committable["gid"], asked.login.name
+
+    def look(connection: Any) -> tuple[bool, tuple[str | None, int]]:
+        return markers.has(connection, gid), markers.state(connection)
+
+    try:
+        there, (origin, now_ms) = asked.ask(look, f"looking for the marker of {gid}")
+    except TransientError as error:
+        raise CommitUnknown(error.what, next=error.next) from error
+    except (TerminalError, DefinitionError) as error:
+        raise _not_known(committable, f"its marker cannot be looked for: {error.what}") from error
+    if there:
+        return Committed(_detail(committable))
+    if origin is None or origin != committable.get("origin"):
+        raise _not_known(committable, f"table {markers.table} at {where} was made anew")
+    if now_ms - committable["at_ms"] > RETENTION_S * 500:
+        raise _not_known(committable, f"its marker may be gone from {markers.table} at {where} by its age")
+    return Aborted(f"prepared transaction {gid} was rolled back at {where}")
+
+
+def _not_known(committable: JSON, why: str) -> TerminalError:
+    return TerminalError(
+        f"nobody knows what became of prepared transaction {committable['gid']}: {why}",
+        next=f"look whether the table has its {committable['rows']} rows; docs/postgres-sink.md says how to go on",
+    )
+
+
+def _detail(committable: JSON) -> JSON:
+    return {"transaction": committable["gid"], "rows": committable["rows"], "bytes": committable["bytes"]}
+
+
+def abort(asked: Server, payload: JSON) -> None:
+    """Roll back a transaction that no decision names. One that is gone already is no error."""
+    _roll_back(asked, payload["gid"])
+
+
+def _roll_back(asked: Server, gid: str) -> None:
+    refusal = asked.end(f"ROLLBACK PREPARED '{gid}'", f"rolling back {gid}")
+    if refusal and refusal != _UNDEFINED:
+        raise TransientError(
+            f"PostgreSQL at {asked.login.name} does not roll back {gid}: error {refusal}",
+            next=f"let the user who prepared it type: ROLLBACK PREPARED '{gid}'",
+        )
+
+
+def sweep(asked: Server, markers: Markers, prefix: str, *, remove: bool, check: Callable[[], None]) -> Sequence[Orphan]:
+    """Find prepared transactions of this sink; everything decided has been committed, so they are of attempts that died."""
+    found = asked.ask(lambda connection: prepared(connection, prefix), "looking for prepared transactions")
+    if remove and found:
+        check()
+        for gid in found:
+            _roll_back(asked, gid)
+    if remove:
+        clean(asked, markers, prefix)
+    return [Orphan(f"prepared transaction {gid}", 0, at) for gid, at in found.items()]
+
+
+def clean(asked: Server, markers: Markers, prefix: str) -> None:
+    """Remove old markers, now and then. Only the newest decision is ever asked for; the others are kept for people."""
+    now = time.monotonic()
+    if now - _cleaned.get(prefix, -_OFTEN_S) < _OFTEN_S:
+        return
+    _cleaned[prefix] = now
+    try:
+        asked.ask(lambda connection: markers.forget(connection, prefix, RETENTION_S), "removing old markers")
+    except PoundlockError as error:  # they are small, and a user who may not delete can still write
+        _log.warning("old markers stay: %s", error.what)
+
+
+def inspect(asked: Server, markers: Markers, committable: JSON) -> Sequence[Finding]:
+    """Say whether a decided transaction waits or was rolled back; an old one cannot be looked at any more."""
+    gid = committable["gid"]
+
+    def look(connection: Any) -> tuple[bool, bool, tuple[str | None, int]]:
+        return gid in prepared(connection, gid), markers.has(connection, gid), markers.state(connection)
+
+    waits, there, (origin, now_ms) = asked.ask(look, f"looking for {gid}")
+    place = f"prepared transaction {gid}"
+    if waits:
+        return [Finding("pending", place, expected_bytes=committable["bytes"])]
+    known = (
+        origin is not None
+        and origin == committable.get("origin")
+        and now_ms - committable["at_ms"] <= RETENTION_S * 500
+    )
+    if not there and known:
+        return [Finding("missing", place, expected_bytes=committable["bytes"])]
+    return []

@@ -1,0 +1,1 @@
+"""Tables and their changes as a source."""

@@ -1,0 +1,225 @@
+"""Driver's half of change data capture: a slot, and how far its log may be read.
+
+A position is a place in the server's log. The slot stays one checkpoint behind the newest decided one, so that what was
+decided can be read once more after a crash; the server drops nothing that a restart may ask for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from poundlock.connectors.base import Split
+from poundlock.connectors.postgres.source import slots
+from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
+from poundlock.connectors.postgres.source.publications import published, refuse_gap
+from poundlock.connectors.postgres.source.ranges import cut
+from poundlock.connectors.postgres.source.relation import Relation, look_up
+from poundlock.connectors.postgres.source.snapshot import Plans, one_state
+from poundlock.connectors.postgres.types import Column
+from poundlock.errors import DefinitionError, SourceGoneError, TransientError
+from poundlock.storage import Storage
+
+if TYPE_CHECKING:
+    from poundlock.connectors.postgres.source.source import PostgresSource
+
+__all__ = ["CdcEnumerator", "changes_of"]
+
+_MARK = "slot.json"
+# Whether so little of the log has changes of the table is looked up, so that a table at rest makes no checkpoints. More is
+# just read: the position has to move, or the server would keep its log for ever.
+_LOOK_AT_BYTES = 1 << 20
+
+
+class CdcEnumerator:
+    """Makes the slot, says what is new, and moves the slot on behind decided checkpoints.
+
+    Args:
+        source: what is read.
+        workspace: remembers that the slot is this job's.
+    """
+
+    def __init__(self, source: PostgresSource, workspace: Storage) -> None:
+        self._source = source
+        self._workspace = workspace
+        self._plans = Plans(workspace)
+        self._connection: Any = None
+        self._relation: Relation | None = None
+        self._exported: slots.Exported | None = None
+        self._begun: dict[str, Any] | None = None
+        self._looked_ms: int | None = None
+        self._empty_to = 0  # up to here the log was looked at, and has nothing for this job
+        self._decided: int | None = None
+
+    def initial(self) -> dict[str, Any]:
+        return {"slot": self._source.slot, "lsn": None}
+
+    def latest(self, start: dict[str, Any]) -> dict[str, Any]:
+        now = self._source.clock.now_ms()
+        if self._looked_ms is not None and now - self._looked_ms < self._source.poll_ms:
+            return start
+        with self._source.login.errors(f"looking for changes of {self._source.selection.shown}"):
+            connection, relation = self._connect()
+            if start["lsn"] is None:
+                self._begun = self._begun or self._begin(connection, relation)
+                return self._begun
+            self._check(connection, start, relation)
+            end = self._reach(connection, start)
+            # Looked at behind the end: what was left out before it is noticed now, before anything of it is decided.
+            has = published(connection, str(self._source.publication), relation.oid)
+            if "published" in start:
+                what = self._source.selection.shown
+                refuse_gap(start["published"], has, publication=str(self._source.publication), what=what)
+            if end != start:
+                end["published"] = has
+        self._looked_ms = now if end == start else None
+        return end
+
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
+        if start["lsn"] is None:
+            return self._read_first(end) if "plan" in end else []
+        with self._source.login.errors(f"planning the changes of {self._source.selection.shown}"):
+            connection, relation = self._connect()
+            self._check(connection, start, relation)
+            changes = changes_of(connection, self._source, relation, lsn_of(start["lsn"]), lsn_of(end["lsn"]))
+        return [Split(f"{start['lsn']}-{end['lsn']}", changes, name=f"changes up to {end['lsn']}")]
+
+    def finished(self, position: dict[str, Any]) -> bool:
+        return False
+
+    def committed(self, position: dict[str, Any]) -> None:
+        """Let the server drop what came before the checkpoint that is now decided; that one may be read once more."""
+        if position["lsn"] is None:
+            return
+        before, self._decided = self._decided, lsn_of(position["lsn"])
+        if self._exported is not None:
+            self._exported.close()
+            self._exported = None
+        if before is not None and before < self._decided:
+            # Where the server is away, the next checkpoint does it: until then the slot merely holds more of the log.
+            with (
+                suppress(TransientError),
+                self._source.login.errors(f"moving replication slot {self._source.slot!r} on"),
+            ):
+                slots.advance(self._connect()[0], str(self._source.slot), before)
+
+    def close(self) -> None:
+        """Let go of the connections; the slot stays."""
+        for held in (self._exported, self._connection):
+            if held is not None:
+                held.close()
+        self._exported = self._connection = None
+
+    def _connect(self) -> tuple[Any, Relation]:
+        if self._connection is None or self._connection.closed or self._relation is None:
+            self._connection = self._source.login.open()
+            found = look_up(self._connection, self._source.selection)
+            _, columns = declared_columns(self._connection, found, chosen=self._source.selection.columns is not None)
+            self._relation = replace(found, columns=tuple(Column(*fields) for fields in columns))
+        return self._connection, self._relation
+
+    def _begin(self, connection: Any, relation: Relation) -> dict[str, Any]:
+        """Make the slot, or take the one that is there, and return the position from which changes are read."""
+        name = str(self._source.slot)
+        found = slots.find(connection, name)
+        has = published(connection, str(self._source.publication), relation.oid)  # before the slot is made
+        ours = self._workspace.stat(_MARK) is not None
+        if found is None:
+            # Written before the slot is made: a slot that is there without it is somebody else's.
+            self._workspace.create_exclusive(_MARK, b"{}")
+        if self._source.initial == "none":
+            lsn = slots.make(connection, name) if found is None else slots.usable(connection, name, 1 << 63).confirmed
+            return {"slot": name, "lsn": lsn_text(lsn), "oid": relation.oid, "published": has}
+        if found is not None:
+            if not ours:
+                raise DefinitionError(
+                    f"replication slot {name!r} is there already, and the state of the table at its beginning is not known",
+                    next=f"SELECT pg_drop_replication_slot('{name}'), or give another slot, or say initial=\"none\"",
+                )
+            # Of a start that died before anything was decided: the state that belonged to it died with it.
+            slots.drop(connection, name)
+        self._exported = exported = slots.export(self._source.login, name)
+        connection.execute("; ".join(one_state(exported.snapshot)))
+        try:
+            conditions = cut(connection, relation, key=self._source.key, split_bytes=self._source.split_bytes)
+        finally:
+            connection.execute("ROLLBACK")
+        plan = f"{exported.snapshot}-{self._source.clock.now_ms()}"
+        self._plans.keep(plan, relation, conditions)
+        return {
+            "slot": name,
+            "lsn": lsn_text(exported.lsn),
+            "oid": relation.oid,
+            "published": has,
+            "plan": plan,
+            "snapshot": exported.snapshot,
+            "of": len(conditions),
+        }
+
+    def _read_first(self, end: dict[str, Any]) -> Sequence[Split]:
+        if self._exported is None or self._exported.snapshot != end["snapshot"]:
+            raise SourceGoneError(
+                f"the first rows of {self._source.selection.shown} were decided and must be read once more, and the"
+                " snapshot they were read from is gone",
+                next="start the job anew into an empty target, with another slot",
+            )
+        return self._plans.splits(str(end["plan"]), end["snapshot"], 0, int(end["of"]), lsn=lsn_of(end["lsn"]))
+
+    def _check(self, connection: Any, start: dict[str, Any], relation: Relation) -> None:
+        slots.usable(connection, str(self._source.slot), lsn_of(start["lsn"]))
+        if start["slot"] != self._source.slot:
+            raise DefinitionError(
+                f"the job reads replication slot {start['slot']!r}, and the source now says {self._source.slot!r}",
+                next=f"say slot={start['slot']!r}, or start the job anew with a new checkpoint",
+            )
+        if relation.oid != start["oid"]:
+            raise SourceGoneError(
+                f"{self._source.selection.shown} is another table than the one this job reads: it was dropped and made anew",
+                next="start the job anew, with a new checkpoint and another slot",
+            )
+
+    def _reach(self, connection: Any, start: dict[str, Any]) -> dict[str, Any]:
+        at = lsn_of(start["lsn"])
+        flushed = lsn_of(connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()[0])
+        end = min(flushed, at + self._source.max_wal)
+        if end <= max(at, self._empty_to):
+            return start
+        if end - at < _LOOK_AT_BYTES and not self._changes_between(connection, at, end):
+            self._empty_to = end
+            return start
+        return {"slot": self._source.slot, "lsn": lsn_text(end), "oid": start["oid"]}
+
+    def _changes_between(self, connection: Any, start: int, end: int) -> bool:
+        function = slots.as_function(str(self._source.slot), str(self._source.publication), end)
+        begins = connection.execute(f"SELECT data FROM {function} WHERE get_byte(data, 0) = {ord('B')}", binary=True)
+        return any(start <= struct.unpack_from("!q", data, 1)[0] < end for (data,) in begins)
+
+
+def changes_of(connection: Any, source: PostgresSource, relation: Relation, start: int, end: int) -> dict[str, Any]:
+    """Return what a reader needs to read the changes of a range of the log."""
+    declared, columns = declared_columns(connection, relation, chosen=source.selection.columns is not None)
+    return {
+        "changes": slots.as_function(str(source.slot), str(source.publication), end),
+        "columns": columns,
+        "declared": declared,
+        "whole": source.selection.columns is None,
+        "full": source.before == "full",
+        "oid": relation.oid,
+        "start": start,
+        "end": end,
+    }
+
+
+def declared_columns(connection: Any, relation: Relation, *, chosen: bool) -> tuple[list[int], list[list[Any]]]:
+    """Return the declared types of the columns that changes have, and those columns; generated ones are not logged."""
+    rows = connection.execute(
+        "SELECT attname::text, atttypid::int8, attgenerated::text FROM pg_attribute WHERE attrelid = %s AND attnum > 0"
+        " AND NOT attisdropped",
+        [relation.oid],
+    ).fetchall()
+    types = {name: oid for name, oid, generated in rows if chosen or not generated}
+    columns = [c for c in relation.columns if c.name in types]
+    return [types[c.name] for c in columns], [[c.name, c.oid, c.modifier] for c in columns]

@@ -1,0 +1,176 @@
+"""Changes as rows: what happened, where in the log, and the row before and after, as Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from poundlock.connectors.postgres.source.cdc_messages import (
+    UNCHANGED,
+    Begin,
+    Change,
+    Described,
+    Message,
+    Truncate,
+    Values,
+    lsn_text,
+)
+from poundlock.connectors.postgres.types import Column, from_texts
+from poundlock.errors import TerminalError
+
+__all__ = ["ChangeRows", "as_changes", "change_schema"]
+
+_ROWS = 20_000
+_HEAD = [
+    pa.field("op", pa.string()),
+    pa.field("lsn", pa.int64()),
+    pa.field("number", pa.int32()),
+    pa.field("xid", pa.int64()),
+    pa.field("commit_time", pa.timestamp("us", tz="UTC")),
+]
+
+
+def change_schema(columns: Sequence[Column]) -> pa.Schema:
+    """Return the columns of change rows for a table's columns."""
+    row = pa.struct([(column.name, column.arrow) for column in columns])
+    return pa.schema([*_HEAD, pa.field("before", row), pa.field("after", row)])
+
+
+def as_changes(batch: pa.RecordBatch, columns: Sequence[Column], lsn: int) -> pa.RecordBatch:
+    """Return rows that were there at the beginning as change rows: op "read", without a number, time or image before."""
+    schema, count = change_schema(columns), batch.num_rows
+    after = pa.StructArray.from_arrays(batch.columns, fields=list(schema.field("after").type))
+    head = [
+        pa.repeat(pa.scalar("read"), count),
+        pa.repeat(pa.scalar(lsn, pa.int64()), count),
+        *(pa.nulls(count, field.type) for field in _HEAD[2:]),
+    ]
+    return pa.RecordBatch.from_arrays([*head, pa.nulls(count, schema.field("before").type), after], schema=schema)
+
+
+class ChangeRows:
+    """Turns the messages of a range of the log into batches of rows.
+
+    Args:
+        oid: number of the table; changes of others are left out.
+        columns: the columns wanted.
+        declared: for each of them, the number of the type it was declared with, which for a domain is another one.
+        whole: whether these are all columns, so that a further one is a change.
+        full: whether rows before a change must be there, whole.
+        start, end: the transactions whose commit stands from `start` to before `end` belong to the range.
+        what: the table, for errors.
+    """
+
+    def __init__(
+        self,
+        oid: int,
+        columns: Sequence[Column],
+        declared: Sequence[int],
+        *,
+        whole: bool,
+        full: bool = False,
+        start: int,
+        end: int,
+        what: str,
+    ) -> None:
+        self._oid, self._columns, self._whole, self._what = oid, list(columns), whole, what
+        self._full = full
+        self._declared = list(declared)
+        self._changed = ""
+        self._start, self._end = start, end
+        self._transaction: Begin | None = None
+        self._number = 0
+        self._places: list[int] | None = None
+        self._rows: list[tuple[str, int, int, int, Any, Values | None, Values | None]] = []
+
+    def batches(self, messages: Iterable[Message | None]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of messages, in the order of commits and in that of a transaction's changes.
+
+        Raises:
+            TerminalError: the table's columns changed, or a value was not sent.
+        """
+        for message in messages:
+            if isinstance(message, Begin):
+                self._transaction = message if self._start <= message.commit < self._end else None
+                self._number = 0
+            elif isinstance(message, Described):
+                if message.oid == self._oid:
+                    self._describe(message)
+            elif isinstance(message, Change):
+                if self._transaction is not None and message.oid == self._oid:
+                    self._add(message.op, message.old, message.new, old_is_key=message.old_is_key)
+            elif isinstance(message, Truncate) and self._transaction is not None and self._oid in message.oids:
+                self._add("truncate", None, None)
+            if len(self._rows) >= _ROWS:
+                yield self._batch()
+        if self._rows:
+            yield self._batch()
+
+    def _describe(self, message: Described) -> None:
+        place = {name: (i, oid) for i, (name, oid, _) in enumerate(message.columns)}
+        wanted = zip(self._columns, self._declared, strict=True)
+        wrong = [c.name for c, oid in wanted if place.get(c.name, (0, 0))[1] != oid]
+        further = [name for name in place if name not in {c.name for c in self._columns}] if self._whole else []
+        # A transaction that is not of this range may be older than the job's view of the table, and nobody reads it.
+        self._places = None if wrong or further else [place[c.name][0] for c in self._columns]
+        self._changed = (
+            f"column {(wrong or further)[0]!r} is not as it was when the job started" if wrong or further else ""
+        )
+
+    def _add(self, op: str, old: Values | None, new: Values | None, *, old_is_key: bool = False) -> None:
+        transaction = self._transaction
+        assert transaction is not None
+        if self._full and op in ("update", "delete") and (old is None or old_is_key):
+            raise TerminalError(
+                f"the server did not log a row of {self._what} as it was before its {op}",
+                next=f"ALTER TABLE {self._what} REPLICA IDENTITY FULL, each partition too, for changes from then on; to go on"
+                ' over this one, say before="key"',
+            )
+        if op != "truncate":
+            old, new = self._ours(old), self._ours(new)
+        if new is not None and UNCHANGED in new:
+            new = self._completed(new, old, old_is_key=old_is_key)
+        self._number += 1
+        self._rows.append((op, transaction.commit, self._number, transaction.xid, transaction.time, old, new))
+
+    def _ours(self, values: Values | None) -> Values | None:
+        if values is None:
+            return None
+        if self._places is None:
+            assert self._transaction is not None
+            raise TerminalError(
+                f"the columns of {self._what} changed before {lsn_text(self._transaction.commit)}: {self._changed}",
+                next="start the job again to read on with the columns as they are now; where changes of both kinds wait,"
+                " name those columns that both have in columns=[…]",
+            )
+        return tuple(values[i] for i in self._places)
+
+    def _completed(self, new: Values, old: Values | None, *, old_is_key: bool) -> Values:
+        """Put long values that did not change into the new row, from the old one."""
+        found = [UNCHANGED] if old is None else [o for o, n in zip(old, new, strict=True) if n is UNCHANGED]
+        # Where only the key is known, null stands for whatever the other columns hold; a column of a key is never null.
+        if old is None or UNCHANGED in found or (old_is_key and None in found):
+            name = self._columns[new.index(UNCHANGED)].name
+            raise TerminalError(
+                f"an update of {self._what} left the long value of column {name!r} as it was, so the server did not send it",
+                next=f"ALTER TABLE {self._what} REPLICA IDENTITY FULL, for updates from then on; or leave the column out of columns=[…]",
+            )
+        return tuple(o if n is UNCHANGED else n for o, n in zip(old, new, strict=True))
+
+    def _batch(self) -> pa.RecordBatch:
+        rows, self._rows = self._rows, []
+        schema = change_schema(self._columns)
+        ops, lsns, numbers, xids, times, before, after = zip(*rows, strict=True)
+        head = [pa.array(v, f.type) for v, f in zip((ops, lsns, numbers, xids, times), _HEAD, strict=True)]
+        images = [self._image(before, schema.field("before").type), self._image(after, schema.field("after").type)]
+        return pa.RecordBatch.from_arrays([*head, *images], schema=schema)
+
+    def _image(self, rows: Sequence[Values | None], kind: pa.StructType) -> pa.Array:
+        texts: list[list[Any]] = [[None if r is None else r[i] for r in rows] for i in range(len(self._columns))]
+        arrays = [
+            from_texts([None if v is UNCHANGED else v for v in column], c, self._what)
+            for column, c in zip(texts, self._columns, strict=True)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array([r is None for r in rows]))

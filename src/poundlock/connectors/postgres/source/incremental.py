@@ -1,0 +1,199 @@
+"""Driver's half of a table that only grows: rows in the order of a column whose values rise, such as a serial number.
+
+A transaction may commit later than another that took a greater value. So a value counts as reached only when every
+transaction that was running when it was seen has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from poundlock.connectors.base import Split
+from poundlock.connectors.postgres.connection import identifier, literal
+from poundlock.connectors.postgres.source.ranges import conditions_between
+from poundlock.connectors.postgres.source.relation import Relation, as_planned, look_up
+from poundlock.connectors.postgres.source.snapshot import copy_payload
+from poundlock.errors import DefinitionError, TerminalError
+
+if TYPE_CHECKING:
+    from poundlock.connectors.postgres.source.source import PostgresSource
+
+__all__ = ["IncrementalEnumerator", "Seen", "column_kind", "settled"]
+
+_MOST_LOOKS = 1000
+_ENDLESS = ("NaN", "Infinity", "infinity")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The greatest value at one look.
+
+    Args:
+        value: it, as text.
+        next_transaction: every transaction that may still bring smaller values has a lower number than this.
+        at_ms: when that was.
+    """
+
+    value: str
+    next_transaction: int
+    at_ms: int
+
+
+def settled(looks: Sequence[Seen], oldest_running: int, now_ms: int, settle_ms: int) -> Seen | None:
+    """Return the newest look below whose value nothing can appear any more; None if there is none yet.
+
+    Args:
+        looks: in the order they were made.
+        oldest_running: number of the oldest transaction that has not ended.
+        now_ms: the time.
+        settle_ms: least age of a look.
+    """
+    found = [s for s in looks if s.next_transaction <= oldest_running and now_ms - s.at_ms >= settle_ms]
+    return found[-1] if found else None
+
+
+class IncrementalEnumerator:
+    """Looks how far the column has grown, and cuts what is new.
+
+    Args:
+        source: what is read.
+    """
+
+    def __init__(self, source: PostgresSource) -> None:
+        self._source = source
+        self._connection: Any = None
+        self._relation: Relation | None = None
+        self._kind = ""
+        self._looks: list[Seen] = []
+        self._looked_ms: int | None = None
+
+    def initial(self) -> dict[str, Any]:
+        return {"value": self._source.start, "cuts": [], "done": False}
+
+    def latest(self, start: dict[str, Any]) -> dict[str, Any]:
+        source = self._source
+        now = source.clock.now_ms()
+        if self.finished(start) or (self._looked_ms is not None and now - self._looked_ms < source.poll_ms):
+            return start
+        with source.login.errors(f"looking for new rows of {source.selection.shown}"):
+            reach = self._reach(now)
+            end = start if reach is None else self._end(start, reach.value)
+        # A backlog is read checkpoint after checkpoint; only when there is nothing new the table is left alone for a while.
+        self._looked_ms = now if end == start else None
+        return end
+
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
+        with self._source.login.errors(f"planning the rows of {self._source.selection.shown}"):
+            self._connect()
+        relation = self._relation
+        assert relation is not None
+        borders = [start["value"], *end["cuts"], end["value"]]
+        conditions = conditions_between(str(self._source.column), self._kind, borders)
+        return [
+            Split(
+                f"{end['value']}-{i:05d}",
+                copy_payload(relation.select(condition), relation.columns),
+                name=f"up to {borders[i + 1]}",
+            )
+            for i, condition in enumerate(conditions)
+        ]
+
+    def finished(self, position: dict[str, Any]) -> bool:
+        return self._source.until is not None and bool(position.get("done"))
+
+    def committed(self, position: dict[str, Any]) -> None:
+        """Do nothing: the table keeps its rows."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> None:
+        if self._connection is not None and not self._connection.closed:
+            return
+        self._connection = self._source.login.open()
+        found = look_up(self._connection, self._source.selection)
+        self._relation = as_planned(found, self._source.schema(), self._source.selection.shown)
+        self._kind = column_kind(self._connection, self._relation, str(self._source.column))
+
+    def _reach(self, now_ms: int) -> Seen | None:
+        """Look at the table, and return how far it may be read."""
+        self._connect()
+        relation, name = self._relation, identifier(str(self._source.column))
+        assert relation is not None
+        value, following, oldest = self._connection.execute(
+            f"SELECT max({name})::text, pg_snapshot_xmax(pg_current_snapshot())::text,"
+            f" pg_snapshot_xmin(pg_current_snapshot())::text FROM {relation.source}"
+        ).fetchone()
+        if value is None:
+            return None
+        if value in _ENDLESS:
+            raise TerminalError(
+                f"column {self._source.column!r} of {self._source.selection.shown} has the value {value}, behind which nothing"
+                " new can come",
+                next="mend that row, or read by another column",
+            )
+        if not self._looks or self._looks[-1].value != value:
+            self._looks.append(Seen(value, int(following), now_ms))
+            if len(self._looks) > _MOST_LOOKS:  # a transaction runs for long: coarser steps will do
+                del self._looks[1:-1:2]
+        found = settled(self._looks, int(oldest), now_ms, self._source.settle_ms)
+        if found is not None:
+            self._looks = self._looks[self._looks.index(found) :]
+        return found
+
+    def _end(self, start: dict[str, Any], reach: str) -> dict[str, Any]:
+        source, relation = self._source, self._relation
+        assert relation is not None
+        name, kind = identifier(str(source.column)), self._kind
+        high, last = f"{literal(reach)}::{kind}", False
+        if source.until is not None:
+            until = f"{literal(source.until)}::{kind}"
+            last = bool(self._connection.execute(f"SELECT {high} >= {until}").fetchone()[0])
+            high = until if last else high
+        low = [f"{name} > {literal(start['value'])}::{kind}"] if start["value"] is not None else []
+        most, step = source.max_rows_per_checkpoint, source.rows_per_split
+        rows, value, cuts = self._connection.execute(
+            f"WITH a AS (SELECT {name} AS c FROM {relation.source}{relation.matching(*low, f'{name} <= {high}')}"
+            f" ORDER BY 1 LIMIT {most}) SELECT (SELECT count(*) FROM a), (SELECT max(c)::text FROM a),"
+            " ARRAY(SELECT c::text FROM (SELECT c, row_number() OVER (ORDER BY c) AS n FROM a) b"
+            f" WHERE mod(n, {step}) = 0 ORDER BY n)"
+        ).fetchone()
+        if last and rows < most:
+            end = source.until if value is None else value
+            return {"value": end, "cuts": _between(cuts, end), "done": True}
+        return start if value is None else {"value": value, "cuts": _between(cuts, value), "done": False}
+
+
+def _between(cuts: Sequence[str], end: str | None) -> list[str]:
+    return [value for value in dict.fromkeys(cuts) if value != end]
+
+
+def column_kind(connection: Any, relation: Relation, column: str) -> str:
+    """Return the name of a growing column's type.
+
+    Raises:
+        DefinitionError: there is no such column, or its values have no order in time.
+    """
+    found = connection.execute(f"SELECT * FROM {relation.source} LIMIT 0").description or ()
+    by_name = {each.name: each for each in found}
+    if column not in by_name:
+        raise DefinitionError(
+            f"{relation.source} has no column {column!r} to read by", next=f"use one of {', '.join(by_name)}"
+        )
+    kind = str(connection.execute("SELECT format_type(%s, NULL)", [by_name[column].type_code]).fetchone()[0])
+    if kind not in _GROWING:
+        raise DefinitionError(
+            f"column {column!r} is a {kind}, and a column to read by must be a number, a date or a time",
+            next="name another column, one whose value only grows from row to row",
+        )
+    return kind
+
+
+_GROWING = (
+    "smallint", "integer", "bigint", "numeric", "date", "timestamp without time zone", "timestamp with time zone", "oid",
+)  # fmt: skip

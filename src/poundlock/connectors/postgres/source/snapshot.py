@@ -1,0 +1,181 @@
+"""Driver's half of a table that is read once: every range of it in one state, that of one exported snapshot.
+
+The server keeps that state while a connection of the driver holds it. A position names the snapshot it was read from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from poundlock.connectors.base import Split
+from poundlock.connectors.postgres.source.ranges import cut
+from poundlock.connectors.postgres.source.relation import Relation, as_planned, look_up
+from poundlock.connectors.postgres.types import Column
+from poundlock.errors import DefinitionError, SourceGoneError, TerminalError
+from poundlock.storage import Storage
+
+if TYPE_CHECKING:
+    from poundlock.connectors.postgres.source.source import PostgresSource
+
+__all__ = ["Plans", "SnapshotEnumerator", "copy_payload", "one_state"]
+
+
+def one_state(snapshot: str) -> list[str]:
+    """Return the statements that begin a transaction which sees an exported snapshot."""
+    return ["BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", f"SET TRANSACTION SNAPSHOT '{snapshot}'"]
+
+
+def copy_payload(select: str, columns: Sequence[Column], snapshot: str | None = None, **more: Any) -> dict[str, Any]:
+    """Return what a reader needs to read the rows of a SELECT."""
+    said = {"select": select, "columns": _fields(columns), **more}
+    return {**said, "snapshot": snapshot} if snapshot is not None else said
+
+
+_PLANS = "plans"  # a folder of the workspace
+
+
+class Plans:
+    """How a table was cut, as files in the source's workspace, so that a position means the same ranges for ever."""
+
+    def __init__(self, workspace: Storage) -> None:
+        self._workspace = workspace
+
+    def keep(self, name: str, relation: Relation, conditions: Sequence[str]) -> None:
+        """Write a plan down; those of starts that died before they decided anything go."""
+        for old in self._workspace.names(_PLANS):
+            self._workspace.delete(f"{_PLANS}/{old}")
+        said = {"selects": [relation.select(c) for c in conditions], "columns": _fields(relation.columns)}
+        self._workspace.create_exclusive(f"{_PLANS}/{name}.json", json.dumps(said).encode())
+
+    def splits(self, name: str, snapshot: str, first: int, last: int, **more: Any) -> list[Split]:
+        """Return the work of the ranges from `first` to before `last`."""
+        try:
+            plan = json.loads(self._workspace.read(f"{_PLANS}/{name}.json"))
+        except FileNotFoundError:
+            raise SourceGoneError(
+                f"{self._workspace.root} has no plan {name}", next="put the job's checkpoint folder back as it was"
+            ) from None
+        columns = [Column(*fields) for fields in plan["columns"]]
+        return [
+            Split(
+                f"{name}-{i:05d}",
+                copy_payload(plan["selects"][i], columns, snapshot, **more),
+                name=f"range {i + 1} of {len(plan['selects'])}",
+            )
+            for i in range(first, last)
+        ]
+
+
+def _fields(columns: Sequence[Column]) -> list[list[Any]]:
+    return [[c.name, c.oid, c.modifier] for c in columns]
+
+
+class SnapshotEnumerator:
+    """Plans the ranges, and holds the snapshot while they are read.
+
+    Args:
+        source: what is read.
+        workspace: where plans are kept.
+    """
+
+    def __init__(self, source: PostgresSource, workspace: Storage) -> None:
+        self._source = source
+        self._plans = Plans(workspace)
+        self._connection: Any = None
+        self._snapshot = ""
+        self._plan: tuple[str, int] | None = None  # made in this life: its name, and how many ranges it has
+
+    def initial(self) -> dict[str, Any]:
+        return {"plan": None, "next": 0}
+
+    def latest(self, start: dict[str, Any]) -> dict[str, Any]:
+        if self.finished(start):
+            return start
+        with self._source.login.errors(f"reading {self._source.selection.shown}"):
+            self._hold(start)
+            if start["plan"] is not None:
+                name, count = str(start["plan"]), int(start["of"])
+            else:
+                self._plan = self._plan or self._make_plan()
+                name, count = self._plan
+        first, most = int(start["next"]), self._source.ranges_per_checkpoint
+        last = count if most is None else min(count, first + most)
+        return {"plan": name, "snapshot": self._snapshot, "next": last, "of": count}
+
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
+        if self._connection is None or end["snapshot"] != self._snapshot:
+            raise SourceGoneError(
+                f"ranges of {self._source.selection.shown} that were decided must be read once more, and the snapshot"
+                " they were read from is gone",
+                next="start the job anew into an empty target; for jobs that may need such rows again, read with "
+                'mode="incremental" or "cdc"',
+            )
+        found = self._plans.splits(str(end["plan"]), self._snapshot, int(start["next"]), int(end["next"]))
+        self._check_columns(found)
+        return found
+
+    def finished(self, position: dict[str, Any]) -> bool:
+        return position["plan"] is not None and int(position["next"]) >= int(position["of"])
+
+    def committed(self, position: dict[str, Any]) -> None:
+        """Let the server clean up again, once everything is read."""
+        if self.finished(position):
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _hold(self, start: dict[str, Any]) -> None:
+        if self._connection is not None:
+            # Held by this life; a connection that broke took the snapshot along, and the next start deals with it.
+            self._connection.execute("SELECT 1")
+            return
+        if start["plan"] is not None and self._source.lost_snapshot == "stop":
+            raise SourceGoneError(
+                f"{start['next']} of {start['of']} ranges of {self._source.selection.shown} were read from a snapshot"
+                " that is gone, as the driver that held it is",
+                next='start the job anew into an empty target, or say lost_snapshot="newer" to read the rest as it is now',
+            )
+        self._connection = self._source.login.open()
+        self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._snapshot = str(self._connection.execute("SELECT pg_export_snapshot()").fetchone()[0])
+
+    def _check_columns(self, splits: Sequence[Split]) -> None:
+        """Raise TerminalError if the ranges of an earlier start have other columns than this one says it reads."""
+        columns = [Column(*fields) for split in splits[:1] for fields in split.payload["columns"]]
+        if splits and [(c.name, c.arrow) for c in columns] != [(f.name, f.type) for f in self._source.schema()]:
+            names = ", ".join(repr(column.name) for column in columns)
+            raise TerminalError(
+                f"{self._source.selection.shown} has other columns now than when its ranges were planned",
+                next=f"read those of then, columns=[{names}], or start the job anew into an empty target",
+            )
+
+    def _make_plan(self) -> tuple[str, int]:
+        found = look_up(self._connection, self._source.selection)
+        relation = as_planned(found, self._source.schema(), self._source.selection.shown)
+        key = key_of(self._source, relation)
+        conditions = cut(self._connection, relation, key=key, split_bytes=self._source.split_bytes)
+        name = f"{self._snapshot}-{self._source.clock.now_ms()}"
+        self._plans.keep(name, relation, conditions)
+        return name, len(conditions)
+
+
+def key_of(source: PostgresSource, relation: Relation) -> str | None:
+    """Return the column by which a table is cut; None = by physical place.
+
+    Raises:
+        DefinitionError: the rest may have to be read from another state of the table, and there is no key.
+    """
+    if source.key is not None or source.lost_snapshot != "newer":
+        return source.key
+    if relation.key is None:
+        raise DefinitionError(
+            f'lost_snapshot="newer" needs ranges of a key, and {source.selection.shown} has no primary key of one column',
+            next="name a column that does not change in key=…",
+        )
+    return relation.key

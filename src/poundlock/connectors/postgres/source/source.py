@@ -1,0 +1,363 @@
+"""PostgresSource: what a user says about reading PostgreSQL, checked when it is said.
+
+A source is a value: it holds no connection, can be pickled and compared, and shows no password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from poundlock.arguments import refuse_without_effect
+from poundlock.connectors.base import Enumerator, ReaderContext
+from poundlock.connectors.postgres.connection import Login
+from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_columns
+from poundlock.connectors.postgres.source.cdc_rows import change_schema
+from poundlock.connectors.postgres.source.incremental import IncrementalEnumerator, column_kind
+from poundlock.connectors.postgres.source.reader import PostgresReader
+from poundlock.connectors.postgres.source.relation import Relation, Selection, look_up
+from poundlock.connectors.postgres.source.slots import check_ready
+from poundlock.connectors.postgres.source.snapshot import SnapshotEnumerator, key_of
+from poundlock.connectors.postgres.types import Column
+from poundlock.connectors.replay_promise import ReplayPromise
+from poundlock.errors import DefinitionError
+from poundlock.storage import Storage
+from poundlock.values import Clock, SystemClock, duration, size
+
+__all__ = ["PostgresSource"]
+
+Mode = Literal["snapshot", "incremental", "cdc"]
+_SLOT = re.compile(r"[a-z0-9_]{1,63}")
+_OWN = {
+    "snapshot": ("key", "lost_snapshot", "ranges_per_checkpoint"),
+    "incremental": ("column", "start", "until", "append_only"),
+    "cdc": ("slot", "publication", "key"),
+}
+# Argument to (the modes that look at it, its field, its default).
+_TUNING: dict[str, tuple[tuple[Mode, ...], str, object]] = {
+    "split_size": (("snapshot", "cdc"), "split_bytes", size("64 MB")),
+    "settle": (("incremental",), "settle_ms", 1_000),
+    "rows_per_split": (("incremental",), "rows_per_split", 250_000),
+    "max_rows_per_checkpoint": (("incremental",), "max_rows_per_checkpoint", 1_000_000),
+    "initial": (("cdc",), "initial", "snapshot"),
+    "before": (("cdc",), "before", "full"),
+    "max_wal_per_checkpoint": (("cdc",), "max_wal", size("64 MB")),
+    "poll_every": (("incremental", "cdc"), "poll_ms", 1_000),
+}
+
+
+@dataclass(frozen=True, init=False)
+class PostgresSource:
+    """Read a table or a query of PostgreSQL: once, as it grows, or as it changes.
+
+    Mode "snapshot" reads all rows as they were at one moment, then ends. Mode "incremental" reads rows in the order of a
+    column that only grows, and goes on with new ones. Mode "cdc" reads every insert, update and delete from the server's
+    log, in rows with the columns `op`, `lsn`, `number`, `xid`, `commit_time`, `before` and `after`.
+
+    Args:
+        dsn: "postgresql://user@host:5432/database", or the words of libpq, or "env:NAME" or "file:PATH" where it stands.
+        table: name of a table, such as "public.events".
+        query: a SELECT instead of a table; not for "cdc".
+        mode: "snapshot", "incremental" or "cdc".
+        password: the password, "env:NAME" or "file:PATH"; None = in the dsn, or as libpq finds one.
+        columns: the columns wanted; None = all.
+        where: SQL condition on the rows; not for "cdc".
+        key: column by which a snapshot is cut into ranges; None = by physical place, a query in one piece.
+        split_size: about how much of a table one task reads at a time in a snapshot.
+        ranges_per_checkpoint: cut a snapshot into checkpoints of so many ranges; None = all of it is one checkpoint, so
+            that a crash before its end starts it over from a newer state.
+        lost_snapshot: what to do after a crash with ranges that are left over: "stop", or read them as they are now:
+            "newer". Only with ranges_per_checkpoint.
+        column: the growing column of "incremental": a number, date or time.
+        append_only: you say that rows of the table, or of the query, are only added: none is changed or deleted once it is
+            there. Without that, "incremental" may miss or repeat rows that are changed between two readings, and a job
+            that requires a guarantee refuses it.
+        start: read values greater than this, as text; None = from the beginning.
+        until: read values up to this, as text, then end; None = never.
+        settle: least time that a value was there before rows up to it are read, for writers that take a value, and write
+            nothing for a while.
+        rows_per_split: most rows, about, of one task's piece in "incremental".
+        max_rows_per_checkpoint: most rows, about, of one checkpoint in "incremental".
+        slot: name of the replication slot of "cdc"; made on the first start. Every job needs one of its own.
+        publication: name of a publication that has the table.
+        initial: "snapshot": the rows that are there at the first start come first, with op "read"; "none": changes only.
+        before: "full": rows as they were before an update or delete, which needs REPLICA IDENTITY FULL; "key": what the
+            table's replica identity gives, which for most is the key of deleted rows.
+        max_wal_per_checkpoint: most of the server's log that one checkpoint reads.
+        poll_every: least time between two looks while nothing is new.
+        clock: where the time comes from.
+
+    Raises:
+        DefinitionError: the settings contradict each other.
+    """
+
+    login: Login
+    selection: Selection
+    mode: Mode
+    key: str | None
+    split_bytes: int
+    ranges_per_checkpoint: int | None
+    lost_snapshot: Literal["stop", "newer"]
+    column: str | None
+    append_only: bool
+    start: str | None
+    until: str | None
+    settle_ms: int
+    rows_per_split: int
+    max_rows_per_checkpoint: int
+    slot: str | None
+    publication: str | None
+    initial: Literal["snapshot", "none"]
+    before: Literal["full", "key"]
+    max_wal: int
+    poll_ms: int
+    clock: Clock = field(compare=False)
+    _schema: list[pa.Schema] = field(repr=False, compare=False)  # once asked for, so that tasks need not ask
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        table: str | None = None,
+        query: str | None = None,
+        mode: Mode = "snapshot",
+        password: str | None = None,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        key: str | None = None,
+        split_size: str | int = "64 MB",
+        ranges_per_checkpoint: int | None = None,
+        lost_snapshot: Literal["stop", "newer"] = "stop",
+        column: str | None = None,
+        append_only: bool = False,
+        start: Any = None,
+        until: Any = None,
+        settle: str | timedelta = "1 s",
+        rows_per_split: int = 250_000,
+        max_rows_per_checkpoint: int = 1_000_000,
+        slot: str | None = None,
+        publication: str | None = None,
+        initial: Literal["snapshot", "none"] = "snapshot",
+        before: Literal["full", "key"] = "full",
+        max_wal_per_checkpoint: str | int = "64 MB",
+        poll_every: str | timedelta = "1 s",
+        clock: Clock | None = None,
+    ) -> None:
+        query = query.strip().rstrip(";") if query is not None else None
+        names = (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns)
+        values = {
+            "login": Login(dsn, password),
+            "selection": Selection(table, query, names, where),
+            "mode": mode,
+            "key": key,
+            "split_bytes": size(split_size),
+            "ranges_per_checkpoint": ranges_per_checkpoint,
+            "lost_snapshot": lost_snapshot,
+            "column": column,
+            "append_only": append_only,
+            "start": None if start is None else str(start),
+            "until": None if until is None else str(until),
+            "settle_ms": duration(settle) // timedelta(milliseconds=1),
+            "rows_per_split": rows_per_split,
+            "max_rows_per_checkpoint": max_rows_per_checkpoint,
+            "slot": slot,
+            "publication": publication,
+            "initial": initial,
+            "before": before,
+            "max_wal": size(max_wal_per_checkpoint),
+            "poll_ms": duration(poll_every) // timedelta(milliseconds=1),
+            "clock": clock or SystemClock(),
+            "_schema": [],
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        if (self.selection.table is None) == (self.selection.query is None):
+            raise DefinitionError(
+                "PostgresSource needs exactly one of table and query", next='write table="public.events"'
+            )
+        for name, known in (
+            ("mode", ("snapshot", "incremental", "cdc")),
+            ("lost_snapshot", ("stop", "newer")),
+            ("initial", ("snapshot", "none")),
+            ("before", ("full", "key")),
+        ):
+            if getattr(self, name) not in known:
+                raise DefinitionError(
+                    f"{name}={getattr(self, name)!r} is not known", next=f"use one of {', '.join(known)}"
+                )
+        for name in ("ranges_per_checkpoint", "rows_per_split", "max_rows_per_checkpoint"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise DefinitionError(f"{name}={value!r} is not a positive number", next=f"write {name}=1000")
+        if min(self.split_bytes, self.max_wal) < 1:
+            raise DefinitionError("a limit of PostgresSource is zero", next='give sizes such as "64 MB"')
+        given = {name for names in _OWN.values() for name in names if getattr(self, name) not in (None, False, "stop")}
+        if foreign := sorted(given - set(_OWN[self.mode])):
+            fits = " or ".join(mode for mode, names in _OWN.items() if foreign[0] in names)
+            raise DefinitionError(
+                f'{foreign[0]} means nothing in mode "{self.mode}"', next=f'leave it out, or say mode="{fits}"'
+            )
+        self._refuse_of_other_modes()
+        if self.lost_snapshot == "newer" and self.ranges_per_checkpoint is None:
+            raise DefinitionError(
+                'lost_snapshot="newer" is for a snapshot that is read in several checkpoints',
+                next="say ranges_per_checkpoint=… too, or leave it out: one checkpoint then has all, or nothing",
+            )
+        if self.mode == "incremental" and self.column is None:
+            raise DefinitionError('mode "incremental" needs a column whose values only grow', next='write column="id"')
+        if self.mode == "cdc":
+            self._check_cdc()
+
+    def _refuse_of_other_modes(self) -> None:
+        """Refuse limits and choices that this mode does not look at."""
+        unused = {name: pair for name, pair in _TUNING.items() if self.mode not in pair[0]}
+        refuse_without_effect(
+            "PostgresSource",
+            {said: (getattr(self, field), default) for said, (_, field, default) in unused.items()},
+            because=f"mode is {self.mode!r}",
+        )
+
+    def _check_cdc(self) -> None:
+        if self.selection.table is None or self.selection.where is not None:
+            raise DefinitionError(
+                'mode "cdc" reads a table, whole', next="name it in table=…, and filter the rows in the job"
+            )
+        if self.slot is None or self.publication is None:
+            raise DefinitionError(
+                'mode "cdc" needs a slot and a publication',
+                next='CREATE PUBLICATION my_pub FOR TABLE …; then write slot="my_job", publication="my_pub"',
+            )
+        if not _SLOT.fullmatch(self.slot):
+            raise DefinitionError(
+                f"{self.slot!r} is no name for a replication slot", next='use lower case letters, digits and "_"'
+            )
+
+    @property
+    def path(self) -> str:
+        """What is read and where, for people."""
+        return f"{self.selection.shown} of {self.login.shown} ({self.mode})"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the job ends by itself when this source is read to its end."""
+        return self.mode == "snapshot" or (self.mode == "incremental" and self.until is not None)
+
+    @property
+    def replay(self) -> ReplayPromise:
+        """What a second reading of a range gives, which goes by the mode and by what is known of the table."""
+        if self.mode == "cdc":
+            return ReplayPromise(
+                "exact", "a position is a place in the server's log, which the slot keeps until it is decided"
+            )
+        if self.mode == "incremental":
+            if self.append_only:
+                return ReplayPromise(
+                    "exact", "append_only=True says that rows are only added, so a range of values stays as it is"
+                )
+            return ReplayPromise(
+                "if-unchanged",
+                "a row that is changed between two readings may be missed or come twice; append_only=True says there are none",
+            )
+        if self.lost_snapshot == "newer":
+            return ReplayPromise(
+                "if-unchanged",
+                'lost_snapshot="newer" reads the ranges that are left after a crash as they are then, so rows that were '
+                "changed may be missed or come twice",
+            )
+        return ReplayPromise(
+            "exact", "all ranges are read in one snapshot, and the job stops if it is lost with ranges left over"
+        )
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the rows, as the server knows them.
+
+        Raises:
+            DefinitionError: there is no such table or column, or the server refuses this user.
+            TransientError: no server answers.
+        """
+        if not self._schema:
+            with self.login.reading(f"looking up {self.selection.shown}") as connection:
+                self._schema.append(self._columns(connection, look_up(connection, self.selection)))
+        return self._schema[0]
+
+    def _columns(self, connection: Any, relation: Relation) -> pa.Schema:
+        if self.mode == "cdc":
+            _, columns = declared_columns(connection, relation, chosen=self.selection.columns is not None)
+            return change_schema([Column(*fields) for fields in columns])
+        return pa.schema([(column.name, column.arrow) for column in relation.columns])
+
+    def refuse_preview(self) -> None:
+        """Raise DefinitionError for changes: their replication slot is made, and moved on, by reading."""
+        if self.mode == "cdc":
+            raise DefinitionError(
+                "a preview of changes would make their replication slot, or move it on",
+                next='look at the table as it is: mode="snapshot"',
+            )
+
+    def preflight(self) -> None:
+        """Ask the server whether all of this can be read.
+
+        Raises:
+            DefinitionError: it cannot, and what to do about it.
+            TransientError: no server answers within 5 s.
+        """
+        self.login.check()
+        with self.login.reading(f"looking up {self.selection.shown}") as connection:
+            relation = look_up(connection, self.selection)
+            # Refused by name here, and not in the tasks: this user may see the table and not read it.
+            connection.execute(relation.select("false"))
+            if self.key is not None or self.lost_snapshot == "newer":
+                self._check_key(connection, relation)
+            if self.mode == "incremental":
+                self._check_growing(connection, relation)
+            if self.mode == "cdc":
+                _, columns = declared_columns(connection, relation, chosen=self.selection.columns is not None)
+                check_ready(
+                    connection,
+                    relation,
+                    publication=str(self.publication),
+                    columns=[str(name) for name, *_ in columns],
+                    needs_old=self.before == "full",
+                    what=self.selection.shown,
+                )
+
+    def _check_key(self, connection: Any, relation: Relation) -> None:
+        key = key_of(self, relation)
+        found = connection.execute(f"SELECT * FROM {relation.source} LIMIT 0").description or ()
+        if key not in {each.name for each in found}:
+            raise DefinitionError(
+                f"{self.selection.shown} has no column {key!r} to cut it by", next="mend key=…, or leave it out"
+            )
+
+    def _check_growing(self, connection: Any, relation: Relation) -> None:
+        kind = column_kind(connection, relation, str(self.column))
+        for name in ("start", "until"):
+            if getattr(self, name) is not None:
+                connection.execute(f"SELECT CAST(%s AS {kind})", [getattr(self, name)])
+
+    def enumerator(self, workspace: Storage) -> Enumerator:
+        """Return the driver's half."""
+        if self.mode == "snapshot":
+            return SnapshotEnumerator(self, workspace)
+        return IncrementalEnumerator(self) if self.mode == "incremental" else CdcEnumerator(self, workspace)
+
+    def reader(self, context: ReaderContext) -> PostgresReader:
+        """Return the task's half."""
+        return PostgresReader(self.login, self.selection.shown, context)
+
+    def describe(self, position: dict[str, Any]) -> str:
+        """Return a position for the log."""
+        what = self.selection.shown
+        if self.mode == "snapshot":
+            return f"{what}: {position['next']} of {position.get('of', '?')} ranges read"
+        if self.mode == "incremental":
+            return f"{what}: {self.column} up to {position['value']}"
+        return f"{what}: changes up to {position['lsn']} of slot {position['slot']}"

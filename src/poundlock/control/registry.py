@@ -1,0 +1,379 @@
+"""The registry of job processes: a JSON file each in the state directory, so that any command of this user finds the jobs.
+
+A file is written whole, and only by the process it is about, or by that process and its supervisor in turn, each while the
+other does not; what others do with it is to read it and, long after its end, to remove it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from poundlock.control.process_id import is_alive, process_start
+from poundlock.errors import DefinitionError
+from poundlock.storage import is_uri
+from poundlock.storage.storage_errors import is_full, storage_trouble
+
+__all__ = ["ENDED", "JobEntry", "Registration", "Registry", "registered"]
+
+FOLDER = "jobs"
+KEPT = 50
+ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})
+_FORMAT = 1
+_FILE = re.compile(r"[0-9a-f]{32}-[0-9]+-[0-9]+\.json")
+_ABANDONED_S = 3600.0
+_LARGEST = 1 << 47  # of a number that is still a time in ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEntry:
+    """One job process.
+
+    Args:
+        job_id: 32 hex digits; the same for every process that goes on from one checkpoint.
+        name: the job's name.
+        pid, process_start: the process; see `processes.process_start`.
+        host: where it runs.
+        started_ms: when it started, ms since the epoch.
+        child: the process of the job where `pid` is its supervisor; None without one, and between two of them.
+        process_restarts: how often the supervisor has started the job's process again.
+        state: Flink's name of it.
+        checkpoint_dir, log: its folder and its log.
+        job_file: what was given to `run`.
+        arguments: the command line of `run` behind the program.
+        folder: the working folder it was started in.
+        rest: (host, port) of its REST server; None = it has none.
+        token_file: file of the bearer token; None without REST.
+        ended_ms: when it ended; None while it runs.
+        exit_code: how it ended.
+        failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
+        progress: the newest that is known, as fields of Progress; while it runs, ask it by REST.
+        application: the cluster's id of it where its driver runs there, and is asked by `folder_client.py`; None = it is a process
+            of a machine.
+        spark_application: the cluster's id of the application that its tasks belong to, where its driver is a process of a
+            machine; None = they run there too.
+    """
+
+    job_id: str
+    name: str
+    pid: int
+    process_start: str
+    host: str
+    started_ms: int
+    state: str
+    checkpoint_dir: str
+    log: str
+    job_file: str
+    arguments: Sequence[str] = ()
+    folder: str = ""
+    rest: tuple[str, int] | None = None
+    token_file: str | None = None
+    ended_ms: int | None = None
+    exit_code: int | None = None
+    failure: tuple[str, str] | None = None
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    child: int | None = None
+    process_restarts: int = 0
+    application: str | None = None
+    spark_application: str | None = None
+
+    @property
+    def on_cluster(self) -> str | None:
+        """The cluster's id of the application, wherever the driver is."""
+        return self.application or self.spark_application
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.state in ENDED
+
+    @property
+    def gone(self) -> bool:
+        """Whether it ended without a last word."""
+        return self.ended and self.ended_ms is None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> JobEntry:
+        """Return the entry of plain data. Raises ValueError, KeyError or TypeError if it is none."""
+        if value.get("v") != _FORMAT:
+            raise ValueError(f"format {value.get('v')!r} is not known")
+        known = {each.name: value[each.name] for each in fields(cls) if each.name in value}
+        for name in ("rest", "failure"):
+            known[name] = tuple(known[name]) if known.get(name) else None
+        made = cls(**known)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        """Raise TypeError unless every field is what it says: the file may be anything."""
+        texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
+        numbers = (self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child)
+        right = (
+            all(
+                isinstance(text, str)
+                for text in (*texts, self.job_file, self.folder, self.token_file or "", self.on_cluster or "")
+            )
+            and all(number is None or (type(number) is int and abs(number) < _LARGEST) for number in numbers)
+            and self.pid is not None
+            and self.started_ms is not None
+            and [type(part) for part in self.rest or ("", 0)] == [str, int]
+            and [type(part) for part in self.failure or ("", "")] == [str, str]
+            and isinstance(self.progress, Mapping)
+        )
+        if not right:
+            raise TypeError("a field is of another type")
+
+
+class Registry:
+    """The job processes that a state directory knows.
+
+    Args:
+        state_dir: the user's state directory.
+        alive: whether a process of this machine is the one that started then.
+        kept: how many ended ones stay listed.
+    """
+
+    def __init__(self, state_dir: Path, *, alive: Callable[[int, str], bool] = is_alive, kept: int = KEPT) -> None:
+        self.folder = state_dir / FOLDER
+        self._alive = alive
+        self._kept = kept
+
+    def entries(self) -> list[JobEntry]:
+        """Return all entries, the newest start first. One whose process is gone without a last word is FAILED."""
+        found = [self._looked_at(entry) for _, entry in self._read()]
+        return sorted(found, key=lambda entry: (entry.started_ms, entry.pid), reverse=True)
+
+    def running(self) -> list[JobEntry]:
+        """Return the entries of living processes, the newest start first."""
+        return [entry for entry in self.entries() if not entry.ended]
+
+    def of_process(self, pid: int) -> JobEntry | None:
+        """Return the newest entry of a process id, None if there is none."""
+        return next((entry for entry in self.entries() if entry.pid == pid), None)
+
+    def own(self, pid: int, started_ms: int) -> Registration | None:
+        """Return the entry of this very process, which another one wrote for it; None if there is none yet."""
+        for path, entry in self._read():
+            if (entry.pid, entry.started_ms, entry.host) == (pid, started_ms, socket.gethostname()):
+                return Registration(path, entry)
+        return None
+
+    def reread(self, entry: JobEntry) -> JobEntry | None:
+        """Return how an entry stands now, None if it was removed."""
+        found = self._load(self._path(entry))
+        return None if found is None else self._looked_at(found)
+
+    def resolve(self, wanted: str) -> JobEntry:
+        """Return the job that an id, the beginning of an id, or a name means; a living one before those that ended.
+
+        Of ended jobs with the name, the newest is meant: each restore of a savepoint is another job.
+
+        Raises:
+            DefinitionError: there is none, or there are two.
+        """
+        entries = self.entries()
+        by_name = [entry for entry in entries if entry.name == wanted]
+        if by_name and all(entry.ended for entry in by_name):
+            by_name = [max(by_name, key=lambda entry: entry.started_ms)]
+        for matches in (
+            [entry for entry in entries if entry.job_id == wanted.lower()],
+            by_name,
+            [entry for entry in entries if wanted and entry.job_id.startswith(wanted.lower())],
+        ):
+            if matches:
+                return _only(wanted, [entry for entry in matches if not entry.ended] or matches)
+        raise DefinitionError(f"there is no job {wanted!r}", next="see the jobs there are: poundlock list -a")
+
+    def register(self, entry: JobEntry, token: str | None = None) -> Registration:
+        """Note a process that starts, and remove the oldest of the ended ones that are too many.
+
+        Args:
+            entry: of this process; its `token_file` is filled in where there is a token.
+            token: the REST server's bearer token.
+
+        Raises:
+            DefinitionError: the folder cannot be written.
+            TransientError: its disk is full.
+        """
+        path = self._path(entry)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if token is not None:
+                file = path.with_suffix(".token")
+                _write(file, token.encode())
+                entry = replace(entry, token_file=str(file.absolute()))
+            _write(path, _dump(entry))
+        except OSError as error:
+            if is_full(error):
+                raise storage_trouble(error, doing=f"listing the job in {self.folder}", starting=True) from error
+            raise DefinitionError(
+                f"{self.folder} cannot be written: {error.strerror or error}",
+                next="set state_dir to a folder of yours: -D state_dir=…",
+            ) from error
+        self.prune()
+        return Registration(path, entry)
+
+    def prune(self) -> None:
+        """Remove the oldest of the ended entries beyond those that stay listed, and what belongs to no entry."""
+        ended = [(path, entry) for path, entry in self._read() if self._looked_at(entry).ended]
+        ended.sort(key=lambda found: (found[1].started_ms, found[1].pid), reverse=True)
+        for path, entry in ended:
+            if entry.token_file is not None:
+                _remove(path.with_suffix(".token"))
+        for path, _ in ended[self._kept :]:
+            _remove(path)
+        old = time.time() - _ABANDONED_S
+        for path in self.folder.glob(".tmp-*"):
+            with suppress(OSError):
+                if path.stat().st_mtime < old:
+                    _remove(path)
+
+    def _path(self, entry: JobEntry) -> Path:
+        return self.folder / f"{entry.job_id}-{entry.started_ms}-{entry.pid}.json"
+
+    def _read(self) -> list[tuple[Path, JobEntry]]:
+        try:
+            names = os.listdir(self.folder)
+        except OSError:
+            return []
+        paths = [self.folder / name for name in names if _FILE.fullmatch(name)]
+        return [(path, entry) for path in paths if (entry := self._load(path)) is not None]
+
+    def _load(self, path: Path) -> JobEntry | None:
+        try:
+            return JobEntry.from_json(json.loads(path.read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # removed meanwhile, or another version's: no reason to hide the others
+
+    def _looked_at(self, entry: JobEntry) -> JobEntry:
+        if entry.application is not None:
+            from poundlock.control.driver_status import hear
+
+            found = entry if entry.ended else hear(entry)
+            if found is not entry and found.ended:
+                with suppress(OSError):  # its checkpoint folder will be another's to write to
+                    _write(self._path(entry), _dump(found))
+            return found
+        if entry.ended or entry.host != socket.gethostname() or self._alive(entry.pid, entry.process_start):
+            return entry
+        # It may have said its last word between the reading and the looking.
+        said = self._load(self._path(entry))
+        if said is not None and said.ended:
+            return said
+        lost = (f"process {entry.pid} is gone, without a last word", f"read {entry.log}, then start the job again")
+        return replace(entry, state="FAILED", failure=lost)
+
+
+class Registration:
+    """This process's own entry. Every change replaces the file as a whole; a disk that is full does not fail the job."""
+
+    def __init__(self, path: Path, entry: JobEntry) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self.entry = entry
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the entry."""
+        with self._lock:
+            if self.entry.ended:
+                return
+            self.entry = replace(self.entry, **changes)
+            with suppress(OSError):
+                _write(self._path, _dump(self.entry))
+
+    def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
+        """Say the last word; the token is worth nothing from now on."""
+        self.update(
+            state=state,
+            exit_code=exit_code,
+            failure=failure,
+            progress=dict(progress),
+            ended_ms=time.time_ns() // 1_000_000,
+        )
+        self._forget_token()
+
+    def between(self, *, restarts: int, why: str) -> None:
+        """Note that the job's process has crashed and its supervisor will start it again: nobody answers until then.
+
+        Args:
+            restarts: how often it has been started again, this time included.
+            why: what the process ended with.
+        """
+        self._forget_token()
+        self.update(
+            state="RESTARTING", failure=(why, ""), rest=None, token_file=None, child=None, process_restarts=restarts
+        )
+
+    def _forget_token(self) -> None:
+        if self.entry.token_file is not None:
+            _remove(Path(self.entry.token_file))
+
+
+def registered(
+    *, job_id: str, name: str, checkpoint_dir: str, log: Path, job_file: str, arguments: Sequence[str]
+) -> JobEntry:
+    """Return an entry of this process, which starts now."""
+    pid = os.getpid()
+    return JobEntry(
+        job_id=job_id,
+        name=name,
+        pid=pid,
+        process_start=process_start(pid) or "",
+        host=socket.gethostname(),
+        started_ms=time.time_ns() // 1_000_000,
+        state="INITIALIZING",
+        checkpoint_dir=checkpoint_dir if is_uri(checkpoint_dir) else os.path.abspath(checkpoint_dir),
+        log=str(log.absolute()),
+        job_file=job_file,
+        arguments=list(arguments),
+        folder=os.getcwd(),
+    )
+
+
+def _only(wanted: str, matches: Sequence[JobEntry]) -> JobEntry:
+    others = [entry for entry in matches if entry.job_id != matches[0].job_id]
+    if others:
+        first, second = matches[0], others[0]
+        raise DefinitionError(
+            f"{wanted!r} means two jobs: {first.job_id} ({first.name}) and {second.job_id} ({second.name})",
+            next="give more digits of the id",
+        )
+    return matches[0]
+
+
+def _dump(entry: JobEntry) -> bytes:
+    return json.dumps({"v": _FORMAT, **entry.to_json()}, ensure_ascii=False).encode() + b"\n"
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file by one that only this user can read, whole or not at all."""
+    temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        _remove(temporary)
+        raise
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()

@@ -1,0 +1,294 @@
+"""The supervisor of a job: a small process without Spark that starts the job's process again when that one crashes.
+
+There is one such process at a time: the next one is started only after the end of the one before has been seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from types import FrameType
+
+from poundlock.control.registry import Registration, Registry
+from poundlock.control.supervisor_link import VARIABLE, Ending, Lines, Situation
+from poundlock.driver.restart import RestartState, RestartStrategy, SameFailure
+from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError
+
+__all__ = ["Supervisor", "is_final"]
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+_TROUBLES = 20
+_DRAIN_S = 1.0
+_HARD = 2  # so many signals mean a hard stop; one more, an end on the spot
+# Starting again mends none of these; the last two are a stop that somebody asked for.
+_FINAL = frozenset(
+    {0, DefinitionError.exit_code, TerminalError.exit_code, FencedError.exit_code, *(128 + number for number in _STOPS)}
+)
+# Of what kills processes from outside, and passes: the machine was short of memory, somebody meant another process.
+_PASSING = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+
+
+def is_final(code: int, ending: Ending | None) -> bool:
+    """Return whether the end of a process is the end of the job.
+
+    Args:
+        code: exit code; -N = killed by signal N.
+        ending: the process's last word; None if it had none.
+    """
+    return code in _FINAL or (ending is not None and ending.final)
+
+
+@dataclass(kw_only=True)
+class _Life:
+    """One process of the job, and what it has told."""
+
+    process: subprocess.Popen[bytes]
+    line: socket.socket
+    stopping: bool = False
+    ending: Ending | None = None
+    lines: Lines = field(default_factory=Lines)
+
+    def ask(self, number: int) -> None:
+        """Hand a signal on. It waits in the line until the process can take it."""
+        with suppress(OSError):  # it may be ending
+            self.line.sendall(f"{number}\n".encode())
+
+    def kill(self) -> None:
+        """End the process and what it started in its session."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@dataclass(kw_only=True)
+class Supervisor:
+    """Runs one job until its end.
+
+    Args:
+        command: the command line of the job's process.
+        registry: where the job is listed.
+        strategy: when to start again, as far as the settings say; the job says more once it is loaded.
+        situation: of the first process.
+        strategy_of: returns the strategy that plain data from the process stands for.
+        say: told of every crash, one line.
+    """
+
+    command: Sequence[str]
+    registry: Registry
+    strategy: RestartStrategy
+    situation: Situation
+    strategy_of: Callable[[Mapping[str, object]], RestartStrategy]
+    say: Callable[[str], None]
+    _state: RestartState = field(init=False)
+    _asked: list[int] = field(default_factory=list)
+    _same: SameFailure | None = None
+    _wake: int = -1
+
+    def __post_init__(self) -> None:
+        self._state = RestartState(self.strategy)
+
+    def run(self) -> int:
+        """Run the job and return its exit code.
+
+        Raises:
+            PoundlockError: its process crashed, and the strategy has given up.
+        """
+        rng = random.Random(self.situation.job_id)
+        with self._signals():
+            while True:
+                life = self._start()
+                try:
+                    code = self._watch(life)
+                finally:
+                    if life.process.poll() is None:
+                        life.kill()
+                    life.line.close()
+                if is_final(code, life.ending) or len(self._asked) > _HARD:
+                    return self._end(life, code)
+                stopping = life.stopping or bool(self._asked)
+                error = _error(life, code)
+                delay_s = None if stopping else self._delay_s(error, rng, life)
+                if delay_s is None:
+                    return self._give_up(life, code, error)
+                self._again(error, delay_s)
+                if not self._wait(delay_s):
+                    return self._end(None, 128 + self._asked[-1])
+
+    def _start(self) -> _Life:
+        ours, theirs = socket.socketpair()
+        said = json.dumps([theirs.fileno(), asdict(self.situation)])
+        with theirs:
+            process = subprocess.Popen(
+                list(self.command),
+                env={**os.environ, VARIABLE: said},
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # what a terminal sends to its foreground group comes through here, once
+            )
+        life = _Life(process=process, line=ours)
+        for number in self._asked:
+            life.ask(number)
+        return life
+
+    def _watch(self, life: _Life) -> int:
+        """Return the exit code of a process, once it has ended and all it said is heard."""
+        open_lines = [life.line.fileno()]
+        while life.process.poll() is None:
+            ready, _, _ = select.select([self._wake, *open_lines], [], [])
+            if life.line.fileno() in ready and not self._hear(life):
+                open_lines = []
+            if self._wake in ready:
+                for number in self._received():
+                    life.ask(number)
+                    if len(self._asked) > _HARD:
+                        life.kill()
+        life.line.settimeout(_DRAIN_S)  # whoever it left behind may hold the other end
+        while open_lines and self._hear(life):
+            pass
+        return life.process.returncode
+
+    def _hear(self, life: _Life) -> bool:
+        """Take what a process tells; return False at the end of the line."""
+        try:
+            data = life.line.recv(65536)
+        except OSError:
+            return False
+        for message in life.lines.take(data):
+            if "strategy" in message:
+                self._state.strategy = self.strategy_of(message["strategy"])
+            if "checkpoint" in message:
+                self._state.checkpoint_completed()
+            if "stopping" in message:
+                life.stopping = True
+            if "ended" in message:
+                life.ending = Ending.from_json(message["ended"])
+        return bool(data)
+
+    def _delay_s(self, error: PoundlockError, rng: random.Random, life: _Life) -> float | None:
+        code = life.process.returncode
+        transient = code == TransientError.exit_code or (code < 0 and -code in _PASSING)
+        try:
+            # What to type next may name a file of that process: it is no part of what makes two failures the same.
+            delay = self._state.next_delay(_now_ms(), rng, PoundlockError(error.what), transient=transient)
+        except SameFailure as same:
+            self._same = same
+            return None
+        return None if delay is None else delay.total_seconds()
+
+    def _again(self, error: PoundlockError, delay_s: float) -> None:
+        """Note that the job is between two processes."""
+        now = self.situation
+        troubles = [*now.troubles, (error.what, _now_ms())][-_TROUBLES:]
+        self.situation = replace(now, restarts=now.restarts + 1, troubles=troubles)
+        entry = self._entry()
+        if entry is not None:
+            entry.between(restarts=self.situation.restarts, why=error.what)
+        self.say(f"{error.what}; started again in {delay_s:.1f} s (restart {self.situation.restarts} of the process)")
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait until the next process is to start. Asked to stop, it starts at once and does that; asked twice, it does not start."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._asked:
+            select.select([self._wake], [], [], left)
+            self._received()
+        return len(self._asked) < _HARD
+
+    def _end(self, life: _Life | None, code: int) -> int:
+        """Say the job's last word and return its exit code."""
+        code = 128 + self._asked[-1] if code < 0 and self._asked else code
+        ending = life.ending if life is not None else None
+        entry = self._entry()
+        if entry is not None:
+            state = (
+                ending.state
+                if ending is not None
+                else "FINISHED"
+                if code == 0
+                else "CANCELED"
+                if code > 128
+                else "FAILED"
+            )
+            entry.end(
+                state,
+                code,
+                failure=ending.failure if ending is not None else None,
+                progress=ending.progress if ending is not None else {},
+            )
+        return code
+
+    def _give_up(self, life: _Life, code: int, error: PoundlockError) -> int:
+        """End the job with the failure of its last process; what that one has printed already is not said again."""
+        told = self._same or error
+        entry = self._entry()
+        if entry is not None:
+            progress = life.ending.progress if life.ending is not None else {}
+            exit_code = told.exit_code if self._same or code < 0 else code
+            entry.end("FAILED", exit_code, failure=(told.what, told.next), progress=progress)
+        if self._same is None and code > 0:
+            return code
+        raise told
+
+    def _entry(self) -> Registration | None:
+        return self.registry.own(self.situation.pid, self.situation.started_ms)
+
+    def _received(self) -> list[int]:
+        """Return which stops came since the last look, and keep them in mind."""
+        try:
+            came = [number for number in os.read(self._wake, 4096) if number in _STOPS]
+        except BlockingIOError:
+            return []
+        self._asked += came
+        return came
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Have signals, a child's end among them, wake whoever waits; nothing is done in a handler."""
+        self._wake, write = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(write, False)
+        before = {number: signal.signal(number, _noted) for number in (*_STOPS, signal.SIGCHLD)}
+        woken = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(woken)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(self._wake)
+            os.close(write)
+
+
+def _error(life: _Life, code: int) -> PoundlockError:
+    """Return what to say of a process that ended without being asked to."""
+    ending = life.ending
+    if ending is not None and ending.failure is not None:
+        return PoundlockError(ending.failure[0], next=ending.failure[1])
+    if code < 0:
+        return TransientError(
+            f"the job's process was killed by {_name(-code)}",
+            next="nothing is lost; if nobody killed it, the machine may be short of memory: start the job again",
+        )
+    return PoundlockError(f"the job's process ended with exit code {code}", next="read what it printed")
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """Only the number counts, and that is in the pipe already."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,264 @@
+"""What one life of a job is put together from: its sources as a start reads them, its sinks, its coordinator, Spark, the query.
+
+The Spark session outlives a query, and is started again only when its JVM is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.outcome import Recovery
+from poundlock.checkpoint.participant import Kind, bound
+from poundlock.config import Settings
+from poundlock.connectors.base import BindableSource
+from poundlock.control import cluster_driver as submitted
+from poundlock.driver.failure_tolerance import Attempts
+from poundlock.driver.job_state import JobState
+from poundlock.driver.job_time import JobTime
+from poundlock.driver.loop import JobLoop
+from poundlock.driver.planner import Planner
+from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.requests import Requests
+from poundlock.driver.savepoints.retained_checkpoints import Retained
+from poundlock.driver.savepoints.snapshot import cut
+from poundlock.driver.scheduler import CheckpointScheduler
+from poundlock.errors import DefinitionError, TerminalError, TransientError
+from poundlock.job import Job
+from poundlock.plan.plan import Plan
+from poundlock.plan.spark_streams import spark_streams
+from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
+from poundlock.savepoint.take import Cut
+from poundlock.spark.analysis import SessionAnalysis
+from poundlock.spark.batch_job import BatchJobs
+from poundlock.spark.executors import Watch, check_executors, needs_of
+from poundlock.spark.launch.session import Session, quieten_query_loggers
+from poundlock.spark.launch.spark_launch import start_spark
+from poundlock.state.participant import StateParticipant
+from poundlock.storage import Storage, open_storage
+from poundlock.values import Clock, duration
+
+__all__ = ["IGNORE_LEDGER", "Assembly"]
+
+IGNORE_LEDGER = "POUNDLOCK_TEST_IGNORE_LEDGER"
+
+
+@dataclass
+class Assembly:
+    """Puts the lives of one job together.
+
+    Args:
+        job, plan, settings: what runs, and how.
+        tracker: told of every checkpoint, and of what is worth a line.
+        clock: the time.
+        requests: what others ask of the job.
+        attempts: told of every checkpoint that begins.
+        session: where its tasks run; None = a session is started for the job, and again when its JVM is gone.
+        read_only: whether sources are not to be told what was read.
+    """
+
+    job: Job
+    plan: Plan
+    settings: Settings
+    tracker: Tracker
+    clock: Clock
+    requests: Requests
+    attempts: Attempts
+    session: Session | None = None
+    read_only: bool = False
+    watch: Watch | None = None
+    _tried: bool = False
+    _planner: Planner | None = None
+    _state: JobState | None = None
+
+    @property
+    def has_session(self) -> bool:
+        """Whether Spark was started, whatever became of it since."""
+        return self.session is not None
+
+    @property
+    def jvm_alive(self) -> bool:
+        """Whether the JVM of the session runs."""
+        return self.session is not None and self.session.jvm_alive
+
+    def kill_session(self) -> None:
+        """End Spark at once, if it was started for the job."""
+        if self.session is not None:
+            self.session.kill()
+
+    def say(self, line: str) -> None:
+        """Tell the watcher a line."""
+        self.tracker.state(self.tracker.progress.state, line)
+
+    def sinks(self, identity: Identity) -> dict[str, Any]:
+        """Return the sinks as this job owns them."""
+        return {name: bound(sink, job_id=identity.job_id, sink=name) for name, sink in self.plan.sinks.items()}
+
+    def coordinator(self, storage: Storage, identity: Identity, epoch: Epoch) -> Coordinator:
+        """Return what decides the checkpoints of one life; it has not recovered yet."""
+        kept = self.settings.ledger_retention
+        self._state = self._job_state(storage, identity, epoch)
+        return Coordinator(
+            identity=identity,
+            epoch=epoch,
+            ledger=Ledger(storage, retention_ms=None if kept is None else int(kept.total_seconds() * 1000)),
+            participants=self.sinks(identity),
+            clock=self.clock,
+            ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
+            state=self._state,
+        )
+
+    def _job_state(self, storage: Storage, identity: Identity, epoch: Epoch) -> JobState | None:
+        spaces = state_spaces(self.plan)
+        if not spaces:
+            return None
+        participant = StateParticipant(storage, job=identity.job_id, epoch=epoch.number)
+        return JobState(participant, spaces, max_parallelism=self.job.max_parallelism)
+
+    @contextmanager
+    def reading(self, recovery: Recovery) -> Iterator[Mapping[str, Any]]:
+        """Give the sources as this start reads them, and let go of them afterwards."""
+        sources: dict[str, Any] = {}
+        try:
+            for name, source in self.plan.sources.items():
+                found = recovery.sources.get(name)
+                if isinstance(source, BindableSource):
+                    previous = found.identity if found is not None else None
+                    source = source.bind(job=self.job.name, name=name, previous=previous)
+                sources[name] = source
+                if found is not None:
+                    self.tracker.state(self.tracker.progress.state, f"Source {name} {source.describe(found.end)}")
+            yield sources
+        finally:
+            if self._planner is not None:
+                self._planner.close()
+                self._planner = None
+
+    def _saver(self, storage: Storage, identity: Identity, coordinator: Coordinator) -> Callable[..., Cut]:
+        def save(directory: str, retained: str | None = None) -> Cut:
+            if self._planner is not None:
+                self._planner.pause()  # what is written beside the checkpoints stands still while it is copied
+            return cut(self.plan, storage, coordinator, identity, directory, clock=self.clock, retained=retained)
+
+        return save
+
+    def loop(
+        self, storage: Storage, identity: Identity, coordinator: Coordinator, sources: Mapping[str, Any]
+    ) -> JobLoop:
+        """Return the loop of one life; nothing runs yet.
+
+        Args:
+            storage: the checkpoint folder.
+            identity: whose it is.
+            coordinator: has recovered.
+            sources: as `reading` gave them.
+        """
+        session = self._session(storage)
+        sources = self._with_streams(session, sources)
+        context = session.context
+        save = self._saver(storage, identity, coordinator)
+        parallelism = self.job.parallelism or context.defaultParallelism
+        chain = stage_chain(
+            self.plan,
+            job_id=identity.job_id,
+            sources=sources,
+            sinks=self.sinks(identity),
+            parallelism=parallelism,
+            state_dir=storage.root,
+            analysis=SessionAnalysis(session),
+        )
+        self._planner = Planner(
+            sources,
+            lambda name: open_storage(f"{storage.root}/sources/{name}"),
+            parallelism,
+            whole=chain.times.graph.per_record_sources,
+            alone=any(sink.kind is Kind.SKIPPING for sink in self.plan.sinks.values()),
+            read_only=self.read_only,
+        )
+        interval = timedelta(0) if self.plan.bounded else duration(self.job.checkpoint_interval)
+        return JobLoop(
+            name=self.job.name,
+            chain=chain,
+            jobs=BatchJobs(session, self.job.name, chain),
+            planner=self._planner,
+            time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
+            state=self._state,
+            coordinator=coordinator,
+            scheduler=CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests),
+            requests=self.requests,
+            tracker=self.tracker,
+            clock=self.clock,
+            attempts=self.attempts,
+            save=lambda directory: save(directory or f"{self.settings.state_dir}/savepoints"),
+            retained=Retained(
+                storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self.say
+            ),
+            watch=self.watch,
+        )
+
+    def _with_streams(self, session: Session, sources: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the sources, with what a query stages in place of what Spark reads."""
+        if not self.plan.has_streams:
+            return sources
+        from poundlock.spark.stream_source import stream_source
+
+        quieten_query_loggers()
+        steps = spark_streams(list(self.plan.job.graph())).steps
+        return {
+            name: stream_source(name, source, steps[name], session) if name in steps else source
+            for name, source in sources.items()
+        }
+
+    def _session(self, storage: Storage) -> Session:
+        if self.session is not None and (self.session.alive or not self.session.owned):
+            if not self.session.alive:
+                raise TerminalError(
+                    "the Spark session that the job ran in has ended",
+                    next="start the job again in another one: it goes on from its checkpoint",
+                )
+            self._look_at(self.session, storage)
+            return self.session
+        again = self.session is not None
+        self.end_session()
+        if self._tried:
+            submitted.leave()
+        self._tried = True
+        try:
+            self.session = start_spark(
+                self.job,
+                self.settings,
+                log=f"{self.job.name}.jvm.log",
+                quick_start=not enters_jvm(self.plan),
+                store=storage,
+                streams=self.plan.has_streams,
+                say=self.say,
+            )
+        except DefinitionError as error:
+            if again:  # it could start before, so it is the cluster that cannot now
+                raise TransientError(error.what, next=error.next) from error
+            raise
+        self._look_at(self.session, storage)
+        return self.session
+
+    def _look_at(self, session: Session, storage: Storage) -> None:
+        """See that the machines of a cluster, or of a session that others set up, can do the work; look after it from now on."""
+        if self.watch is None and not (session.local and session.owned):
+            self.watch = Watch(session, self.settings.executor_timeout)
+            if not session.local:
+                self.tracker.application(session.context.applicationId)
+            check_executors(session, needs_of(self.plan, storage.root))
+
+    def end_session(self) -> None:
+        """End Spark, if it was started for the job."""
+        if self.session is not None:
+            self.session.stop()
+            self.session = None
+        self.watch = None

@@ -1,0 +1,372 @@
+"""The driver: checks the job, claims its checkpoint, starts Spark, and keeps the loop running until it is done.
+
+Everything is checked before anything is touched; a failure leads back to recovery, which needs the checkpoint and the sinks only.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import Identity, open_identity
+from poundlock.checkpoint.participant import Inspectable, Occasion
+from poundlock.config import Settings, load_settings
+from poundlock.driver.context import Assembly
+from poundlock.driver.failure_tolerance import Attempts, CheckpointTimedOut
+from poundlock.driver.progress import Progress, State, StopRequest
+from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.requests import Requests
+from poundlock.driver.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
+from poundlock.driver.savepoints.checkpoint_as_savepoint import described, savepoint_of
+from poundlock.driver.savepoints.checkpoint_deletion import delete_checkpoint, finish_deletion
+from poundlock.driver.savepoints.handover import leave, refuse_left
+from poundlock.driver.savepoints.requested import Saved
+from poundlock.driver.savepoints.restore import Beginning, begin, has_begun
+from poundlock.driver.savepoints.retained_checkpoints import newest_whole
+from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.job import Job
+from poundlock.plan.guarantees import check_required
+from poundlock.plan.plan import Plan, make_plan
+from poundlock.savepoint.claim import settle_claim
+from poundlock.savepoint.first_edition import refuse_first_edition
+from poundlock.savepoint.operator_ids import refuse_changed
+from poundlock.spark.error_translation import explain, is_transient
+from poundlock.spark.executors import ApplicationLost
+from poundlock.spark.launch.master import Master
+from poundlock.spark.launch.session import Session, jvm_gone
+from poundlock.state.runs.run import DamagedRunError
+from poundlock.storage import Storage, open_storage
+from poundlock.storage.storage_errors import refuse_unreachable
+from poundlock.values import Clock, SystemClock, duration
+
+__all__ = ["checkpoint_dir", "run"]
+
+SET_FROM_OUTSIDE = (
+    "on_error",
+    "dead_letters",
+    "parallelism",
+    "checkpoint_interval",
+    "checkpoint_min_pause",
+    "checkpoint_timeout",
+    "tolerable_failed_checkpoints",
+    "checkpoint_retention",
+    "checkpoints_retained",
+)
+_TOLERATED_S = 1.0
+
+
+def checkpoint_dir(job: Job, settings: Settings) -> str:
+    """Return the folder of a job's checkpoint: from the settings, the job, or below the state directory."""
+    return settings.checkpoint_dir or job.checkpoint_dir or str(settings.state_dir / "checkpoints" / job.name)
+
+
+def run(
+    job: Job,
+    *,
+    settings: Settings | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    stop: StopRequest | None = None,
+    requests: Requests | None = None,
+    on_claim: Callable[[Identity], None] | None = None,
+    beginning: Beginning | None = None,
+    session: Session | None = None,
+    read_only: bool = False,
+) -> Progress:
+    """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
+
+    Args:
+        job: what to run.
+        settings: the machine's and the run's settings; default: file and environment.
+        on_progress: told of every checkpoint and change of state, from this process's threads.
+        stop: how to end it; see StopRequest.
+        requests: what others ask of it while it runs.
+        on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
+        beginning: the savepoint to begin with.
+        session: the user's Spark session to run in; None = the job has one of its own.
+        read_only: whether sources are not to be told what was read.
+
+    Raises:
+        PoundlockError: the job cannot run, or failed for good.
+    """
+    settings = settings or load_settings()
+    job = with_settings(job, settings)
+    plan = make_plan(job)
+    check_required(plan)
+    requests = requests or Requests()
+    driver = Driver(
+        job,
+        plan,
+        settings,
+        Tracker(on_progress),
+        stop or StopRequest(),
+        requests=requests,
+        on_claim=on_claim or (lambda identity: None),
+        beginning=beginning,
+        session=session,
+        read_only=read_only,
+    )
+    try:
+        if session is None:
+            _check_master(job, settings)
+        refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
+        if beginning is not None:
+            refuse_unreachable(open_storage(beginning.path), what="the savepoint")
+        with two_lines(plan):
+            preflight(plan)
+        progress = driver.run()
+    except BaseException as error:
+        requests.close(error if isinstance(error, PoundlockError) else None)
+        raise
+    finally:
+        _let_go(plan)
+    requests.close()
+    return progress
+
+
+def _check_master(job: Job, settings: Settings) -> None:
+    """Raise unless the master is there and the job can run on it."""
+    master = Master.of(settings.master)
+    if settings.deploy_mode == "cluster":
+        master.refuse_cluster_mode()
+        raise DefinitionError(
+            "this process would be the driver, and deploy_mode=cluster has the cluster run it",
+            next="type poundlock run job.py --deploy-mode cluster, or leave deploy_mode out",
+            job=job.name,
+        )
+    master.check()
+
+
+def _let_go(plan: Plan) -> None:
+    """Have the sinks close what connections they hold in this process."""
+    for sink in plan.sinks.values():
+        close = getattr(sink, "close", None)
+        if close is not None:
+            close()
+
+
+def strategy_of(job: Job, settings: Settings) -> RestartStrategy:
+    """Return when a job is started again: as the settings say, or the job."""
+    return restart_strategy(settings) or job.restart or ExponentialDelayRestart()
+
+
+def with_settings(job: Job, settings: Settings) -> Job:
+    """Return the job with what the settings say instead of it."""
+    for name in SET_FROM_OUTSIDE:
+        value = getattr(settings, name)
+        if value is not None:
+            setattr(job, name, value)
+    return job
+
+
+def preflight(plan: Plan) -> None:
+    """Ask every source and sink whether it can work. Raises DefinitionError."""
+    if any(getattr(sink, "jvm", False) for sink in plan.sinks.values()):
+        from poundlock.spark import jdbc_gateway as jdbc
+
+        jdbc.install()
+    for part in (*plan.sources.values(), *plan.sinks.values()):
+        check = getattr(part, "preflight", None)
+        if check is not None:
+            check()
+    limited = [sink for sink in plan.sinks.values() if hasattr(sink, "check_tasks")]
+    for sink in limited:
+        sink.check_tasks(plan.job.parallelism or 1, len(limited))
+
+
+@dataclass
+class Driver:
+    """One driver process's work on one job."""
+
+    job: Job
+    plan: Plan
+    settings: Settings
+    tracker: Tracker
+    stop: StopRequest
+    clock: Clock = field(default_factory=SystemClock)
+    requests: Requests = field(default_factory=Requests)
+    on_claim: Callable[[Identity], None] = lambda identity: None
+    beginning: Beginning | None = None
+    session: Session | None = None
+    read_only: bool = False
+    _claim_settled: bool = False
+    _attempts: Attempts = field(init=False)
+    _assembly: Assembly = field(init=False)
+
+    def __post_init__(self) -> None:
+        timeout = self.job.checkpoint_timeout
+        self._attempts = Attempts(None if timeout is None else duration(timeout), self.job.tolerable_failed_checkpoints)
+        self._assembly = Assembly(
+            self.job,
+            self.plan,
+            self.settings,
+            self.tracker,
+            self.clock,
+            self.requests,
+            self._attempts,
+            session=self.session,
+            read_only=self.read_only,
+        )
+
+    def run(self) -> Progress:
+        """Run until done; see `run`."""
+        storage = open_storage(checkpoint_dir(self.job, self.settings))
+        with two_lines(self.plan):
+            finish_deletion(self.plan, storage, clock=self.clock, say=self._assembly.say)
+            if self.beginning is None:
+                refuse_left(storage)
+            else:
+                self._begin(storage)
+            refuse_first_edition(storage)
+            identity = open_identity(storage, name=self.job.name, clock=self.clock)
+            refuse_changed(storage, self.plan)
+            sinks = {
+                name: sink.describe_json()
+                for name, sink in self._assembly.sinks(identity).items()
+                if isinstance(sink, Inspectable)
+            }
+            with Epoch.claim(storage, clock=self.clock, sinks=sinks, operators=described(self.plan)) as epoch:
+                refuse_left(storage)  # now that nobody else can begin anything here
+                try:
+                    self.on_claim(identity)
+                    progress = self._keep_running(storage, identity, epoch)
+                finally:
+                    self._assembly.end_session()
+                if progress.state == "CANCELED" and self._deleted_when_canceled:
+                    self._delete(storage, identity, epoch)
+                    progress = replace(self.tracker.progress, state="CANCELED")
+                return progress
+
+    @property
+    def _deleted_when_canceled(self) -> bool:
+        return self.job.checkpoint_retention == "DELETE_ON_CANCELLATION"
+
+    def _delete(self, storage: Storage, identity: Identity, epoch: Epoch) -> None:
+        coordinator = self._assembly.coordinator(storage, identity, epoch)
+        try:
+            delete_checkpoint(storage, identity, self._assembly.sinks(identity), coordinator, epoch)
+        except (PoundlockError, OSError) as failure:
+            error = explain(failure, list(self.plan.sources.values()))
+            self.tracker.state("CANCELED", f"Checkpoint {storage.root} could not be deleted: {error.what}")
+        else:
+            self.tracker.state("CANCELED", f"Deleted the checkpoint {storage.root}")
+
+    def _begin(self, storage: Storage) -> None:
+        """Make the checkpoint folder that of a job which goes on from the savepoint, or checkpoint, that was given."""
+        assert self.beginning is not None
+        if has_begun(storage, self.beginning, say=self._assembly.say):
+            return
+        with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self._assembly.say) as (given, say):
+            begin(self.plan, storage, given, clock=self.clock, say=say)
+
+    def _keep_running(self, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
+        restarts = RestartState(strategy_of(self.job, self.settings))
+        rng = random.Random(identity.job_id)
+        while True:
+            if self.stop.canceling:
+                return self._canceled()
+            try:
+                return self._one_life(storage, identity, epoch, restarts)
+            except Exception as failure:
+                error = self._explained(failure)
+                if self.stop.canceling:
+                    return self._canceled()
+                if self._attempts.tolerates(error) and not self.stop.stopping:
+                    delay: timedelta | None = timedelta(seconds=_TOLERATED_S)
+                else:
+                    delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
+                if delay is None or self.stop.stopping:
+                    self.tracker.state("FAILED")
+                    raise error from failure
+                again = f"again in {delay.total_seconds():.1f} s" + (f"; {error.next}" if error.next else "")
+                self.tracker.state("RESTARTING", f"{error.what} ({again})", restarts=1)
+                self.stop.wait(delay.total_seconds())
+                if self.stop.canceling:
+                    return self._canceled()
+
+    def _explained(self, failure: Exception) -> PoundlockError:
+        """Return the error to show; a call into a JVM that is gone can fail as anything, even as storage trouble."""
+        error = explain(failure, list(self.plan.sources.values()))
+        unsure = isinstance(failure, ConnectionError) or isinstance(failure.__cause__, ConnectionError)
+        if self._assembly.has_session and not self._assembly.jvm_alive and (unsure or type(error) is PoundlockError):
+            return jvm_gone()
+        if isinstance(error, DamagedRunError):
+            whole = newest_whole(open_storage(checkpoint_dir(self.job, self.settings)))
+            if whole is not None:
+                error.next = (
+                    f"checkpoint {whole[0]} is whole; go on from it: poundlock run -s {whole[1]} -D checkpoint_dir=NEW"
+                )
+        return error
+
+    def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
+        coordinator = self._assembly.coordinator(storage, identity, epoch)
+        recovery = coordinator.recover()
+        with self._assembly.reading(recovery) as sources:
+            loop = self._assembly.loop(storage, identity, coordinator, sources)
+            loop.on_checkpoint = lambda: self._completed(storage, restarts)
+            self.tracker.state("RUNNING")
+            loop.start()
+            try:
+                ended = loop.wait(self.stop)
+            except BaseException as error:
+                loop.kill()
+                if isinstance(error, ApplicationLost) or (isinstance(error, CheckpointTimedOut) and loop.hangs):
+                    self._assembly.kill_session()
+                loop.await_tasks()  # the next life's recovery counts on no task writing any more
+                raise
+            if ended is None:
+                if self._deleted_when_canceled:
+                    loop.kill()
+                    loop.await_tasks()  # what a task still writes would stay behind
+                return self._canceled()
+            if isinstance(ended, Saved):
+                try:
+                    loop.await_tasks()
+                    return self._ended_with(ended, storage, identity, epoch)
+                except BaseException:
+                    loop.kill()  # the job has not ended with it: the next life is asked for another one
+                    raise
+            outcome = coordinator.roll(Occasion.END)
+            if outcome is not None:
+                self.tracker.rolled(outcome.files_made)
+            loop.await_tasks()
+            coordinator.sweep()
+            self.tracker.state("FINISHED")
+            return self.tracker.progress
+
+    def _completed(self, storage: Storage, restarts: RestartState) -> None:
+        """A checkpoint is complete: a savepoint that was claimed is no longer needed."""
+        restarts.checkpoint_completed()
+        self._attempts.completed()
+        if not self._claim_settled:
+            self._claim_settled = True
+            said = settle_claim(storage)
+            if said is not None:
+                self._assembly.say(said)
+
+    def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
+        """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""
+        leave(storage, self._assembly.sinks(identity), saved.path, job_id=identity.job_id, check=epoch.check)
+        state: State = "CANCELED" if saved.trigger.then == "cancel" else "FINISHED"
+        self.tracker.state(state, f"Savepoint completed. Path: {saved.path}")
+        saved.trigger.complete(saved.path)
+        return replace(self.tracker.progress, state=state)
+
+    def _canceled(self) -> Progress:
+        self._assembly.kill_session()
+        self.tracker.state("CANCELED")
+        return replace(self.tracker.progress, state="CANCELED")
+
+
+@contextmanager
+def two_lines(plan: Plan) -> Iterator[None]:
+    """Let nothing but a PoundlockError out."""
+    try:
+        yield
+    except PoundlockError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise explain(error, list(plan.sources.values())) from error

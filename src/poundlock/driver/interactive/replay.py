@@ -1,0 +1,351 @@
+"""A replay: one checkpoint's input read once more, through the job's own chain up to its sinks, and compared with the ledger.
+
+Nothing outside is written: no sink is reached, nothing is decided or locked, so the job may run meanwhile.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from poundlock.audit.replay_diff import Difference, Measure, ReplayReport, SinkReplay, compare
+from poundlock.audit.write_totals import written
+from poundlock.checkpoint.decision import Decision, SinkDecision
+from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.ledger.records import checkpoint_records, state_of
+from poundlock.checkpoint.outcome import TaskResults
+from poundlock.checkpoint.participant import Counts, Kind, Measurable, Occasion, Prepared, bound
+from poundlock.config import Settings
+from poundlock.connectors.base import BindableSource, SplitSource
+from poundlock.driver.driver import checkpoint_dir, two_lines
+from poundlock.driver.job_time import JobTime
+from poundlock.driver.planner import CheckpointPlan, Planner
+from poundlock.driver.results import task_results
+from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.job import Job
+from poundlock.operators.time_graph import TimeGraph
+from poundlock.operators.time_values import SourceInput, TimeDirective
+from poundlock.plan.measuring import SHOWN, MeasuredSink
+from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
+from poundlock.plan.stages import StageChain, enters_jvm, is_keyed, stage_chain
+from poundlock.spark.analysis import SessionAnalysis
+from poundlock.spark.batch_job import BatchJobs
+from poundlock.spark.error_translation import explain
+from poundlock.spark.launch.session import Session
+from poundlock.spark.launch.spark_launch import on_this_machine, start_spark
+from poundlock.storage import open_storage
+from poundlock.stream.nodes import SourceNode, walk
+from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.report import Directive
+
+__all__ = ["replay"]
+
+
+def replay(
+    job: Job,
+    identity: Identity,
+    checkpoint: int,
+    *,
+    settings: Settings,
+    show: int = 0,
+    say: Callable[[str], None] = lambda line: None,
+) -> ReplayReport:
+    """Run one checkpoint's input once more and compare.
+
+    Args:
+        job: the job as it is now, with what the settings say of it.
+        identity: whose checkpoint it is.
+        checkpoint: its number.
+        settings: of the machine and the run.
+        show: so many records of each sink are part of the report.
+        say: told of what takes long.
+
+    Raises:
+        DefinitionError: the ledger does not have this checkpoint, or it cannot be replayed; says why.
+        SourceGoneError: its input is not there any more.
+        PoundlockError: the job's own code fails on it.
+    """
+    plan = make_plan(job)
+    with two_lines(plan):
+        root = checkpoint_dir(job, settings)
+        ledger = Ledger(open_storage(root))
+        records = checkpoint_records(ledger, checkpoint)
+        decision = records[0]
+        before = ledger.read(decision.number - 1) if decision.number > ledger.first() else None
+        cut, left_out = _stateless(plan)
+        with _scratch() as folder:
+            work = _Replay(job, cut, settings, identity, decision, before, root, folder, show, say)
+            results = work.run()
+            return work.report(results, plan, left_out, [record.number for record in records[1:]])
+
+
+def _stateless(plan: Plan) -> tuple[Plan, Mapping[str, str]]:
+    """Return the plan without the sinks that depend on earlier checkpoints, and which sinks that leaves out.
+
+    Raises:
+        DefinitionError: nothing is left.
+    """
+    why = "windows and other steps with state before it keep rows of earlier checkpoints"
+    left_out = {sink.id: why for sink in plan.job.sinks if any(is_keyed(node) for node in walk([sink]))}
+    if not left_out:
+        return plan, {}
+    if len(left_out) == len(plan.job.sinks):
+        raise DefinitionError(
+            f"no sink of job {plan.job.name!r} can be replayed: {why.replace('before it', 'before them')}",
+            next="compare what the sinks hold with the ledger instead: poundlock audit",
+        )
+    if DEAD_LETTER in plan.sinks:
+        left_out[DEAD_LETTER] = "it takes records of sinks that are left out"
+    job = copy(plan.job)
+    job.sinks = [sink for sink in plan.job.sinks if sink.id not in left_out]
+    return replace(plan, job=job, nodes=list(walk(job.sinks))), left_out
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="poundlock-replay-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass
+class _Replay:
+    """One replay.
+
+    Args:
+        job, plan, settings: what runs, sinks that are left out taken away.
+        identity: of the job's checkpoint.
+        decision, before: the checkpoint's record, and the one before it where it is kept.
+        root: the job's checkpoint folder.
+        folder: the only place that is written to.
+        show: so many records of each sink.
+        say: told of what takes long.
+    """
+
+    job: Job
+    plan: Plan
+    settings: Settings
+    identity: Identity
+    decision: Decision
+    before: Decision | None
+    root: str
+    folder: Path
+    show: int
+    say: Callable[[str], None]
+    _measuring: dict[str, Any] = field(default_factory=dict)
+
+    def run(self) -> TaskResults:
+        """Run the tasks and return what they report."""
+        sources = self._sources()
+        with self._planning(sources) as planner:
+            session = self._session()
+            try:
+                return self._collect(session, sources, planner)
+            except Exception as failure:  # told while the JVM is there to be asked
+                raise self._told(explain(failure, list(sources.values()))) from failure
+            finally:
+                session.stop()
+
+    def _told(self, error: PoundlockError) -> PoundlockError:
+        error.checkpoint = self.decision.checkpoint if error.checkpoint is None else error.checkpoint
+        if error.next.startswith("see the log"):
+            error.next = f"read {self.settings.logs / self._log}"
+        return error
+
+    @property
+    def _log(self) -> str:
+        return f"{self.job.name}.replay.jvm.log"
+
+    @property
+    def _needed(self) -> set[str]:
+        """The names of the sources that are read."""
+        return {node.id for node in self.plan.nodes if isinstance(node, SourceNode)}
+
+    def _sources(self) -> Mapping[str, SplitSource]:
+        """Return the sources of the checkpoint; those of sinks that are left out have a part in how work is divided."""
+        sources: dict[str, Any] = {}
+        for name in sorted(self.plan.sources):
+            source = self.plan.sources[name]
+            if name not in self.decision.sources:
+                if name not in self._needed:
+                    continue
+                raise DefinitionError(
+                    f"checkpoint {self.decision.checkpoint} did not read source {name!r}",
+                    next=f"it read {', '.join(self.decision.sources)}; name the source as it was",
+                )
+            if not isinstance(source, SplitSource):
+                raise DefinitionError(
+                    f"source {name!r} cannot be read from one offset to another: {type(source).__name__}",
+                    next="checkpoints of jobs without Spark sources can be replayed",
+                )
+            if isinstance(source, BindableSource):
+                previous = self.decision.sources[name].identity
+                source = source.bind(job=self.job.name, name=name, previous=previous)
+            sources[name] = source
+        return sources
+
+    @contextmanager
+    def _planning(self, sources: Mapping[str, SplitSource]) -> Iterator[Planner]:
+        """Give what divides the work as it was divided then."""
+        planner = Planner(
+            sources,
+            lambda name: open_storage(f"{self.root}/sources/{name}"),
+            # As many tasks as then, whatever this machine has: how rows are cut into files depends on it.
+            self.decision.tasks or self.job.parallelism or 1,
+            whole=TimeGraph.of(list(self.job.graph())).per_record_sources,
+            alone=any(sink.kind is Kind.SKIPPING for sink in self.plan.sinks.values()),
+            read_only=True,
+        )
+        try:
+            yield planner
+        finally:
+            planner.close()
+
+    def _session(self) -> Session:
+        return start_spark(
+            self.job,
+            on_this_machine(self.settings),
+            log=self._log,
+            quick_start=not enters_jvm(self.plan),
+            say=self.say,
+        )
+
+    def _collect(self, session: Session, sources: Mapping[str, SplitSource], planner: Planner) -> TaskResults:
+        chain = stage_chain(
+            self.plan,
+            job_id=self.identity.job_id,
+            sources=sources,
+            sinks={name: self._measured(name, sink) for name, sink in self.plan.sinks.items()},
+            parallelism=self.decision.tasks or self.job.parallelism or session.context.defaultParallelism,
+            state_dir=str(self.folder),
+            analysis=SessionAnalysis(session),
+        )
+        whole = planner.plan_again(self.decision.checkpoint, self.decision.sources)
+        plan = self._without_left_out(whole)
+        planner.check_ranges(plan)
+        directive = self._directive(chain, planner.inputs(whole.ranges), whole.places)
+        reports = BatchJobs(session, self.job.name, chain).run(directive, plan.work)
+        planner.check_identity(plan)
+        return task_results(chain, plan, reports, watermarks=None, event_time=None)
+
+    def _without_left_out(self, plan: CheckpointPlan) -> CheckpointPlan:
+        """Return a plan without what only sinks that are left out read; each task keeps its number."""
+        needed = self._needed
+        work = [replace(task, splits=[s for s in task.splits if s.source in needed]) for task in plan.work]
+        return replace(
+            plan,
+            ranges={name: span for name, span in plan.ranges.items() if name in needed},
+            work=[task for task in work if task.splits],
+            splits={name: count for name, count in plan.splits.items() if name in needed},
+        )
+
+    def _measured(self, name: str, sink: Any) -> Any:
+        """Return what stands for a sink in the tasks."""
+        owned = bound(sink, job_id=self.identity.job_id, sink=name)
+        if isinstance(owned, Measurable):
+            place = self.folder / str(len(self._measuring))
+            place.mkdir()
+            self._measuring[name] = owned.measuring(str(place))
+        return MeasuredSink(sink, self._measuring.get(name), self.show)
+
+    def _directive(
+        self, chain: StageChain, inputs: Mapping[str, SourceInput], places: Sequence[SplitPlace]
+    ) -> Directive:
+        """Return what the tasks were told then, as far as the ledger knows it."""
+        decision = self.decision
+        took = sum(decision.durations_ms.get(name, 0) for name in ("run", "verify"))
+        started_ms = decision.time_ms - took if decision.started_ms is None else decision.started_ms
+        time = decision.watermarks or {}
+        return Directive(
+            checkpoint=decision.checkpoint,
+            epoch=decision.epoch,
+            started_ms=started_ms,
+            run=secrets.token_hex(8),
+            sinks={
+                name: {} if self.before is None else self._directive_of(name, self.before) for name in self.plan.sinks
+            },
+            time=JobTime.directive_of(time)
+            if "directive" in time
+            else TimeDirective(chain.times.initial(), started_ms, dict(inputs)),
+            places=places if chain.has_segments else (),
+        )
+
+    def _directive_of(self, name: str, before: Decision) -> Any:
+        sink = self._measuring.get(name)
+        return {} if sink is None else sink.directive(state_of(before, name))
+
+    # --- what came of it ---------------------------------------------------------------------------------------------
+
+    def report(
+        self, results: TaskResults, whole: Plan, left_out: Mapping[str, str], again: Sequence[int]
+    ) -> ReplayReport:
+        """Compare the tasks' results with the decision."""
+        decision = self.decision
+        names = [name for name in self.plan.sinks if name not in left_out]
+        shown = {
+            name: [text for item in results.prepared if item.sink == name for text in item.payload.pop(SHOWN, ())][
+                : self.show
+            ]
+            for name in names
+        }
+        sinks = {
+            name: SinkReplay(committed=self._committed(name), now=self._now(name, results), shown=shown[name])
+            for name in names
+        }
+        found = [wrong for name, sink in sinks.items() for wrong in compare(name, sink.committed, sink.now)]
+        gone = [name for name, part in decision.sinks.items() if name not in whole.sinks and any(_figures(part))]
+        found += [Difference(name, "sink", "there", "not in the job") for name in gone]
+        rows = {
+            name: (span.rows, results.rows_read.get(name))
+            for name, span in decision.sources.items()
+            if name in self.plan.sources
+        }
+        return ReplayReport(
+            job=self.job.name,
+            checkpoint=decision.checkpoint,
+            record=decision.number,
+            time_ms=decision.time_ms,
+            again=again,
+            rows_read=rows,
+            sinks=sinks,
+            left_out=left_out,
+            differences=found,
+        )
+
+    def _committed(self, name: str) -> Measure:
+        part = self.decision.sinks.get(name, SinkDecision([], {}))
+        sink = self._measuring.get(name)
+        places = {} if sink is None else sink.places(part.committables, part.state, self.decision.checkpoint)
+        full = self.decision.started_ms is not None and sink is not None
+        return Measure(counts=part.counts, wrote=part.wrote, places=places, full=full)
+
+    def _now(self, name: str, results: TaskResults) -> Measure:
+        prepared = [item for item in results.prepared if item.sink == name]
+        return Measure(
+            counts=results.counts.get(name, Counts()),
+            wrote=written(prepared).get(name),
+            places=self._places(name, prepared),
+            full=name in self._measuring,
+        )
+
+    def _places(self, name: str, prepared: Sequence[Prepared]) -> Mapping[str, int]:
+        sink = self._measuring.get(name)
+        if sink is None:
+            return {}
+        staged = sink.stage({}, prepared, Occasion.CHECKPOINT, self.decision.time_ms)
+        found: Mapping[str, int] = sink.places(staged.committables, staged.state, self.decision.checkpoint)
+        return found
+
+
+def _figures(part: SinkDecision) -> Sequence[int]:
+    return list(part.counts.to_json().values())

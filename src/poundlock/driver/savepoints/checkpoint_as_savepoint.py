@@ -1,0 +1,188 @@
+"""A checkpoint folder given to `run -s`: its newest checkpoint becomes a savepoint for as long as it takes to restore it.
+
+The folder is only read, with its job kept out meanwhile, and only what its job carried out is taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+
+from poundlock.audit.fsck import rebuilt_sinks
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.epoch import DriverLock, described_operators, described_sinks
+from poundlock.checkpoint.identity import Identity, read_identity
+from poundlock.checkpoint.keyed_state import state_parts
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.ledger.records import to_redo
+from poundlock.checkpoint.participant import JSON, Inspectable, Participant, bound
+from poundlock.connectors.sink_factory import rebuild_sink
+from poundlock.driver.job_state import state_behind
+from poundlock.driver.savepoints.checkpoint_deletion import refuse_deleted
+from poundlock.driver.savepoints.handover import refuse_left
+from poundlock.driver.savepoints.restore import Beginning
+from poundlock.driver.savepoints.retained_checkpoints import copies
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.plan.plan import Plan
+from poundlock.savepoint.first_edition import refuse_first_edition
+from poundlock.savepoint.metadata import METADATA, Metadata, Operator
+from poundlock.savepoint.operator_ids import operators
+from poundlock.savepoint.take import finish, take
+from poundlock.storage import LocalStorage, Storage, open_storage
+from poundlock.storage.removal import remove_root, remove_tree
+from poundlock.values import Clock
+from poundlock.versions import version_of
+
+__all__ = ["described", "savepoint_of"]
+
+FOLDER = "restoring"
+
+
+def described(plan: Plan) -> JSON:
+    """Return what a job is made of, to be kept with its start for whoever restores its checkpoint."""
+    return {i: asdict(operator) for i, operator in operators(plan).items()}
+
+
+@contextmanager
+def savepoint_of(
+    beginning: Beginning, checkpoint: Storage, plan: Plan, *, clock: Clock, say: Callable[[str], None]
+) -> Iterator[tuple[Beginning, Callable[[str], None]]]:
+    """Give the savepoint to begin with: the one that was named, or one made of the checkpoint that was named.
+
+    Args:
+        beginning: what was named.
+        checkpoint: the folder of the job that begins.
+        plan: its plan.
+        clock: the time.
+        say: told of what is done; use what is given instead, which knows how the user calls it.
+
+    Raises:
+        DefinitionError: the checkpoint is this job's own, its job is running, or there is nothing in it to go on from.
+    """
+    given = open_storage(beginning.path)
+    if given.stat(METADATA) is not None or (identity := read_identity(given)) is None:
+        yield beginning, say
+        return
+    if given == checkpoint or (
+        isinstance(given, LocalStorage) and os.path.realpath(given.root) == os.path.realpath(checkpoint.root)
+    ):
+        raise DefinitionError(
+            f"{given.root} is this job's own checkpoint", next="run it without -s: it goes on from there by itself"
+        )
+    if beginning.claim == "CLAIM":
+        raise DefinitionError(
+            f"{given.root} is the checkpoint folder of a job, which another one cannot own",
+            next="leave --claim-mode out; copies kept in it, and savepoints, can be claimed",
+        )
+    made = open_storage(f"{checkpoint.root}/{FOLDER}")
+    remove_tree(checkpoint, FOLDER)  # of a restore that was killed
+    try:
+        lock = DriverLock.keep_out(given)
+        try:
+            metadata = _metadata(given, identity, plan, clock)
+            finish(take(given, made, metadata=metadata, sinks=plan.sinks, linked=True, noting=False))
+        finally:
+            lock.release()
+        yield (
+            replace(beginning, path=made.root, named=beginning.path),
+            lambda line: say(line.replace(made.root, beginning.path)),
+        )
+        _let_readers_go_on(given, identity, metadata, plan, say)
+    except PoundlockError as error:
+        what, next = (text.replace(made.root, given.root) for text in (error.what, error.next))
+        raise type(error)(
+            what, next=next, job=error.job, checkpoint=error.checkpoint, participant=error.participant
+        ) from error
+    finally:
+        remove_tree(checkpoint, FOLDER)
+        remove_root(checkpoint)
+
+
+def _let_readers_go_on(
+    given: Storage, identity: Identity, metadata: Metadata, plan: Plan, say: Callable[[str], None]
+) -> None:
+    """Abort the transactions that the old job left open when it was killed: readers would wait until they run out of time.
+
+    It is what the old job's next start would do. A job that has been started again meanwhile sees to it itself.
+    """
+    try:
+        lock = DriverLock.keep_out(given)
+    except DefinitionError:
+        return
+    try:
+        if not lock.held:
+            return  # nobody can tell whether it runs
+        for name, part in metadata.decision.sinks.items():
+            sink = plan.sinks.get(name)
+            if sink is None or not getattr(sink, "holds_readers", False):
+                continue
+            with suppress(TransientError, DefinitionError):
+                found = bound(sink, job_id=identity.job_id, sink=name).sweep(part.state, remove=True)
+                if found:
+                    say(f"Sink {name}: aborted {len(found)} transactions that job {identity.job_id} had left open")
+    finally:
+        lock.release()
+
+
+def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> Metadata:
+    """Return what a savepoint of a checkpoint's newest decision says. Raises DefinitionError where there can be none."""
+    refuse_first_edition(given)
+    refuse_deleted(given)
+    refuse_left(given)
+    ledger = Ledger(given)
+    newest = ledger.newest()
+    if newest is None or newest.checkpoint < 0:
+        raise DefinitionError(f"{given.root} has no completed checkpoint", next="begin without -s")
+    if to_redo(newest) or not _is_carried_out(given, identity, ledger, newest):
+        raise DefinitionError(
+            f"checkpoint {newest.checkpoint} of {given.root} is decided, and not all of it is visible yet",
+            next="start its job once and stop it, or give an older checkpoint: " + _older(given),
+        )
+    record = next((r for r in ledger.back(newest) if r.occasion in ("checkpoint", "start")), newest)
+    state = state_behind(state_parts(ledger, newest))
+    return Metadata(
+        name=f"chk-{newest.checkpoint}",
+        job=identity.name,
+        job_id=identity.job_id,
+        created_ms=clock.now_ms(),
+        versions={package: version_of(package) for package in ("poundlock", "pyspark")},
+        decision=replace(newest, sources=record.sources, watermarks=record.watermarks, state=state),
+        operators=_operators(given, newest, record, plan, state),
+        sinks=described_sinks(given),
+    )
+
+
+def _is_carried_out(given: Storage, identity: Identity, ledger: Ledger, newest: Decision) -> bool:
+    """Return whether all that a decision names is visible; where nobody noted it, the sinks are asked."""
+    if ledger.is_carried_out(newest.number):
+        return True
+    sinks: Mapping[str, Participant | None] = rebuilt_sinks(
+        given, identity, newest, lambda name, description: rebuild_sink(description)
+    )
+    for name, part in newest.sinks.items():
+        if not part.committables:
+            continue
+        sink = sinks.get(name)
+        if not isinstance(sink, Inspectable):
+            return False
+        if any(found.problem == "pending" for each in part.committables for found in sink.inspect(each)):
+            return False
+    return True
+
+
+def _older(given: Storage) -> str:
+    found = copies(given)
+    return f"{given.root}/{found[max(found)]}" if found else "none is kept, see checkpoints_retained"
+
+
+def _operators(
+    given: Storage, newest: Decision, record: Decision, plan: Plan, state: JSON | None
+) -> dict[str, Operator]:
+    said = {i: Operator(**value) for i, value in described_operators(given).items()}
+    if not said:  # an older version started it: what has state cannot be known, so what the job has now must fit
+        said = {i: Operator("source") for i in record.sources} | {i: Operator("sink") for i in newest.sinks}
+        said |= {i: o for i, o in operators(plan).items() if o.kind == "stateful"}
+    keeping = {name for manifest in (state or {}).get("manifest", {}).values() for name in manifest["operators"]}
+    return {i: o for i, o in said.items() if o.kind != "stateful" or i in keeping}

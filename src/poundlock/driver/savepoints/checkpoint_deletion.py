@@ -1,0 +1,134 @@
+"""Deleting the checkpoint of a job that was cancelled, where it asked for that; and ending a deletion that was interrupted.
+
+The newest decision is carried out first. Then a mark says that the folder is being deleted, and goes last: until it is there the
+checkpoint is whole, and from then on whoever starts in the folder deletes the rest before anything else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.epoch import FOLDER as EPOCHS
+from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.identity import PATH as IDENTITY
+from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.participant import JSON, Inspectable, bound
+from poundlock.connectors.sink_factory import rebuild_sink
+from poundlock.errors import DefinitionError, TransientError
+from poundlock.failpoints import DeletionPoint, hit
+from poundlock.plan.plan import Plan
+from poundlock.storage import Storage
+from poundlock.storage.removal import remove_empty
+from poundlock.values import Clock
+
+__all__ = ["MARK", "delete_checkpoint", "finish_deletion", "refuse_deleted"]
+
+MARK = "deleting.json"
+_OURS = ("sources", "state", "ledger", "ledger-archive", "carried-out", "retained", EPOCHS, "savepoint.json", IDENTITY)
+
+
+def delete_checkpoint(
+    storage: Storage, identity: Identity, sinks: Mapping[str, Any], coordinator: Coordinator, epoch: Epoch
+) -> None:
+    """Delete a cancelled job's checkpoint, with what its sinks carry hidden.
+
+    Args:
+        storage: the job's checkpoint folder.
+        identity: whose it is.
+        sinks: as this job owns them.
+        coordinator: a new one of this life; no task runs.
+        epoch: this life.
+
+    Raises:
+        PoundlockError: the newest decision could not be carried out, and the checkpoint is whole; or the deletion was begun and
+            could not be ended, and the next start in the folder does that.
+    """
+    coordinator.recover()
+    newest = coordinator.newest.checkpoint
+    if coordinator.is_produced_again(newest):
+        raise TransientError(
+            f"part of checkpoint {newest} was aborted from outside and has to be produced again",
+            next="start the job again and cancel it when it has gone on",
+        )
+    hit(DeletionPoint.CARRIED_OUT)
+    said: JSON = {name: sink.describe_json() for name, sink in sinks.items() if isinstance(sink, Inspectable)}
+    mark = {"v": 1, "job_id": identity.job_id, "name": identity.name, "sinks": said}
+    epoch.check()
+    storage.create_exclusive(MARK, json.dumps(mark).encode() + b"\n")
+    hit(DeletionPoint.MARKED)
+    _delete(storage, sinks, epoch)
+
+
+def finish_deletion(plan: Plan, storage: Storage, *, clock: Clock, say: Callable[[str], None]) -> None:
+    """Delete the rest of a checkpoint whose deletion was interrupted; nothing happens where there is none.
+
+    Raises:
+        DefinitionError: it is another job's, or that job still deletes it.
+    """
+    if _marked(storage) is None:
+        return
+    with Epoch.claim(storage, clock=clock) as epoch:
+        mark = _marked(storage)
+        if mark is None:
+            return
+        if mark["name"] != plan.job.name:
+            raise DefinitionError(
+                f"{storage.root} has the rest of a cancelled job's checkpoint, of {mark['name']!r} and not of {plan.job.name!r}",
+                next=f"start {mark['name']!r} once, or give {plan.job.name!r} another checkpoint_dir",
+            )
+        _delete(storage, _sinks(plan, mark), epoch)
+    say(f"Deleted the rest of the checkpoint of the cancelled job {mark['job_id']}")
+
+
+def refuse_deleted(storage: Storage) -> None:
+    """Raise DefinitionError if a checkpoint is being deleted: nothing can go on from it."""
+    if _marked(storage) is not None:
+        raise DefinitionError(
+            f"the job of {storage.root} was cancelled, and its checkpoint is being deleted",
+            next="begin without -s, or give another savepoint",
+        )
+
+
+def _marked(storage: Storage) -> JSON | None:
+    try:
+        found: JSON = json.loads(storage.read(MARK))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found
+
+
+def _sinks(plan: Plan, mark: JSON) -> dict[str, Any]:
+    """Return the sinks the cancelled job had, as far as they can be made; those the job has now for the rest."""
+    job_id = mark["job_id"]
+    sinks: dict[str, Any] = {name: bound(sink, job_id=job_id, sink=name) for name, sink in plan.sinks.items()}
+    for name, description in mark["sinks"].items():
+        now = sinks.get(name)
+        if isinstance(now, Inspectable) and now.describe_json() == description:
+            continue
+        then = rebuild_sink(description)
+        if then is not None:
+            sinks[name] = bound(then, job_id=job_id, sink=name)
+    return sinks
+
+
+def _delete(storage: Storage, sinks: Mapping[str, Any], epoch: Epoch) -> None:
+    """Delete what a mark stands for, and the mark last. The lock and the newest epoch stay: they fence a driver that slept."""
+    for sink in sinks.values():
+        sink.sweep({}, remove=True, check=epoch.check)
+    hit(DeletionPoint.SWEPT)
+    epoch.check()
+    newest = max((name for name in storage.names(EPOCHS)), default="")
+    for name in _OURS:
+        for entry in list(storage.list(name)):
+            if entry.path != f"{EPOCHS}/{newest}":
+                storage.delete(entry.path)
+                hit(DeletionPoint.FILE_DELETED)
+        if storage.stat(name) is not None:
+            storage.delete(name)
+        with suppress(OSError):
+            remove_empty(storage, name)
+    storage.delete(MARK)

@@ -1,0 +1,150 @@
+"""A job that begins with a savepoint: what goes into the checkpoint folder and the sinks before it runs.
+
+Everything is compared before anything is touched, and a beginning that was killed anywhere is begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from poundlock.checkpoint.epoch import DriverLock
+from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
+from poundlock.checkpoint.participant import bound
+from poundlock.checkpoint.portable import NewerOutput
+from poundlock.driver.savepoints.handover import (
+    interrupted_restore,
+    left,
+    left_by,
+    mark_restore,
+    refuse_left,
+    settle_restore,
+)
+from poundlock.errors import DefinitionError
+from poundlock.failpoints import SavepointFailpoint, hit
+from poundlock.plan.plan import Plan
+from poundlock.savepoint.claim import ClaimMode, claim
+from poundlock.savepoint.inspection import pending
+from poundlock.savepoint.metadata import Metadata
+from poundlock.savepoint.operator_ids import operators
+from poundlock.savepoint.restore import check, restore
+from poundlock.storage import Storage, open_storage
+from poundlock.values import Clock
+
+__all__ = ["Beginning", "begin", "has_begun"]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The savepoint a job begins with.
+
+    Args:
+        path: its folder.
+        allow_non_restored: whether what the job has no operator for may be left behind.
+        newer: what to do about output that was finished after it was taken.
+        claim: whose it is afterwards: the user's, or the job's, which deletes it at its first checkpoint.
+        job_id: 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder
+            already, it has begun before, and goes on from its checkpoint.
+        named: how the user calls it; None = as the path.
+    """
+
+    path: str
+    allow_non_restored: bool = False
+    newer: NewerOutput = "refuse"
+    claim: ClaimMode = "NO_CLAIM"
+    job_id: str | None = None
+    named: str | None = None
+
+
+def begin(
+    plan: Plan,
+    checkpoint: Storage,
+    beginning: Beginning,
+    *,
+    clock: Clock,
+    say: Callable[[str], None],
+) -> None:
+    """Make a job's empty checkpoint folder that of one which goes on from a savepoint.
+
+    Args:
+        plan: the job's.
+        checkpoint: the folder.
+        beginning: the savepoint, and how to take it.
+        clock: the time.
+        say: told what was restored.
+
+    Raises:
+        DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
+        TransientError: a sink's system, which has to be asked for newer output, is away; nothing was touched.
+    """
+    if has_begun(checkpoint, beginning, say=say):
+        return
+    savepoint = open_storage(beginning.path)
+    interrupted = interrupted_restore(checkpoint)
+    # The id of a restore that was interrupted: what it left half done is this job's to remove.
+    job_id = beginning.job_id or (new_job_id() if interrupted is None else str(interrupted["job_id"]))
+    sinks = {name: bound(sink, job_id=job_id, sink=name) for name, sink in plan.sinks.items()}
+    restoring = check(
+        savepoint,
+        checkpoint,
+        job=plan.job.name,
+        operators=operators(plan),
+        sinks=sinks,
+        allow_non_restored=beginning.allow_non_restored,
+        newer=beginning.newer,
+        replace=interrupted is not None or left(checkpoint) is not None,
+    )
+    lock = DriverLock.acquire(checkpoint, clock=clock)
+    try:
+        if not mark_restore(plan, checkpoint, beginning.named or beginning.path, job_id, interrupted):
+            raise DefinitionError(
+                f"another process has just begun a job in {checkpoint.root}",
+                next="give this one another checkpoint_dir",
+            )
+        hit(SavepointFailpoint.RESTORE_BEGUN)
+        restore(
+            restoring,
+            checkpoint,
+            job_id=job_id,
+            sinks=sinks,
+            newer=beginning.newer,
+            now_ms=clock.now_ms(),
+        )
+        if beginning.claim == "CLAIM":
+            claim(checkpoint, savepoint.root)
+        open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
+        hit(SavepointFailpoint.RESTORE_IDENTIFIED)
+        settle_restore(checkpoint)
+    finally:
+        lock.release()
+    say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
+    for name in restoring.dropped:
+        say(f"Not restored: {restoring.metadata.operators[name].kind} {name}{_waited(restoring.metadata, name)}")
+    for name, operator in operators(plan).items():
+        if operator.kind == "source" and name not in restoring.metadata.operators:
+            say(f"Not in the savepoint: source {name}; it begins where it is set to start")
+    for line in restoring.unseen:
+        say(f"Not looked at: {line}")
+
+
+def _waited(metadata: Metadata, name: str) -> str:
+    """Say how much data waited in a sink; it stays in the savepoint."""
+    rows = sum(file.rows for file in pending(metadata).get(name, ()))
+    return f", and {rows:,} rows that waited in it" if rows else ""
+
+
+def has_begun(checkpoint: Storage, beginning: Beginning, *, say: Callable[[str], None]) -> bool:
+    """Return whether the job that is to begin has done so before; mend what a kill just behind its last step left.
+
+    Raises:
+        DefinitionError: that job has ended with a savepoint since.
+    """
+    found = None if beginning.job_id is None else read_identity(checkpoint)
+    if found is None or found.job_id != beginning.job_id:
+        return False
+    before = left_by(checkpoint)
+    if before is not None and before.get("job_id") == found.job_id:
+        refuse_left(checkpoint)
+    settle_restore(checkpoint)
+    say(f"Begun with savepoint {beginning.named or beginning.path} before; going on from the checkpoint")
+    return True

@@ -1,1 +1,0 @@
-"""The only place that knows the JVM: session, jars, driver loop, restart strategies."""

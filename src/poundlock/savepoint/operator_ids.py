@@ -1,0 +1,80 @@
+"""The operators of a job that a savepoint holds something of: sources, sinks, and what keeps state, by id.
+
+An operator is told from another by its id, and from its earlier self by what its state is made of.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from poundlock.checkpoint.epoch import described_operators
+from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.errors import DefinitionError
+from poundlock.plan.plan import Plan
+from poundlock.savepoint.metadata import Operator
+from poundlock.savepoint.restore import changed
+from poundlock.storage import Storage
+from poundlock.stream.nodes import WindowNode
+from poundlock.stream.process_nodes import KeyedNode
+
+__all__ = ["operators", "refuse_changed"]
+
+_GROUPS = "key groups"
+
+
+def operators(plan: Plan) -> dict[str, Operator]:
+    """Return the operators a savepoint can hold something of, by id, in the order of the job.
+
+    Args:
+        plan: the job's.
+    """
+    unnamed = plan.job.unnamed
+    found = {n: Operator("source", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sources.items()}
+    found |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
+    for node in plan.nodes:
+        if isinstance(node, (WindowNode, KeyedNode)):
+            made_of = _window(node) if isinstance(node, WindowNode) else _keyed(node)
+            made_of[_GROUPS] = plan.job.max_parallelism
+            found[node.id] = Operator("stateful", node.id not in unnamed, made_of)
+    return found
+
+
+def refuse_changed(storage: Storage, plan: Plan) -> None:
+    """Refuse to go on from state that is made of something else, as a restore does.
+
+    Args:
+        storage: the job's checkpoint folder.
+        plan: of the job that is to go on.
+
+    Raises:
+        DefinitionError: it is, in an operator that is named as before.
+    """
+    newest = Ledger(storage).newest()
+    if newest is None or newest.checkpoint < 0:
+        return
+    now = operators(plan)
+    for i, said in described_operators(storage).items():
+        was = Operator(**said)
+        if _GROUPS in was.made_of and i in now and (what := changed(was.made_of, now[i].made_of)):
+            raise DefinitionError(
+                f"{i!r} cannot go on from its state: {what}",
+                next="write it as it was, or begin without its state in another checkpoint_dir",
+                job=plan.job.name,
+            )
+
+
+def _kind(part: Any) -> str:
+    return type(part).__name__
+
+
+def _window(node: WindowNode) -> dict[str, Any]:
+    return {
+        "keys": list(node.keys),
+        "windows": node.assigner.describe(),
+        "time": node.column,
+        "aggregates": list(node.aggregates),
+    }
+
+
+def _keyed(node: KeyedNode) -> dict[str, Any]:
+    return {"kind": type(node).__name__.removesuffix("Node"), "keys": [list(keys) for keys in node.keys]}

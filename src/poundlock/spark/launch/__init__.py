@@ -1,0 +1,1 @@
+"""What has to be there before Spark runs: Java, jars, class archives, settings, and the session itself."""

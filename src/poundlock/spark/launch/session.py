@@ -1,0 +1,293 @@
+"""The Spark session of one driver: one of our own, which writes to log files only, or the user's, which is never changed.
+
+A job's tasks run as RDD jobs, so a session is a SparkContext; its SQL side, which takes seconds to start, is made when something asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+from poundlock.control import cluster_driver as submitted
+from poundlock.errors import DefinitionError, TransientError
+from poundlock.spark import private
+from poundlock.spark.launch.jvm import Jvm, SparkNotStarted
+from poundlock.spark.launch.session_conf import ONE_THREAD, SessionSpec
+
+__all__ = ["Session", "active_session", "jvm_gone", "quieten_query_loggers", "start_session", "user_session"]
+
+_END_S = 10.0
+
+
+class _Process(Protocol):
+    """The JVM of a session, as a process."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+
+    def end(self, patience_s: float) -> None:
+        """End it in order, within so many seconds."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+class _ContainerJvm:
+    """The JVM of a submitted driver: its parent, which the cluster ends together with the driver."""
+
+    @property
+    def alive(self) -> bool:
+        return submitted.jvm_alive()
+
+    def end(self, patience_s: float) -> None:
+        """It ends when this process does."""
+
+    def kill(self) -> None:
+        submitted.give_up()
+
+
+def quieten_query_loggers() -> None:
+    """Keep what Spark's Python side prints of failed queries off the terminal; they are told by the driver, in two lines."""
+    from pyspark import util
+    from pyspark.logger import PySparkLogger
+
+    util.print_exec = lambda stream: None  # of what cannot be pickled
+    # Spark's own loggers of failed queries come with a handler that prints, so they are made first and it is taken away.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        printing = PySparkLogger.getLogger(name)
+        printing.handlers[:] = [logging.NullHandler()]
+        printing.propagate = False
+
+
+class Session:
+    """A SparkContext in which a job's tasks run.
+
+    Args:
+        context: the SparkContext.
+        jvm: its JVM; None = the session is the user's, and is neither stopped nor configured.
+        sql: the SparkSession over the context, where there is one already.
+    """
+
+    def __init__(self, context: Any, jvm: _Process | None, sql: Any = None) -> None:
+        self.context = context
+        self._process = jvm
+        self._sql = sql
+
+    @property
+    def sql(self) -> Any:
+        """The SparkSession over this context, made at first use."""
+        if self._sql is None:
+            from pyspark.sql import SparkSession
+
+            if self.owned:
+                quieten_query_loggers()
+            with _without_pandas():
+                self._sql = SparkSession(self.context) if self.owned else SparkSession.builder.getOrCreate()
+        return self._sql
+
+    @property
+    def owned(self) -> bool:
+        """Whether it was started for the job, so that it ends with it."""
+        return self._process is not None
+
+    @property
+    def local(self) -> bool:
+        """Whether its tasks run on this machine."""
+        return str(self.context.master).startswith("local")
+
+    @property
+    def jvm_alive(self) -> bool:
+        """Whether its JVM runs; of a user's session, whether it answers."""
+        return self._process.alive if self._process is not None else self.alive
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be used: its JVM runs, and nobody has ended the application."""
+        if self._process is not None and not self._process.alive:
+            return False
+        try:
+            self.context.defaultParallelism  # noqa: B018  # a context that was stopped refuses it
+        except Exception:
+            return False  # it was stopped, or its JVM is going away
+        return True
+
+    def stop(self, patience_s: float = _END_S) -> None:
+        """End the application and the JVM; does not raise. A session of the user's goes on.
+
+        Args:
+            patience_s: after so many seconds the JVM is killed.
+        """
+        if self._process is None:
+            return
+        if self._process.alive and not self.local:
+            with suppress(Exception):
+                self.context.stop()  # the cluster is told how the application ended
+        else:
+            private.close_accumulators(self.context)
+        self._process.end(patience_s)
+        self._forget()
+
+    def kill(self) -> None:
+        """End the JVM at once, as a crash would. A session of the user's goes on."""
+        if self._process is None:
+            return
+        self._process.kill()
+        private.close_accumulators(self.context)
+        self._forget()
+
+    def _forget(self) -> None:
+        private.forget_session()
+        self._sql = None
+
+
+def start_session(spec: SessionSpec) -> Session:
+    """Start a session; nothing of it reaches the terminal.
+
+    Raises:
+        DefinitionError: another session is active in this process, or the JVM did not start; the message has its last line.
+    """
+    settings = spec.settings() | {"spark.driver.memory": spec.driver_memory}
+    settings = {"spark.master": spec.master.text, "spark.app.name": spec.name, **settings}
+    jvm = None if submitted.container() is not None else Jvm.start(spec, settings)
+    context: Any = None
+    try:
+        with _without_pandas():
+            from pyspark import SparkConf, SparkContext
+        if private.another_session():
+            raise DefinitionError(
+                "a Spark session is running in this process already, and a job run by job.run() has one of its own",
+                next="run it in that session: job.start(spark), or stop the session first: spark.stop()",
+            )
+        _quieten_loggers()
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        address = None
+        if jvm is not None:
+            address = jvm.await_gateway()
+            private.forget_session()  # a JVM that an earlier, stopped session left behind
+        with _without_pandas(), _environment(spec), _own_gateway(address):
+            context = SparkContext(conf=conf)
+        private.quieten_accumulators(context)
+        for file in spec.files:
+            context.addPyFile(file)
+    except DefinitionError:
+        _abandon(jvm)
+        raise
+    except Exception as error:
+        refused = SparkNotStarted(f"Spark did not start: {error}", next="read the log of the application")
+        if jvm is not None:
+            refused = jvm.not_started(error)
+        _abandon(jvm)
+        raise refused from error
+    return Session(context, jvm or _ContainerJvm())
+
+
+def _abandon(jvm: Jvm | None) -> None:
+    if jvm is not None:
+        jvm.kill()
+        if not private.another_session():
+            private.forget_session()
+
+
+def active_session() -> Session | None:
+    """Return the user's session that is active in this process; None if there is none."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession()
+    return None if spark is None else user_session(spark)
+
+
+def user_session(spark: Any) -> Session:
+    """Return the user's own session as one that a job can run in.
+
+    Args:
+        spark: a SparkSession or SparkContext.
+
+    Raises:
+        DefinitionError: it was stopped, or it is one of Spark Connect, which runs no RDD jobs.
+    """
+    with _without_pandas():
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+    context = spark if isinstance(spark, SparkContext) else None
+    if isinstance(spark, SparkSession):
+        try:
+            context = spark.sparkContext
+        except Exception:  # Spark Connect has none, and says so by an error of its own
+            context = None
+    if context is None:
+        raise DefinitionError(
+            f"a job cannot run in {type(spark).__name__} of {type(spark).__module__}: it has no SparkContext",
+            next="use a classic session, such as SparkSession.builder.master(…).getOrCreate(), or job.run()",
+        )
+    session = Session(context, None, None if context is spark else spark)
+    if not session.alive:
+        raise DefinitionError("the Spark session was stopped", next="make a new one and give it: job.start(spark)")
+    return session
+
+
+@contextmanager
+def _own_gateway(address: tuple[int, str] | None) -> Iterator[None]:
+    if address is None:
+        yield  # YARN has set the variables
+        return
+    with private.gateway_variables(*address):
+        yield
+
+
+@contextmanager
+def _environment(spec: SessionSpec) -> Iterator[None]:
+    """Set what pyspark reads from the environment while a context is made, and put it back."""
+    wanted = {"PYSPARK_PYTHON": spec.task_python or sys.executable, **dict.fromkeys(ONE_THREAD, "1")}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update({**wanted, **{n: v for n, v in before.items() if v is not None and n in ONE_THREAD}})
+    try:
+        yield
+    finally:
+        _restore(before)
+
+
+def _restore(before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    """Keep pyspark's start from importing pandas only to see whether it could: more than a second of every start."""
+    if "pandas" in sys.modules:
+        yield
+        return
+    sys.modules["pandas"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["pandas"]
+
+
+def _quieten_loggers() -> None:
+    """Keep what py4j says of failures off the terminal; they are told by the driver, in two lines."""
+    for name in ("py4j", "py4j.clientserver", "py4j.java_gateway"):
+        logger = logging.getLogger(name)
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+    # py4j also speaks through the root logger, which sets itself up to print unless it has a handler.
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())
+
+
+def jvm_gone() -> TransientError:
+    """Return what to raise when the JVM is gone."""
+    return TransientError(
+        "the Java process of Spark ended unexpectedly",
+        next="see the JVM's log; if it was killed, the machine may be short of memory; nothing is lost",
+    )

@@ -1,0 +1,156 @@
+"""What a session of our own is started with: the settings the design was measured with, and the options of its JVM.
+
+Everything a user set by hand wins; what the protocol needs to be correct cannot be set otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from poundlock.errors import DefinitionError
+from poundlock.spark.launch.master import Master
+from poundlock.spark.worker_daemon import MODULE as DAEMON
+
+__all__ = ["ONE_THREAD", "SessionSpec"]
+
+_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+# No row enters this JVM: what it does is not worth the optimising compiler, and a small heap is never short.
+_NO_ROWS = ("-XX:TieredStopAtLevel=1", "-Xms64m", "-XX:MaxNewSize=48m")
+# Eight times the JVM's own thresholds: with them the optimising compiler takes a sixth of the processor time of a job that
+# catches up for a quarter of a minute, and gives back less. What stays hot is still compiled.
+_SECOND_COMPILER_LATER = (
+    "-XX:Tier4InvocationThreshold=40000",
+    "-XX:Tier4MinInvocationThreshold=5000",
+    "-XX:Tier4CompileThreshold=80000",
+    "-XX:Tier4BackEdgeThreshold=320000",
+)
+# Needed for correctness: times mean the same in every zone the driver may run in.
+FIXED = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+}
+# Measured defaults; a user's setting wins.
+DEFAULTS = {
+    # Without it a task's input waits up to 40 ms for an acknowledgement that the worker's kernel delays.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # What Spark remembers of jobs that ended, in the driver's heap; a thousand by default.
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "2000",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+    "spark.task.maxFailures": "4",
+}
+_ON_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Where YARN unpacks what HADOOP_CONF_DIR holds here: tasks that are given hdfs://nameservice find it there.
+HADOOP_CONF = "{{PWD}}/__spark_conf__/__hadoop_conf__"
+# One thread each in the workers: tasks already fill the cores, and idle pools cost start-up.
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS")
+
+
+@dataclass(frozen=True)
+class SessionSpec:
+    """What a session is started with.
+
+    Args:
+        name: shown as Spark's application name.
+        master: the Spark master.
+        cores: how many cores the cluster is asked for; None = as many as it gives.
+        files: modules and zips that every task of a cluster can import from.
+        archives: the setting that has archives unpacked beside a cluster's tasks.
+        task_python: the Python of a cluster's tasks, where it is not at the path of the driver's.
+        java_home: folder of the Java runtime; None = the machine's own.
+        jars: paths of jars to put on Spark's class path.
+        driver_memory: heap of the driver's JVM, such as "2g".
+        jvm_options: further options of the driver's JVM.
+        quick_start: compile only as far as C1, and nothing per query: right where no record enters the JVM, wrong where rows pass through it.
+        local_checkpoint: whether checkpoints are on a local disk, where a faster checkpoint writer is safe behind our ledger.
+        store: settings of the store that checkpoints are on.
+        user: the user's own Spark settings.
+        jvm_log: file for whatever the JVM prints.
+        log4j: log4j2 properties file.
+    """
+
+    name: str
+    master: Master
+    jvm_log: Path
+    cores: int | None = None
+    files: Sequence[str] = ()
+    archives: Mapping[str, str] = field(default_factory=dict)
+    task_python: str | None = None
+    java_home: str | None = None
+    jars: Sequence[str] = ()
+    driver_memory: str = "1g"
+    jvm_options: Sequence[str] = ()
+    quick_start: bool = False
+    local_checkpoint: bool = True
+    store: Mapping[str, str] = field(default_factory=dict)
+    user: Mapping[str, str] = field(default_factory=dict)
+    log4j: Path | None = None
+
+    def settings(self) -> dict[str, str]:
+        """Return the Spark settings. Raises DefinitionError where the user's contradict what the protocol needs."""
+        for key, value in FIXED.items():
+            if self.user.get(key, value) != value:
+                raise DefinitionError(
+                    f"{key}={self.user[key]} cannot be used with poundlock",
+                    next=f"leave {key} out; it has to be {value}",
+                )
+        conf = {**DEFAULTS, **self.store, **FIXED, **self.archives}
+        if self.master.loopback:
+            conf |= _ON_LOOPBACK
+        if self.local_checkpoint:
+            conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
+        conf["spark.pyspark.python"] = sys.executable
+        conf["spark.pyspark.driver.python"] = sys.executable
+        if self.quick_start:
+            conf["spark.sql.codegen.wholeStage"] = "false"  # a row a task is not worth compiling a class for
+        if self.jars:
+            conf["spark.driver.extraClassPath"] = os.pathsep.join(self.jars)
+        if self.local:
+            conf["spark.python.daemon.module"] = DAEMON
+        else:
+            conf |= self._of_a_cluster()
+        conf.update(self.user)
+        if self.task_python is not None:
+            # Spark runs a little Python of the job's on the driver too, which keeps the driver's own.
+            conf["spark.pyspark.python"] = sys.executable
+            conf["spark.sql.execution.pyspark.python"] = self.task_python
+        options = [*self.jvm_arguments(), self.user.get("spark.driver.extraJavaOptions", "")]
+        conf["spark.driver.extraJavaOptions"] = " ".join(options).strip()
+        return conf
+
+    def _of_a_cluster(self) -> dict[str, str]:
+        conf = dict(self.master.asked_for(self.cores, self.user))
+        if self.jars:
+            conf["spark.jars"] = ",".join(self.jars)
+        if self.master.kind == "yarn":
+            conf["spark.executorEnv.HADOOP_CONF_DIR"] = HADOOP_CONF
+        return conf | {f"spark.executorEnv.{name}": "1" for name in ONE_THREAD}
+
+    @property
+    def local(self) -> bool:
+        """Whether driver and tasks share one JVM, so that tasks see the driver's class path."""
+        return self.master.local
+
+    def jvm_arguments(self) -> list[str]:
+        """Return the options of the driver's JVM, heap and class path left out."""
+        # 16 MB stacks: Spark's classification of Py4J errors overflows smaller ones when a query is stopped.
+        options = ["-Xss16m"]
+        if self.log4j is not None:
+            options.append(f"-Dlog4j2.configurationFile={self.log4j}")
+        if self.local:
+            options.append("-XX:+UseSerialGC")
+            options += _NO_ROWS if self.quick_start else _SECOND_COMPILER_LATER
+        return [*options, *self.jvm_options]

@@ -1,0 +1,1 @@
+"""The classes a user derives functions from, and the state they keep."""

@@ -1,0 +1,85 @@
+"""The classes a user derives functions from, and what they are given: runtime context, open and close.
+
+A function object is made once, travels to the tasks pickled, and is opened there before its first element.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from poundlock.stream.functions.state import (
+        AggregatingState,
+        AggregatingStateDescriptor,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        ReducingState,
+        ReducingStateDescriptor,
+        ValueState,
+        ValueStateDescriptor,
+    )
+
+__all__ = ["AggregateFunction", "Function", "KeyedStateStore", "RuntimeContext"]
+
+
+class KeyedStateStore(Protocol):
+    """Where a function gets its state from. The same descriptor gives the same state; it follows the current key."""
+
+    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
+        """Return the state of one value."""
+        ...
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
+        """Return the state of a list."""
+        ...
+
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
+        """Return the state of a map."""
+        ...
+
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
+        """Return the state of a reduced value."""
+        ...
+
+    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
+        """Return the state of an accumulator."""
+        ...
+
+
+class RuntimeContext(KeyedStateStore, Protocol):
+    """What a function is opened with."""
+
+
+class Function:
+    """Base of the functions that are classes: opened once in each task before anything else, closed when it is over."""
+
+    def open(self, context: RuntimeContext) -> None:
+        """Get state handles and anything the function needs. Called in the task, not where the job is written."""
+
+    def close(self) -> None:
+        """Give back what `open` took. Called too when the task fails; not when its process is killed."""
+
+
+class AggregateFunction:
+    """Adds elements to an accumulator, so that a window or a state holds one accumulator and no elements.
+
+    The accumulator may be changed in place; the methods return it.
+    """
+
+    def create_accumulator(self) -> Any:
+        """Return a new accumulator, of nothing."""
+        raise NotImplementedError
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Return the accumulator with one more element."""
+        raise NotImplementedError
+
+    def get_result(self, accumulator: Any) -> Any:
+        """Return the result; the accumulator goes on being used."""
+        raise NotImplementedError
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """Return one accumulator of two. Needed for session windows."""
+        raise NotImplementedError

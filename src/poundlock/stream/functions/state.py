@@ -1,0 +1,231 @@
+"""Keyed state as a user names it: descriptors, time to live, and what the state objects can do.
+
+A descriptor is a plain value; the state it names belongs to one key at a time, and to the operator whose function asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, Protocol
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.functions.base import AggregateFunction
+from poundlock.values import duration
+
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "StateDescriptor",
+    "StateTtlConfig",
+    "ValueState",
+    "ValueStateDescriptor",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateTtlConfig:
+    """How long state lives, by processing time. Of a list each element has its own time, of a map each entry.
+
+    Args:
+        ttl: such as "1 h"; more than zero.
+        update: what begins the time anew: a write, or also a read.
+        visibility: whether a value whose time is over is still returned as long as it has not been removed.
+    """
+
+    ttl: str | timedelta
+    update: Literal["OnCreateAndWrite", "OnReadAndWrite"] = "OnCreateAndWrite"
+    visibility: Literal["NeverReturnExpired", "ReturnExpiredIfNotCleanedUp"] = "NeverReturnExpired"
+
+    def __post_init__(self) -> None:
+        span = duration(self.ttl)
+        if span < timedelta(milliseconds=1):
+            raise DefinitionError(f"a time to live of {self.ttl!r}", next='give one of at least 1 ms, such as "1 h"')
+        object.__setattr__(self, "ttl", span)
+        if self.update not in ("OnCreateAndWrite", "OnReadAndWrite"):
+            raise DefinitionError(f"update={self.update!r} is not known", next="use OnCreateAndWrite or OnReadAndWrite")
+        if self.visibility not in ("NeverReturnExpired", "ReturnExpiredIfNotCleanedUp"):
+            raise DefinitionError(
+                f"visibility={self.visibility!r} is not known",
+                next="use NeverReturnExpired or ReturnExpiredIfNotCleanedUp",
+            )
+
+    @property
+    def ttl_ms(self) -> int:
+        """The time to live in milliseconds."""
+        return duration(self.ttl) // timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class StateDescriptor:
+    """Base of all: `name` is unique among the states of one function; `ttl` is None for state that lives until it is cleared."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise DefinitionError(f"{self.name!r} is no name of a state", next='give a name, such as "count"')
+        ttl = getattr(self, "ttl", None)
+        if ttl is not None and not isinstance(ttl, StateTtlConfig):
+            raise DefinitionError(f"{self.name}: ttl={ttl!r}", next='write ttl=StateTtlConfig(ttl="1 h")')
+
+
+@dataclass(frozen=True)
+class ValueStateDescriptor(StateDescriptor):
+    """One value for each key; `default` is what `value()` gives before the first `update`."""
+
+    default: Any = None
+    ttl: StateTtlConfig | None = None
+
+
+@dataclass(frozen=True)
+class ListStateDescriptor(StateDescriptor):
+    """A list for each key."""
+
+    ttl: StateTtlConfig | None = None
+
+
+@dataclass(frozen=True)
+class MapStateDescriptor(StateDescriptor):
+    """A map for each key."""
+
+    ttl: StateTtlConfig | None = None
+
+
+@dataclass(frozen=True)
+class ReducingStateDescriptor(StateDescriptor):
+    """One value for each key, made of all values added by `reduce(a, b)`."""
+
+    reduce: Callable[[Any, Any], Any]
+    ttl: StateTtlConfig | None = None
+
+
+@dataclass(frozen=True)
+class AggregatingStateDescriptor(StateDescriptor):
+    """One accumulator for each key, fed and read through an `AggregateFunction`."""
+
+    aggregate: AggregateFunction
+    ttl: StateTtlConfig | None = None
+
+
+class ValueState(Protocol):
+    """One value of the current key."""
+
+    def value(self) -> Any:
+        """Return the value, or the default. A changed value counts only once `update` was called with it."""
+        ...
+
+    def update(self, value: Any) -> None:
+        """Set the value; None clears it."""
+        ...
+
+    def clear(self) -> None:
+        """Forget the value."""
+        ...
+
+
+class ListState(Protocol):
+    """A list of the current key."""
+
+    def get(self) -> list[Any]:
+        """Return the elements in the order they were added."""
+        ...
+
+    def add(self, value: Any) -> None:
+        """Append an element."""
+        ...
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        """Append elements."""
+        ...
+
+    def update(self, values: Iterable[Any]) -> None:
+        """Replace the whole list."""
+        ...
+
+    def clear(self) -> None:
+        """Forget all elements."""
+        ...
+
+
+class MapState(Protocol):
+    """A map of the current key."""
+
+    def get(self, key: Any) -> Any:
+        """Return what is under a key of the map, or None."""
+        ...
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set what is under a key of the map."""
+        ...
+
+    def put_all(self, values: Mapping[Any, Any]) -> None:
+        """Set several."""
+        ...
+
+    def remove(self, key: Any) -> None:
+        """Forget a key of the map; nothing happens if it is not there."""
+        ...
+
+    def contains(self, key: Any) -> bool:
+        """Return whether a key of the map is there."""
+        ...
+
+    def keys(self) -> Iterator[Any]:
+        """Return the keys of the map."""
+        ...
+
+    def values(self) -> Iterator[Any]:
+        """Return the values of the map."""
+        ...
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        """Return keys and values of the map; it may be changed meanwhile."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is there."""
+        ...
+
+    def clear(self) -> None:
+        """Forget everything."""
+        ...
+
+
+class ReducingState(Protocol):
+    """One value of the current key, made of all that were added."""
+
+    def get(self) -> Any:
+        """Return the value, None before the first `add`."""
+        ...
+
+    def add(self, value: Any) -> None:
+        """Reduce the present value and this one to the new value."""
+        ...
+
+    def clear(self) -> None:
+        """Forget the value."""
+        ...
+
+
+class AggregatingState(Protocol):
+    """One accumulator of the current key."""
+
+    def get(self) -> Any:
+        """Return the function's result, None before the first `add`."""
+        ...
+
+    def add(self, value: Any) -> None:
+        """Add a value to the accumulator."""
+        ...
+
+    def clear(self) -> None:
+        """Forget the accumulator."""
+        ...

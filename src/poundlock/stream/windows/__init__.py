@@ -1,0 +1,1 @@
+"""Windows as a user names them: assigners, triggers, evictors, functions."""

@@ -1,0 +1,296 @@
+"""The built-in triggers but the continuous ones: time, count, purging, difference, timeout, never, end of stream.
+
+Each does exactly what Flink's trigger of the same name does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.functions.state import ReducingStateDescriptor, ValueStateDescriptor
+from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from poundlock.stream.windows.window import MAX_TIMESTAMP, Window
+from poundlock.values import duration, format_duration, positive, positive_number, span_ms
+
+__all__ = [
+    "CountTrigger",
+    "DeltaTrigger",
+    "EndOfStreamTrigger",
+    "EventTimeTrigger",
+    "NeverTrigger",
+    "ProcessingTimeTrigger",
+    "ProcessingTimeoutTrigger",
+    "PurgingTrigger",
+]
+
+
+def _add(a: int, b: int) -> int:
+    return a + b
+
+
+_COUNT = ReducingStateDescriptor("count", _add)
+_REFERENCE = ValueStateDescriptor("last-fired")
+_TIMEOUT = ValueStateDescriptor("timeout")
+
+
+@dataclass(frozen=True)
+class EventTimeTrigger(Trigger):
+    """Fires when the watermark reaches the window's last timestamp, and at once for an element that comes after that."""
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        last = window.max_timestamp()
+        if last <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(last)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+    def can_merge(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return "at the end of the window"
+
+
+@dataclass(frozen=True)
+class ProcessingTimeTrigger(Trigger):
+    """Fires when the clock reaches the window's last timestamp."""
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+    def can_merge(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return "when the clock reaches the end of the window"
+
+
+@dataclass(frozen=True)
+class CountTrigger(Trigger):
+    """Fires at every `n`-th element of the window, and not at its end; the counts of merged windows add up."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        positive_number("count", self.n)
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        count = ctx.get_partitioned_state(_COUNT)
+        count.add(1)
+        if count.get() < self.n:
+            return TriggerResult.CONTINUE
+        count.clear()
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(_COUNT)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(_COUNT).clear()
+
+    def can_merge(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return f"every {self.n} elements"
+
+
+@dataclass(frozen=True)
+class PurgingTrigger(Trigger):
+    """Does as another trigger does, and drops the contents whenever that fires. What the other remembers stays."""
+
+    inner: Trigger
+
+    def __post_init__(self) -> None:
+        _inner(self.inner)
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return _purged(self.inner.on_element(value, timestamp, window, ctx))
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return _purged(self.inner.on_event_time(time, window, ctx))
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return _purged(self.inner.on_processing_time(time, window, ctx))
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        self.inner.on_merge(window, ctx)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        self.inner.clear(window, ctx)
+
+    def can_merge(self) -> bool:
+        return self.inner.can_merge()
+
+    def describe(self) -> str:
+        return f"{self.inner.describe()}, purging"
+
+
+def _inner(trigger: Any) -> None:
+    if not isinstance(trigger, Trigger):
+        raise DefinitionError(f"{trigger!r} is no trigger", next="write such as PurgingTrigger(CountTrigger(100))")
+
+
+def _purged(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result.is_fire else result
+
+
+@dataclass(frozen=True)
+class DeltaTrigger(Trigger):
+    """Fires when an element differs by more than a threshold from the one that fired last, at first from the first element.
+
+    Args:
+        threshold: a difference equal to it does not fire.
+        delta: function of (reference element, new element) to a number.
+    """
+
+    threshold: float
+    delta: Callable[[Any, Any], float]
+
+    def __post_init__(self) -> None:
+        if not callable(self.delta):
+            raise DefinitionError(
+                f"{self.delta!r} is no function", next='write DeltaTrigger(5, lambda old, new: new["v"] - old["v"])'
+            )
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        reference = ctx.get_partitioned_state(_REFERENCE)
+        held = reference.value()
+        if held is None:
+            reference.update(value)
+        elif self.delta(held, value) > self.threshold:
+            reference.update(value)
+            return TriggerResult.FIRE
+        return TriggerResult.CONTINUE
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.get_partitioned_state(_REFERENCE).clear()
+
+    def describe(self) -> str:
+        return f"at a difference of more than {self.threshold}"
+
+
+@dataclass(frozen=True)
+class ProcessingTimeoutTrigger(Trigger):
+    """Fires when another trigger does, or when a time by the clock has passed since the first element after the last firing.
+
+    As in Flink, it also fires at any timer of the other trigger and of the window itself, such as the window's end.
+
+    Args:
+        inner: the other trigger.
+        timeout: such as "10 s".
+        reset_on_element: whether each element begins the time anew.
+        clear_on_timeout: whether the other trigger forgets what it counted when the time is over.
+    """
+
+    inner: Trigger
+    timeout: str | timedelta
+    reset_on_element: bool = False
+    clear_on_timeout: bool = True
+
+    def __post_init__(self) -> None:
+        _inner(self.inner)
+        object.__setattr__(self, "timeout", positive("timeout", self.timeout))
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        result = self.inner.on_element(value, timestamp, window, ctx)
+        if result.is_fire:
+            self.clear(window, ctx)
+            return result
+        state = ctx.get_partitioned_state(_TIMEOUT)
+        time = state.value()
+        if time is not None and self.reset_on_element:
+            ctx.delete_processing_time_timer(time)
+            time = None
+        if time is None:
+            time = ctx.get_current_processing_time() + span_ms(self.timeout)
+            state.update(time)
+            ctx.register_processing_time_timer(time)
+        return result
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return self._timed(self.inner.on_processing_time(time, window, ctx), window, ctx)
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return self._timed(self.inner.on_event_time(time, window, ctx), window, ctx)
+
+    def _timed(self, result: TriggerResult, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if self.clear_on_timeout:
+            self.clear(window, ctx)
+        return TriggerResult.FIRE_AND_PURGE if result.is_purge else TriggerResult.FIRE
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        state = ctx.get_partitioned_state(_TIMEOUT)
+        if state.value() is not None:
+            ctx.delete_processing_time_timer(state.value())
+            state.clear()
+        self.inner.clear(window, ctx)
+
+    def describe(self) -> str:
+        return f"{self.inner.describe()}, or {format_duration(duration(self.timeout))} by the clock"
+
+
+@dataclass(frozen=True)
+class NeverTrigger(Trigger):
+    """Never fires: the default of global windows."""
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        pass
+
+    def can_merge(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return "never"
+
+
+@dataclass(frozen=True)
+class EndOfStreamTrigger(Trigger):
+    """Fires when the input has ended."""
+
+    def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
+        ctx.register_event_time_timer(MAX_TIMESTAMP)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == MAX_TIMESTAMP else TriggerResult.CONTINUE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.register_event_time_timer(MAX_TIMESTAMP)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(MAX_TIMESTAMP)
+
+    def can_merge(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return "at the end of the input"

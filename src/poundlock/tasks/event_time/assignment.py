@@ -1,0 +1,238 @@
+"""Event time in the task that has the rows: the column it is put into, and the rows that have none.
+
+A row whose time is null or not between the years 1 and 9999 goes to the dead letters; every other row keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError
+from poundlock.formats import convert
+from poundlock.formats.chunk import Batch, Chunk, Records
+from poundlock.formats.origin import origin_of, subset
+from poundlock.formats.reject import Reject
+from poundlock.stream.watermarks import WatermarkStrategy
+from poundlock.tasks.columns import bool_column, numbers_of, time_array
+from poundlock.tasks.event_time.expressions import NeedsSpark, TimeColumn, time_column
+
+__all__ = ["TIMELESS", "EventTimeAssigner", "TimedChunk", "assigner_for"]
+
+TIMELESS = "it is null, or not between the years 1 and 9999"
+
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
+_PER_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_FACTOR = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = datetime(1970, 1, 1)
+_US, _MS = timedelta(microseconds=1), timedelta(milliseconds=1)
+Microseconds = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedChunk:
+    """Rows with their event time in its column, and the same as an array, ms since 1970."""
+
+    chunk: Chunk
+    times: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EventTimeAssigner:
+    """Gives rows their event time. Picklable where the strategy's function is.
+
+    Args:
+        step: the id of the step that assigns timestamps and watermarks.
+        strategy: the step's.
+        source: the column that has the time; None where a function or the clock gives it.
+    """
+
+    step: str
+    strategy: WatermarkStrategy
+    source: TimeColumn | None = None
+
+    def schema(self, before: pa.Schema) -> pa.Schema:
+        """Return the columns of the rows behind the step."""
+        place = self._place(before.names)
+        field = pa.field(self.strategy.column, pa.timestamp("us", tz=self._zone))
+        return before.append(field) if place is None else before.set(place, field)
+
+    def assign(self, chunk: Chunk, clock_ms: int, reject: Callable[[Reject], None]) -> TimedChunk:
+        """Return the rows that have an event time.
+
+        Args:
+            chunk: the rows; lines become a column `value`.
+            clock_ms: the checkpoint's clock, which the strategies of ingestion and processing time give.
+            reject: takes each row that has none.
+
+        Raises:
+            DefinitionError: the strategy's function gave what is no time.
+        """
+        if isinstance(chunk, Records):
+            return self._records(chunk, clock_ms, reject)
+        batch = convert.to_batch(chunk)
+        micros, usable = self._micros(batch, clock_ms)
+        if usable is not None:
+            origin = origin_of(batch)
+            self._reject(batch, usable, reject)
+            index = np.flatnonzero(usable)
+            batch = Batch(batch.batch.filter(bool_column(usable)), subset(origin, index))
+            micros = micros[index]
+        column = time_array(micros, pa.timestamp("us", tz=self._zone))
+        place = self._place(batch.batch.schema.names)
+        rows = batch.batch
+        if place is None:
+            rows = rows.append_column(self.strategy.column, column)
+        else:
+            rows = rows.set_column(place, self.strategy.column, column)
+        return TimedChunk(Batch(rows, batch.origin), micros // 1000)
+
+    @property
+    def _zone(self) -> str | None:
+        return "UTC" if self.source is None else self.source.zone
+
+    def _place(self, names: list[str]) -> int | None:
+        """Return the number of the column that the event time takes the place of, as Spark's withColumn has it."""
+        lower = [name.lower() for name in names]
+        column = self.strategy.column.lower()
+        return lower.index(column) if column in lower else None
+
+    def _micros(self, batch: Batch, clock_ms: int) -> tuple[Microseconds, Mask | None]:
+        """Return the event times and which can be used; None = all of them."""
+        rows = len(batch)
+        if self.strategy.clocked:
+            return np.full(rows, clock_ms * 1000, np.int64), None
+        if self.source is None:
+            return self._of_function(convert.to_records(batch))
+        array = batch.batch.column(self.source.column)
+        values, valid = numbers_of(array)
+        micros, usable = _seconds(values) if values.dtype.kind == "f" else _scaled(values, self._factor(array.type))
+        if valid is not None:
+            usable &= valid
+        return micros, None if usable.all() else usable
+
+    def _factor(self, kind: pa.DataType) -> int:
+        """Return how many microseconds one is; -1000 stands for nanoseconds."""
+        assert self.source is not None
+        if self.source.form != "timestamp":
+            return _FACTOR[self.source.form]
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return -1000 if plain.unit == "ns" else _PER_US[plain.unit]
+
+    # --- rows as Python values --------------------------------------------------------------------------------------------
+
+    def _records(self, chunk: Records, clock_ms: int, reject: Callable[[Reject], None]) -> TimedChunk:
+        if self.strategy.clocked:
+            micros, usable = np.full(len(chunk), clock_ms * 1000, np.int64), None
+        elif self.source is None:
+            micros, usable = self._of_function(chunk)
+        else:
+            micros, usable = _of_values([_micros_of(row.get(self.source.column), self.source) for row in chunk.rows])
+        if usable is not None:
+            self._reject(chunk, usable, reject)
+            kept = convert.take(chunk, usable)
+            assert isinstance(kept, Records)
+            chunk, micros = kept, micros[usable]
+        epoch = _NAIVE_EPOCH if self._zone is None else _EPOCH
+        column = self.strategy.column
+        rows = [
+            {**row, column: epoch + timedelta(microseconds=at)}
+            for row, at in zip(chunk.rows, micros.tolist(), strict=True)
+        ]
+        return TimedChunk(Records(rows, chunk.origin, chunk.index), micros // 1000)
+
+    def _of_function(self, chunk: Records) -> tuple[Microseconds, Mask | None]:
+        function = self.strategy.timestamp
+        assert callable(function)
+        return _of_values([self._of_result(function(row)) for row in chunk.rows])
+
+    def _of_result(self, value: Any) -> int | None:
+        """Return what a user's function gave, in microseconds; it gives no more than milliseconds."""
+        if value is None:
+            return None
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value * 1000
+        if isinstance(value, datetime):
+            aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            return (aware - _EPOCH) // _MS * 1000
+        raise DefinitionError(
+            f"{self.step}: the timestamp assigner gave {value!r}",
+            next="return a whole number of milliseconds since 1970, or a datetime (UTC where it has no zone)",
+        )
+
+    def _reject(self, chunk: Chunk, usable: Mask, reject: Callable[[Reject], None]) -> None:
+        reason = f"{self.step}: a row without a usable event time in {self.strategy.time_name}: {TIMELESS}"
+        origin = origin_of(chunk)
+        for row in np.flatnonzero(~usable).tolist():
+            reject(Reject(reason, convert.row_bytes(chunk, row), {"source": self.step, **origin.at(row)}))
+
+
+def assigner_for(step: str, strategy: WatermarkStrategy, schema: pa.Schema) -> EventTimeAssigner | NeedsSpark:
+    """Return what gives the rows of a step their event time in a task, or why only Spark can.
+
+    Args:
+        step: the id of the step that assigns timestamps and watermarks.
+        strategy: the step's.
+        schema: the columns of its input.
+
+    Raises:
+        DefinitionError: there is no saying what a row's event time is.
+    """
+    strategy.check()
+    if strategy.clocked or not isinstance(strategy.timestamp, str):
+        return EventTimeAssigner(step, strategy)
+    source = time_column(step, strategy.timestamp, schema)
+    return source if isinstance(source, NeedsSpark) else EventTimeAssigner(step, strategy, source)
+
+
+def _scaled(values: npt.NDArray[Any], factor: int) -> tuple[Microseconds, Mask]:
+    """Return whole numbers in microseconds, rounded down, and which are within the years that can be used."""
+    if values.dtype == np.uint64:
+        beyond = values > np.uint64(_LAST_US)
+        micros, usable = _scaled(np.where(beyond, 0, values).astype(np.int64), factor)
+        return micros, usable & ~beyond
+    wide = values.astype(np.int64, copy=False)
+    if factor < 0:
+        wide, factor = wide // 1000, 1
+    usable = (wide >= -(-_FIRST_US // factor)) & (wide <= _LAST_US // factor)
+    return (wide if factor == 1 else np.where(usable, wide, 0) * factor), usable
+
+
+def _seconds(values: npt.NDArray[Any]) -> tuple[Microseconds, Mask]:
+    """Return seconds in microseconds, cut off towards zero as Spark does."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        micros = values.astype(np.float64, copy=False) * 1e6
+        usable = (micros >= _FIRST_US) & (micros < _LAST_US + 1)
+        return np.where(usable, micros, 0.0).astype(np.int64), usable
+
+
+def _of_values(values: list[int | None]) -> tuple[Microseconds, Mask | None]:
+    usable = np.fromiter((v is not None and _FIRST_US <= v <= _LAST_US for v in values), np.bool_, len(values))
+    if usable.all():
+        return np.fromiter(values, np.int64, len(values)), None
+    kept = (v if v is not None and ok else 0 for v, ok in zip(values, usable.tolist(), strict=True))
+    return np.fromiter(kept, np.int64, len(values)), usable
+
+
+def _micros_of(value: Any, source: TimeColumn) -> int | None:
+    """Return a Python value in microseconds since 1970; None where it is no time."""
+    if isinstance(value, datetime):
+        if source.form != "timestamp":
+            return None
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // _US
+    if isinstance(value, bool) or source.form == "timestamp":
+        return None
+    if isinstance(value, int):
+        return value * _FACTOR[source.form]
+    if isinstance(value, float) and source.form == "seconds" and np.isfinite(value):
+        return int(value * 1e6)
+    return None

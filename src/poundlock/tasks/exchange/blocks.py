@@ -1,0 +1,243 @@
+"""Rows on their way to the operators of another stage: sorted by key group, as one Arrow block for each task they go to.
+
+A block says of every run of rows its key group and where in the sources it was read, so that the task that receives it can put
+the rows of all blocks in one order, whichever tasks made them. Nothing here is written outside of the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from poundlock.operators.time_values import SplitTimes
+from poundlock.tasks.columns import int_column
+from poundlock.tasks.event_time.split_times import SplitPlace
+
+__all__ = ["EVERYWHERE", "HASH", "Block", "BlockWriter", "Delivery", "ExchangeInput", "KeyHashing", "deliveries"]
+
+HASH = "__hash"
+"""The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""
+EVERYWHERE = -1
+"""The key group of broadcast rows."""
+
+FLUSH_BYTES = 64 << 20  # what one writer gathers before it makes blocks of it
+_INDEX = 3  # a run of rows: key group, place, first row
+
+
+class KeyHashing(Protocol):
+    """The hash of keys and their groups, as `poundlock.state.hashing` has them."""
+
+    def key_hashes(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
+        """Return the hash of each row's key, one column or several."""
+        ...
+
+    def groups_of(self, hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.int32]:
+        """Return the key group of each hash."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeInput:
+    """One input of an operator behind an exchange.
+
+    Args:
+        operator: the id of the operator.
+        side: which of its inputs.
+        keys: the columns of the key; none = all rows have the same.
+        how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key.
+        parallelism: how many tasks the operator has.
+        max_parallelism: how many key groups there are.
+    """
+
+    operator: str
+    side: int = 0
+    keys: tuple[str, ...] = ()
+    how: Literal["keyed", "broadcast", "spread"] = "keyed"
+    parallelism: int = 1
+    max_parallelism: int = 128
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Rows of one input for one task.
+
+    Args:
+        operator: the id of the operator.
+        side: which of its inputs.
+        target: the number of the task.
+        part: a writer that had many rows made several blocks; their order.
+        places: where the rows were read: (source, sequence of the split), in the order they came.
+        index: for each run of rows its key group, the number of its place and its first row, as int64.
+        rows: an Arrow IPC stream of one batch, its last column HASH.
+        count: how many rows it has.
+    """
+
+    operator: str
+    side: int
+    target: int
+    part: int
+    places: tuple[tuple[str, int], ...]
+    index: bytes
+    rows: bytes
+    count: int
+
+    def runs(self) -> npt.NDArray[np.int64]:
+        """Return the index: a row for each run, with the columns key group, place, first row."""
+        return np.frombuffer(self.index, np.int64).reshape(-1, _INDEX)
+
+    def batch(self) -> pa.RecordBatch:
+        """Return the rows; without a copy if they are not compressed."""
+        with pa.ipc.open_stream(pa.py_buffer(self.rows)) as reader:
+            return reader.read_next_batch()
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """What one task of a stage sends to one task of the next: its blocks for it, and the event times it knows of.
+
+    It goes to every task of the next stage, also without a block, for all of them calculate the watermarks.
+    """
+
+    reports: tuple[SplitTimes, ...]
+    blocks: tuple[Block, ...]
+
+
+def deliveries(
+    blocks: Iterable[Block], reports: Iterable[SplitTimes], parallelism: int
+) -> Iterator[tuple[int, Delivery]]:
+    """Yield what a task sends to each task of the next stage, by the number of that task."""
+    known = tuple(reports)
+    by_target: dict[int, list[Block]] = {}
+    for block in blocks:
+        by_target.setdefault(block.target, []).append(block)
+    for target in range(parallelism):
+        yield target, Delivery(known, tuple(by_target.get(target, ())))
+
+
+@dataclass
+class BlockWriter:
+    """Makes the blocks of one input in one task.
+
+    Args:
+        to: the input.
+        hashing: the hash of keys.
+        flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
+        compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
+    """
+
+    to: ExchangeInput
+    hashing: KeyHashing
+    flush_bytes: int = FLUSH_BYTES
+    compress_from: int | None = None
+    _open: list[tuple[pa.RecordBatch, int]] = field(
+        default_factory=list, init=False
+    )  # rows, and the number of their place
+    _places: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
+    _positions: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
+    _groups: list[npt.NDArray[np.int64]] = field(default_factory=list, init=False)
+    _bytes: int = field(default=0, init=False)
+    _parts: int = field(default=0, init=False)
+
+    def add(self, batch: pa.RecordBatch, place: SplitPlace) -> list[Block]:
+        """Take rows; return the blocks that became full with them.
+
+        Args:
+            batch: all batches of an input have the same columns.
+            place: where they were read; the rows of a split come in its order.
+        """
+        if not batch.num_rows:
+            return []
+        where = place.source, place.sequence
+        number = self._places.setdefault(where, len(self._places))
+        if self.to.how == "keyed":
+            columns = [batch.column(name) for name in self.to.keys]
+            hashes = self.hashing.key_hashes(columns) if columns else np.zeros(batch.num_rows, np.uint64)
+            groups = self.hashing.groups_of(hashes, self.to.max_parallelism).astype(np.int64)
+            hidden = int_column(hashes, pa.uint64())
+        else:
+            groups = self._unkeyed(where, batch.num_rows)
+            hidden = pa.nulls(batch.num_rows)
+        self._open.append((_with_hidden(batch, hidden), number))
+        self._groups.append(groups)
+        self._bytes += batch.nbytes
+        return self._flush() if self._bytes >= self.flush_bytes else []
+
+    def finish(self) -> list[Block]:
+        """Return the blocks of what is left."""
+        return self._flush() if self._open else []
+
+    def _unkeyed(self, where: tuple[str, int], rows: int) -> npt.NDArray[np.int64]:
+        """Return key groups by the place of rows in their split, so that they do not depend on who reads it, or in what batches."""
+        if self.to.how == "broadcast":
+            return np.full(rows, EVERYWHERE, np.int64)
+        first = self._positions.get(where, 0)
+        self._positions[where] = first + rows
+        return (np.arange(first, first + rows) + where[1]) % self.to.max_parallelism
+
+    def _flush(self) -> list[Block]:
+        rows = _joined([batch for batch, _ in self._open])
+        groups = np.concatenate(self._groups)
+        places = np.repeat([number for _, number in self._open], [batch.num_rows for batch, _ in self._open])
+        if (groups[1:] < groups[:-1]).any():
+            # 16 bits are sorted by radix, several times as fast as more.
+            order = np.argsort(groups.astype(np.uint16), kind="stable")
+            rows, groups, places = rows.take(int_column(order, pa.int64())), groups[order], places[order]
+        blocks = self._cut(rows, groups, places)
+        self._open, self._groups, self._places, self._bytes = [], [], {}, 0
+        self._parts += 1
+        return blocks
+
+    def _cut(self, rows: pa.RecordBatch, groups: npt.NDArray[np.int64], places: npt.NDArray[Any]) -> list[Block]:
+        starts = _run_starts(groups, places)
+        index = np.column_stack([groups[starts], places[starts], starts])
+        if self.to.how == "broadcast":
+            payload = self._encoded(rows)
+            every = range(self.to.parallelism)
+            return [self._block(target, index, payload, rows.num_rows) for target in every]
+        targets = index[:, 0] * self.to.parallelism // self.to.max_parallelism
+        blocks = []
+        for target in np.unique(targets).tolist():
+            first, stop = np.searchsorted(targets, [target, target + 1]).tolist()
+            start = int(index[first, 2])
+            end = int(index[stop, 2]) if stop < len(index) else rows.num_rows
+            part = index[first:stop] - [0, 0, start]
+            blocks.append(self._block(target, part, self._encoded(rows.slice(start, end - start)), end - start))
+        return blocks
+
+    def _block(self, target: int, index: npt.NDArray[np.int64], payload: bytes, rows: int) -> Block:
+        places = tuple(self._places)
+        return Block(
+            self.to.operator, self.to.side, target, self._parts, places, index.astype(np.int64).tobytes(), payload, rows
+        )
+
+    def _encoded(self, rows: pa.RecordBatch) -> bytes:
+        large = self.compress_from is not None and rows.nbytes >= self.compress_from
+        options = pa.ipc.IpcWriteOptions(compression="lz4" if large else None)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+            writer.write_batch(rows)
+        return bytes(sink.getvalue())
+
+
+def _with_hidden(batch: pa.RecordBatch, hidden: pa.Array) -> pa.RecordBatch:
+    fields = [*batch.schema, pa.field(HASH, hidden.type)]
+    return pa.RecordBatch.from_arrays([*batch.columns, hidden], schema=pa.schema(fields, batch.schema.metadata))
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def _run_starts(groups: npt.NDArray[np.int64], places: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the first row of each run of rows of one group and place."""
+    new = np.empty(len(groups), np.bool_)
+    new[:1] = True
+    new[1:] = (groups[1:] != groups[:-1]) | (places[1:] != places[:-1])
+    return np.flatnonzero(new)

@@ -1,0 +1,373 @@
+"""The commands about running jobs against a registry and a real REST server, without Spark: what they say, and how they refuse."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock.cli.main import main
+from poundlock.config import load_settings
+from poundlock.control.process_id import process_start
+from poundlock.control.registry import JobEntry, Registration, Registry, registered
+from poundlock.driver.progress import Progress
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.rest.observed import Observed
+from poundlock.rest.server import RestServer, take_port
+from support.rest_job import ID, TOKEN, observed
+
+OTHER = "c0ff00" + "0" * 26
+
+
+@pytest.fixture(autouse=True)
+def state(own_folder: Path) -> Path:
+    return own_folder / "state"
+
+
+def entry(job_id: str = ID, **changes: Any) -> JobEntry:
+    made = registered(
+        job_id=job_id,
+        name="orders",
+        checkpoint_dir="c",
+        log=Path("orders.log"),
+        job_file="job.py",
+        arguments=["job.py"],
+    )
+    return replace(made, **{"state": "RUNNING", **changes})
+
+
+class Served:
+    """A job with a server: what is asked of it is carried out by a thread."""
+
+    def __init__(self, state: Path, folder: Path) -> None:
+        self.job: Observed = observed(folder)[0]
+        self.server = RestServer(take_port("127.0.0.1", 0), TOKEN)
+        self.entry: Registration = Registry(state).register(entry(rest=self.server.address), TOKEN)
+        self.server.start(self.job)
+
+    def end(self, state: Any, code: int = 0) -> None:
+        self.job.update(Progress(state))
+        self.entry.end(state, code, failure=None, progress={"checkpoint": 2})
+
+    def when(self, condition: Callable[[], bool], act: Callable[[], None]) -> None:
+        def work() -> None:
+            while not condition():
+                self.job.stop.wait(0.01)
+            act()
+
+        threading.Thread(target=work, daemon=True).start()
+
+
+@pytest.fixture
+def served(state: Path, tmp_path: Path) -> Iterator[Served]:
+    made = Served(state, tmp_path / "ledger")
+    yield made
+    made.server.close()
+
+
+def said(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> tuple[str, list[str]]:
+    assert main(list(arguments)) == code
+    captured = capsys.readouterr()
+    return captured.out, captured.err.splitlines()
+
+
+def refused(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
+    """Return what an error says; it is two lines and nothing else."""
+    out, err = said(capsys, code, *arguments)
+    assert len(err) == 2, err
+    assert err[0].startswith("error: ")
+    assert err[1].startswith("Next: ")
+    assert "Traceback" not in out
+    return "\n".join(err)
+
+
+def test_nothing_is_running(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, 0, "list")[0] == "No running jobs.\nNo scheduled jobs.\n"
+    assert said(capsys, 0, "list", "-a")[0] == "No running jobs.\nNo scheduled jobs.\nNo terminated jobs.\n"
+    assert json.loads(said(capsys, 0, "list", "--json")[0]) == []
+
+
+def test_jobs_are_listed_in_flinks_words(capsys: pytest.CaptureFixture[str], state: Path) -> None:
+    registry = Registry(state)
+    registry.register(entry(OTHER)).end("FAILED", 1, failure=("it broke", "mend it"), progress={})
+    registry.register(entry(process_start="gone", started_ms=1))
+    registry.register(entry(started_ms=1_700_000_000_000))
+    lines = said(capsys, 0, "list", "-a")[0].splitlines()
+    assert lines[0] == "------------------ Running/Restarting Jobs -------------------"
+    assert lines[1].endswith(f" : {ID} : orders (RUNNING)")
+    assert lines[2:5] == [
+        "-" * 62,
+        "No scheduled jobs.",
+        "---------------------- Terminated Jobs -----------------------",
+    ]
+    assert lines[5].endswith(f" : {OTHER} : orders (FAILED)")
+    assert lines[6].endswith(f" : {ID} : orders (FAILED, gone)")
+    assert len(json.loads(said(capsys, 0, "list", "--json")[0])) == 1
+
+
+def test_info_asks_the_job_and_goes_without_its_answer(capsys: pytest.CaptureFixture[str], served: Served) -> None:
+    out, _ = said(capsys, 0, "info", "orders")
+    assert f"Job {ID} : orders (RUNNING)" in out
+    assert "checkpoint 2" in out
+    assert TOKEN not in out
+    found = json.loads(said(capsys, 0, "info", ID[:6], "--json")[0])
+    assert found["progress"]["rows_read"] == 20
+    served.server.close()
+    assert "progress" not in said(capsys, 0, "info", "orders")[0]
+
+
+def test_info_names_the_partition_that_holds_the_watermark_back(
+    capsys: pytest.CaptureFixture[str], served: Served
+) -> None:
+    assert "watermark" not in said(capsys, 0, "info", "orders")[0]
+    served.job.update(Progress("RUNNING", watermark=1_545_184_226_432, held_by="clicks-1 of time"))
+    (line,) = (line for line in said(capsys, 0, "info", "orders")[0].splitlines() if line.startswith("  watermark"))
+    assert line == "  watermark   2018-12-19 01:50:26.432, held back by clicks-1 of time"
+    found = json.loads(said(capsys, 0, "info", "orders", "--json")[0])["progress"]
+    assert (found["watermark"], found["held_by"]) == (1_545_184_226_432, "clicks-1 of time")
+
+
+def test_what_is_no_http_says_nothing_on_the_jobs_terminal(capfd: pytest.CaptureFixture[str], served: Served) -> None:
+    assert main(["info", "orders", "--json"]) == 0
+    capfd.readouterr()
+    with socket.create_connection(served.server.address, timeout=10) as connection:
+        connection.sendall(b"\x16\x03 this is no HTTP\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_checkpoint_is_waited_for(capsys: pytest.CaptureFixture[str], served: Served) -> None:
+    waiting = served.job.requests
+    served.when(lambda: bool(waiting._waiting), lambda: waiting._waiting[0].complete(13))
+    out, _ = said(capsys, 0, "checkpoint", "orders")
+    assert out.splitlines()[-1] == f"Checkpoint 13 for job {ID} completed."
+
+
+def test_a_checkpoint_that_the_job_did_not_live_to_take(capsys: pytest.CaptureFixture[str], served: Served) -> None:
+    served.when(lambda: bool(served.job.requests._waiting), served.job.requests.close)
+    assert "the job ended before" in refused(capsys, 1, "checkpoint", "orders")
+
+
+def test_a_stop_waits_for_the_end(capsys: pytest.CaptureFixture[str], served: Served) -> None:
+    served.when(lambda: served.job.stop.stopping, lambda: served.end("FINISHED"))
+    out, err = said(capsys, 0, "stop", "orders")
+    assert out.splitlines() == [f"Stopping job {ID}.", f"Stopped job {ID}. Newest checkpoint: 2."]
+    assert err == []
+    assert not served.job.stop.canceling
+    assert "is not running: FINISHED" in refused(capsys, 2, "stop", "orders")
+
+
+def test_a_stop_in_which_the_job_fails(capsys: pytest.CaptureFixture[str], served: Served) -> None:
+    failure = ("the disk is full", "free some space")
+    served.when(lambda: served.job.stop.stopping, lambda: served.entry.end("FAILED", 3, failure=failure, progress={}))
+    assert "the disk is full" in refused(capsys, 3, "stop", "orders")
+
+
+def test_a_cancel(capsys: pytest.CaptureFixture[str], served: Served) -> None:
+    served.when(lambda: served.job.stop.canceling, lambda: served.end("CANCELED", 130))
+    out, _ = said(capsys, 0, "cancel", "orders")
+    assert out.splitlines() == [f"Cancelling job {ID}.", f"Cancelled job {ID}."]
+
+
+@pytest.mark.parametrize("command", ["stop", "cancel", "info", "logs", "checkpoint"])
+def test_an_unknown_id_and_a_prefix_of_two(capsys: pytest.CaptureFixture[str], served: Served, command: str) -> None:
+    assert "there is no job 'ffff'" in refused(capsys, 2, command, "ffff")
+    Registry(served.entry._path.parents[1]).register(entry(OTHER))
+    text = refused(capsys, 2, command, "c0ff")
+    assert ID in text
+    assert OTHER in text
+    assert not served.job.stop.stopping
+    assert served.job.requests.take() is None
+
+
+@pytest.mark.parametrize("command", ["stop", "cancel", "checkpoint"])
+def test_a_wrong_token_changes_nothing(capsys: pytest.CaptureFixture[str], served: Served, command: str) -> None:
+    Path(served.entry.entry.token_file or "").write_text("wrong")
+    assert "does not take the token" in refused(capsys, 2, command, "orders")
+    assert not served.job.stop.stopping
+    assert served.job.requests.take() is None
+
+
+def test_no_checkpoint_without_rest(capsys: pytest.CaptureFixture[str], state: Path) -> None:
+    Registry(state).register(entry())
+    assert "serves no REST" in refused(capsys, 2, "checkpoint", "orders")
+
+
+@pytest.mark.parametrize(("command", "numbers"), [("stop", "15"), ("cancel", "15 2")])
+@pytest.mark.parametrize("with_rest", [False, True])
+def test_without_an_answer_signals_are_sent(
+    capsys: pytest.CaptureFixture[str], state: Path, command: str, numbers: str, with_rest: bool
+) -> None:
+    """The process notes the signals it gets, and ends with the last one; its server, if it had one, is gone."""
+    wanted = len(numbers.split())
+    code = (
+        "import signal, sys, time\ngot = []\n"
+        "for n in (2, 15): signal.signal(n, lambda n, f: got.append(n))\n"
+        "print('ready', flush=True)\n"
+        f"while len(got) < {wanted}: time.sleep(0.01)\nprint(*sorted(got, reverse=True))"
+    )
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = unused.getsockname()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        start = process_start(child.pid) or ""
+        made = entry(pid=child.pid, process_start=start, rest=address if with_rest else None)
+        mine = Registry(state).register(made, TOKEN if with_rest else None)
+        state_at_end = "FINISHED" if command == "stop" else "CANCELED"
+
+        def end() -> None:
+            child.wait()
+            mine.end(state_at_end, 0, failure=None, progress={})
+
+        threading.Thread(target=end, daemon=True).start()
+        # Between the process's end and its last word it is gone: this test stands in for the process there.
+        code_of = main([command, "orders"])
+        got = child.stdout.read().strip()
+    assert got == numbers
+    capsys.readouterr()
+    assert code_of in (0, 1)
+
+
+def test_logs_are_printed_for_people_and_as_they_are(
+    capsys: pytest.CaptureFixture[str], state: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "orders.log"
+    lines = [
+        {"time": "2026-01-01T00:00:00Z", "level": "info", "message": "recovered", "checkpoint": 3, "job": "orders"},
+        {"time": "2026-01-01T00:00:01Z", "level": "error", "message": "it broke", "exception": "Traceback: here"},
+    ]
+    log.write_text("\n" + "".join(json.dumps(line) + "\n" for line in lines) + "no json\n")
+    mine = Registry(state).register(entry(log=str(log)))
+    assert said(capsys, 0, "logs", "orders")[0].splitlines() == [
+        "2026-01-01T00:00:00Z info    recovered checkpoint=3",
+        "2026-01-01T00:00:01Z error   it broke",
+        "Traceback: here",
+        "no json",
+    ]
+    assert said(capsys, 0, "logs", "orders", "--last", "1")[0] == "no json\n"
+    assert json.loads(said(capsys, 0, "logs", "orders", "--json")[0].splitlines()[0]) == lines[0]
+
+    def go_on() -> None:
+        with log.open("a") as file:
+            for part in ('{"time": "t", "level": "info",', ' "message": "later"}\n'):
+                file.write(part)
+                file.flush()
+        mine.end("FINISHED", 0, failure=None, progress={})
+
+    threading.Timer(0.3, go_on).start()
+    assert said(capsys, 0, "logs", "orders", "-f")[0].splitlines()[-1] == "t info    later"
+    log.unlink()
+    assert "cannot be read" in refused(capsys, 2, "logs", "orders")
+
+
+JOB = """
+from poundlock import DatagenSource, FileSink, Job
+job = Job("gen", checkpoint_dir="checkpoint")
+job.from_source(DatagenSource(count=1), name="events").sink_to(FileSink("out", row="value"), name="files")
+"""
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_touched(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, state: Path
+) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    with take_port("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        text = refused(capsys, 2, "run", "job.py", "-D", f"rest.port={port}")
+    assert f"127.0.0.1:{port}" in text
+    assert not (tmp_path / "checkpoint").exists()
+    assert Registry(state).entries() == []
+
+
+def test_a_port_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    assert "rest.port" in refused(capsys, 2, "run", "job.py", "-D", "rest.port=70000")
+    assert "999.1.1.1" in refused(capsys, 2, "run", "job.py", "-D", "rest.bind-address=999.1.1.1")
+
+
+def test_a_detached_job_that_is_refused_says_so_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("from poundlock import Job\njob = Job('empty')\n")
+    assert "has no sink" in refused(capsys, 2, "run", "-d", "job.py")
+    assert "no file missing.py" in refused(capsys, 2, "run", "-d", "missing.py")
+    assert Registry(load_settings().state_dir).entries() == []
+
+
+def test_rest_that_is_not_installed_is_said_once_in_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from poundlock.cli.job_endpoint import Presence
+    from poundlock.control.logs import open_log
+    from poundlock.driver.progress import StopRequest
+    from poundlock.driver.requests import Requests
+    from poundlock.job import Job
+    from poundlock.rest import server
+
+    monkeypatch.setattr(server, "find_spec", lambda name: None if name == "fastapi" else object())
+    with open_log("a", tmp_path) as log:
+        presence = Presence(
+            job=Job("a"), settings=load_settings(), log=log, stop=StopRequest(), requests=Requests(), job_file="a.py",
+            arguments=["a.py"],
+        )  # fmt: skip
+        presence.take_port()
+        assert presence._listening is None
+        presence.end(0)
+    assert log.path.read_text().count("REST is off: not installed: fastapi") == 1
+
+
+@pytest.mark.parametrize("command", [["savepoint", ID], ["cancel", ID, "-s"], ["stop", ID, "-p"]])
+def test_a_folder_of_another_file_system_is_refused_and_one_as_a_uri_is_understood(
+    served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert "there is no file system ftp:// here" in refused(capsys, 2, *command, "ftp://host/saved")
+    asked: list[Any] = []
+
+    def taken() -> bool:
+        asked.extend(trigger for trigger in [served.job.requests.take()] if trigger is not None)
+        return bool(asked)
+
+    def tell() -> None:
+        if command[0] != "savepoint":
+            served.entry.end("FINISHED", 0, failure=None, progress={})
+        asked[0].complete(f"{asked[0].directory}/savepoint")
+
+    served.when(taken, tell)
+
+    out, _ = said(capsys, 0, *command, "file:///saved/here")
+    assert "Path: /saved/here/savepoint\n" in out
+    assert not list(tmp_path.glob("*:*"))
+
+
+def test_between_two_processes_a_job_cannot_be_asked_for_a_savepoint(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Registry(state).register(entry()).between(restarts=1, why="killed")
+    assert "is being started again, and nobody answers" in refused(capsys, 3, "savepoint", ID)
+
+
+@pytest.mark.parametrize(("error", "code"), [(DefinitionError, 2), (TransientError, 3), (PoundlockError, 1)])
+def test_a_savepoint_that_fails_has_the_exit_code_of_its_failure(
+    served: Served, capsys: pytest.CaptureFixture[str], error: type[PoundlockError], code: int
+) -> None:
+    asked: list[Any] = []
+    served.when(
+        lambda: (asked.append(served.job.requests.take()), asked[-1])[1] is not None,
+        lambda: asked[-1].fail(error("it broke", next="mend it")),
+    )
+    assert refused(capsys, code, "savepoint", ID).endswith("was taken: it broke\nNext: mend it")
+
+
+def test_a_job_that_ends_before_its_savepoint_is_told(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    def end() -> None:
+        served.entry.end("FINISHED", 0, failure=None, progress={})
+        served.server.close()
+
+    served.when(lambda: served.job.requests.take() is not None, end)
+    assert "was taken: it ended before that (FINISHED)" in refused(capsys, 1, "savepoint", ID)

@@ -1,0 +1,109 @@
+"""Finding the job in a user's file, and telling the line where the file is at fault."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from poundlock.cli.job_loader import load_job
+from poundlock.errors import DefinitionError
+
+
+@pytest.fixture(autouse=True)
+def _same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")
+
+
+def _file(folder: Path, text: str, name: str = "job.py") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_the_only_job_is_found(tmp_path: Path) -> None:
+    path = _file(tmp_path, "from poundlock import Job\nanything = again = Job('a')\n")
+    assert load_job(path).name == "a"
+    assert load_job(f"{path}:anything").name == "a"
+    assert load_job(f"{path}:a").name == "a"
+
+
+def test_one_of_several_is_named_by_variable_or_by_its_own_name(tmp_path: Path) -> None:
+    path = _file(tmp_path, "from poundlock import Job\nx = Job('first')\ny = Job('second')\n")
+    assert load_job(f"{path}:x").name == "first"
+    assert load_job(f"{path}:second").name == "second"
+    with pytest.raises(DefinitionError, match="defines 2 jobs: x, y") as caught:
+        load_job(path)
+    assert caught.value.next == f"name one: {path}:x"
+    with pytest.raises(DefinitionError, match="no job 'z'") as caught:
+        load_job(f"{path}:z")
+    assert caught.value.next == "use one of: x, y"
+
+
+def test_modules_beside_the_file_are_found(tmp_path: Path) -> None:
+    _file(tmp_path, "NAME = 'beside'\n", "settings_beside_job.py")
+    path = _file(tmp_path, "from poundlock import Job\nfrom settings_beside_job import NAME\njob = Job(NAME)\n")
+    assert load_job(path).name == "beside"
+
+
+def test_functions_of_the_file_travel_whole(tmp_path: Path) -> None:
+    """Workers cannot import the user's file; Spark's pickler sends what it cannot import by value."""
+    from pyspark import cloudpickle
+
+    path = _file(
+        tmp_path,
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom poundlock import Job\n"
+        "@dataclass\nclass Pair:\n    left: int\ndef double(n):\n    return Pair(n * 2)\njob = Job('a')\njob.double = double\n",
+    )
+    pickled = cloudpickle.dumps(load_job(path).double)  # type: ignore[attr-defined]
+    (tmp_path / "job.py").unlink()
+    assert "job" not in sys.modules
+    assert cloudpickle.loads(pickled)(4).left == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "next"),
+    [
+        ("x = 1\n", "defines no job", "job = Job("),
+        ("x = 1\ny = (\n", ":2: ", "mend line 2"),
+        ("x = 1\ny = 1 / 0\n", ":2: ZeroDivisionError: division by zero", "mend that line"),
+        ("def f():\n    return 1 / 0\n\nf()\n", ":2: ZeroDivisionError", "mend that line"),
+        ("import json\n\njson.loads('x')\n", ":3: JSONDecodeError", "mend that line"),
+        ("import no_such_module_at_all\n", ":1: No module named", "-m pip install no_such_module_at_all"),
+        ("from poundlock import Job\nJob('a b')\n", ":2: 'a b' is not a job name", "use letters"),
+        ("raise SystemExit(3)\n", ":1: SystemExit: 3", "mend that line"),
+    ],
+)
+def test_faults_are_told_with_their_line(tmp_path: Path, text: str, what: str, next: str) -> None:
+    path = _file(tmp_path, text)
+    with pytest.raises(DefinitionError) as caught:
+        load_job(path)
+    assert caught.value.what.startswith(path)
+    assert what in caught.value.what
+    assert next in caught.value.next
+    assert "job" not in sys.modules
+
+
+def test_a_mistyped_file_is_suggested(tmp_path: Path) -> None:
+    _file(tmp_path, "", "event_log.py")
+    with pytest.raises(DefinitionError, match="there is no file") as caught:
+        load_job(str(tmp_path / "evnt_log.py"))
+    assert caught.value.next == f"did you mean {tmp_path / 'event_log.py'}?"
+
+
+def test_a_file_that_is_not_text_is_said_without_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "job.py"
+    path.write_bytes(b"\x00\x00binary")
+    with pytest.raises(DefinitionError) as caught:
+        load_job(str(path))
+    assert "None" not in str(caught.value)
+    assert str(path) in caught.value.what
+
+
+def test_a_file_that_runs_its_job_while_it_is_loaded_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text("from poundlock import Job\njob = Job('eager')\njob.run()\n")
+    with pytest.raises(DefinitionError, match=r"job.py:3: the file runs its job while it is being loaded") as told:
+        load_job(str(file))
+    assert told.value.next == 'put it under: if __name__ == "__main__":'

@@ -1,0 +1,238 @@
+"""The registry of job processes: what is listed, what is recognised as gone, what a name means, what is forgotten."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from poundlock.control.process_id import is_alive, process_start, send_signal
+from poundlock.control.registry import JobEntry, Registry, registered
+from poundlock.errors import DefinitionError, TransientError
+
+ONE, TWO = "ab" + "1" * 30, "ab" + "2" * 30
+
+
+def entry(job_id: str = ONE, **changes: Any) -> JobEntry:
+    made = registered(
+        job_id=job_id,
+        name="orders",
+        checkpoint_dir="c",
+        log=Path("orders.log"),
+        job_file="job.py",
+        arguments=["job.py"],
+    )
+    return replace(made, **changes)
+
+
+def ended(registry: Registry, job_id: str = ONE, **changes: Any) -> None:
+    registry.register(entry(job_id, **changes)).end("FINISHED", 0, failure=None, progress={"checkpoint": 3})
+
+
+def test_a_job_is_listed_from_its_start_to_after_its_end(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    mine = registry.register(entry(), "secret")
+    (found,) = registry.running()
+    assert (found.job_id, found.pid, found.state, found.name) == (ONE, os.getpid(), "INITIALIZING", "orders")
+    assert found == mine.entry
+    mine.update(state="RUNNING")
+    assert [each.state for each in registry.entries()] == ["RUNNING"]
+    mine.end("FAILED", 3, failure=("a broker is away", "start it"), progress={"checkpoint": 7})
+    assert registry.running() == []
+    (last,) = registry.entries()
+    assert (last.state, last.exit_code, last.failure, last.gone) == (
+        "FAILED",
+        3,
+        ("a broker is away", "start it"),
+        False,
+    )
+    assert last.progress == {"checkpoint": 7}
+    mine.update(state="RUNNING")
+    assert registry.entries() == [last], "nobody speaks after the last word"
+
+
+def test_only_the_user_can_read_the_token_and_it_goes_with_the_job(tmp_path: Path) -> None:
+    before = os.umask(0)  # as careless as can be
+    try:
+        mine = Registry(tmp_path).register(entry(), "secret")
+    finally:
+        os.umask(before)
+    token = Path(mine.entry.token_file or "")
+    assert token.read_text() == "secret"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700
+    assert "secret" not in next(token.parent.glob("*.json")).read_text()
+    mine.end("FINISHED", 0, failure=None, progress={})
+    assert not token.exists()
+
+
+def test_a_process_that_is_gone_without_a_last_word_has_failed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        start = process_start(child.pid)
+        assert start is not None
+        registry = Registry(tmp_path)
+        registry.register(entry(pid=child.pid, process_start=start), "secret")
+        assert [each.state for each in registry.running()] == ["INITIALIZING"]
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is a zombie
+        assert registry.running() == []
+    (found,) = registry.entries()
+    assert (found.state, found.gone) == ("FAILED", True)
+    assert found.failure is not None
+    assert str(child.pid) in found.failure[0]
+    registry.prune()
+    assert list(registry.folder.glob("*.token")) == []
+    assert [each.gone for each in registry.entries()] == [True], "it stays listed"
+
+
+def test_a_process_id_that_was_given_to_another_process_is_not_the_job(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    registry.register(entry(process_start="another boot/1"))
+    assert registry.running() == [], "this very process has the id, and is not the job"
+    assert registry.entries()[0].gone
+    assert is_alive(os.getpid(), process_start(os.getpid()) or "")
+    assert not send_signal(os.getpid(), "another boot/1", __import__("signal").SIGKILL), "or this test would be dead"
+
+
+def test_another_hosts_processes_are_left_as_they_said(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    registry.register(entry(process_start="x", host=f"not-{socket.gethostname()}", state="RUNNING"))
+    assert [each.state for each in registry.running()] == ["RUNNING"]
+
+
+def test_terminated_jobs_stay_listed_in_a_bounded_number(tmp_path: Path) -> None:
+    registry = Registry(tmp_path, kept=3)
+    for number in range(6):
+        ended(registry, job_id=f"{number:032x}", started_ms=1000 + number)
+    living = registry.register(entry(TWO, started_ms=1))
+    assert [each.started_ms for each in registry.entries()] == [1005, 1004, 1003, 1]
+    assert [each.job_id for each in registry.running()] == [living.entry.job_id], "however old, what lives stays"
+
+
+def test_many_processes_write_at_once_and_readers_see_whole_entries(tmp_path: Path) -> None:
+    registry = Registry(tmp_path, kept=5)
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(10):
+                mine = registry.register(entry(f"{number:032x}", started_ms=number * 100 + turn), "secret")
+                for state in ("RUNNING", "RESTARTING", "RUNNING"):
+                    mine.update(state=state)
+                    assert mine.entry in registry.entries()
+                mine.end("FINISHED", 0, failure=None, progress={})
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    registry.prune()
+    assert len(registry.entries()) == 5
+    assert sorted({path.suffix for path in registry.folder.iterdir()}) == [".json"], "no token, no half a file is left"
+
+
+def test_a_damaged_entry_does_not_hide_the_others(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    registry.register(entry())
+    for number, text in enumerate(("", "{", "[]", '{"v": 1}', '{"v": 2, "pid": 1}', '{"v": 1, "pid": "x"}')):
+        (registry.folder / f"{TWO}-{number}-1.json").write_text(text)
+    assert [each.job_id for each in registry.entries()] == [ONE]
+    value = json.loads(next(registry.folder.glob(f"{ONE}*.json")).read_text())
+    assert JobEntry.from_json({**value, "a field of a later version": 1}).job_id == ONE
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pid": "7"}, {"pid": None}, {"started_ms": 10**30}, {"started_ms": True}, {"name": 7}, {"state": None}, {"rest": [1]},
+     {"rest": "x"}, {"failure": "broken"}, {"progress": [1]}, {"ended_ms": "z"}, {"token_file": 3}],
+)  # fmt: skip
+def test_an_entry_of_other_types_does_not_hide_the_others(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    registry = Registry(tmp_path)
+    ended(registry)
+    ended(registry, TWO)
+    [path] = (tmp_path / "jobs").glob(f"{TWO}-*.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
+    assert [each.job_id for each in registry.entries()] == [ONE]
+
+
+def test_a_job_is_found_by_id_prefix_and_name(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    registry.register(entry(ONE, name="orders"))
+    registry.register(entry(TWO, name="clicks"))
+    for wanted in (ONE, ONE.upper(), ONE[:3], "orders"):
+        assert registry.resolve(wanted).job_id == ONE
+    with pytest.raises(DefinitionError) as refused:
+        registry.resolve("ab")
+    assert ONE in refused.value.what
+    assert TWO in refused.value.what
+    with pytest.raises(DefinitionError, match="no job 'ff'") as unknown:
+        registry.resolve("ff")
+    assert "poundlock list -a" in unknown.value.next
+    with pytest.raises(DefinitionError):
+        registry.resolve("")
+
+
+def test_two_living_jobs_of_one_name_are_told_apart_and_the_living_goes_before_the_dead(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    ended(registry, TWO, started_ms=2**46)
+    registry.register(entry(ONE))
+    assert registry.resolve("orders").job_id == ONE
+    assert registry.resolve("ab").job_id == ONE
+    assert registry.resolve(TWO).job_id == TWO
+    registry.register(entry(TWO))
+    with pytest.raises(DefinitionError, match="means two jobs"):
+        registry.resolve("orders")
+
+
+def test_a_name_means_the_newest_of_the_jobs_that_had_it_and_ended(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    ended(registry, ONE, started_ms=1)
+    ended(registry, TWO, started_ms=2)
+    assert registry.resolve("orders").job_id == TWO
+    with pytest.raises(DefinitionError, match="means two jobs"):
+        registry.resolve("ab")
+
+
+def test_processes_of_one_job_are_one_job(tmp_path: Path) -> None:
+    registry = Registry(tmp_path)
+    ended(registry, ONE, started_ms=1)
+    ended(registry, ONE, started_ms=2)
+    assert registry.resolve("ab").started_ms == 2
+
+
+def test_a_folder_that_cannot_be_written_is_refused_in_two_lines(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DefinitionError, match="cannot be written") as refused:
+        Registry(tmp_path / "file").register(entry())
+    assert "state_dir" in refused.value.next
+
+
+def test_a_full_disk_is_told_at_the_start_and_is_no_reason_to_fail_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    registry = Registry(tmp_path)
+    mine = registry.register(entry())
+    monkeypatch.setattr(os, "fsync", full)
+    mine.update(state="RUNNING")
+    with pytest.raises(TransientError, match="disk full"):
+        registry.register(entry(TWO), "secret")
+    monkeypatch.undo()
+    assert [(each.job_id, each.state) for each in registry.entries()] == [(ONE, "INITIALIZING")]
+    assert len(list(registry.folder.iterdir())) == 1, "nothing half written is left"

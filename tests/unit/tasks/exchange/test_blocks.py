@@ -1,0 +1,241 @@
+"""Rows through an exchange: every row comes to the task of its key once, in an order that does not depend on who sent it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poundlock.operators.time_values import SplitTimes
+from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.exchange.blocks import EVERYWHERE, Block, BlockWriter, ExchangeInput, deliveries
+from poundlock.tasks.exchange.grouped_rows import GroupedRows, grouped, inputs_of
+
+GROUPS = 16
+
+
+class Hashing:
+    """Hashes a number by itself, so that a test knows the group; ranges of the hash are groups."""
+
+    def key_hashes(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return np.array([sum(0 if v is None else len(str(v)) + hash(v) % 97 for v in row) for row in rows], np.uint64)
+
+    def groups_of(self, hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.int32]:
+        return (hashes % np.uint64(max_parallelism)).astype(np.int32)
+
+
+SCHEMA = pa.schema({"k": pa.int64(), "at": pa.string(), "n": pa.int64()})
+Split = tuple[SplitPlace, list[list[int | None]]]
+
+
+def to(parallelism: int = 3, keys: tuple[str, ...] = ("k",), **how: Any) -> ExchangeInput:
+    return ExchangeInput(operator="op", keys=keys, parallelism=parallelism, max_parallelism=GROUPS, **how)
+
+
+def batch(place: SplitPlace, first: int, keys: Sequence[int | None]) -> pa.RecordBatch:
+    """Rows that say where they were read."""
+    numbers = [first + i for i in range(len(keys))]
+    where = [f"{place.source}/{place.sequence:03d}/{n:05d}" for n in numbers]
+    return pa.RecordBatch.from_arrays([pa.array(keys, pa.int64()), pa.array(where), pa.array(numbers)], schema=SCHEMA)
+
+
+def written(tasks: Iterable[Iterable[Split]], into: ExchangeInput, flush: int = 1 << 20) -> list[Block]:
+    blocks = []
+    for splits in tasks:
+        writer = BlockWriter(into, Hashing(), flush_bytes=flush)
+        for place, chunks in splits:
+            first = 0
+            for keys in chunks:
+                blocks += writer.add(batch(place, first, keys), place)
+                first += len(keys)
+        blocks += writer.finish()
+    return blocks
+
+
+def received(blocks: Iterable[Block], target: int) -> GroupedRows | None:
+    return grouped([pickle.loads(pickle.dumps(each)) for each in blocks if each.target == target])
+
+
+def as_lists(rows: GroupedRows | None) -> list[tuple[int, list[str]]]:
+    return [] if rows is None else [(each.group, each.rows.column("at").to_pylist()) for each in rows]
+
+
+KEYS = st.lists(st.one_of(st.none(), st.integers(0, 40)), max_size=12)
+SPLITS = st.lists(
+    st.tuples(
+        st.builds(SplitPlace, st.sampled_from(["a", "b"]), st.just("p"), st.integers(0, 5)), st.lists(KEYS, max_size=3)
+    ),
+    unique_by=lambda each: each[0],
+    max_size=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SPLITS, st.data(), st.integers(1, GROUPS), st.sampled_from([1, 300, 1 << 20]))
+def test_every_row_comes_once_and_in_the_order_of_the_sources(
+    splits: list[Split], data: Any, parallelism: int, flush: int
+) -> None:
+    into = to(parallelism)
+    shared = data.draw(st.lists(st.integers(0, 2), min_size=len(splits), max_size=len(splits)))
+    tasks = [[each for each, task in zip(splits, shared, strict=True) if task == number] for number in range(3)]
+    blocks = data.draw(st.permutations(written(tasks, into, flush)))
+    expected: dict[int, list[str]] = {}
+    for place, chunks in sorted(splits, key=lambda each: each[0]):
+        first = 0
+        for keys in chunks:
+            rows = batch(place, first, keys)
+            first += len(keys)
+            hashes = Hashing().key_hashes([rows.column("k")])
+            for group, where in zip(Hashing().groups_of(hashes, GROUPS), rows.column("at").to_pylist(), strict=True):
+                expected.setdefault(int(group), []).append(where)
+    arrived = {}
+    for target in range(parallelism):
+        for group, rows_of_group in as_lists(received(blocks, target)):
+            assert group * parallelism // GROUPS == target
+            assert group not in arrived
+            arrived[group] = rows_of_group
+    assert arrived == expected
+
+
+def test_the_hash_of_each_row_comes_with_it() -> None:
+    place = SplitPlace("a", "p", 0)
+    rows = received(written([[(place, [[5, 7, None, 5]])], [(SplitPlace("a", "p", 1), [[7, 5]])]], to(1)), 0)
+    assert rows is not None
+    assert rows.rows.schema == SCHEMA
+    assert rows.hashes is not None
+    assert rows.hashes.tolist() == Hashing().key_hashes([rows.rows.column("k")]).tolist()
+    for each in rows:
+        assert each.hashes is not None
+        assert each.hashes.tolist() == Hashing().key_hashes([each.rows.column("k")]).tolist()
+
+
+def test_rows_of_one_block_in_order_are_not_copied() -> None:
+    (block,) = written([[(SplitPlace("a", "p", 0), [[3, 4, 3, 9]])]], to(1))
+    rows = grouped([block])
+    assert rows is not None
+    inside = np.frombuffer(block.rows, np.uint8)
+    first = inside.ctypes.data
+    assert first <= rows.rows.column("n").buffers()[1].address < first + len(inside)
+    groups = list(rows)
+    assert [each.group for each in groups] == sorted({each.group for each in groups})
+    assert groups[0].rows.column("n").buffers()[1].address == rows.rows.column("n").buffers()[1].address
+
+
+def test_broadcast_rows_come_to_every_task_in_order() -> None:
+    places = [SplitPlace("a", "p", 1), SplitPlace("a", "p", 0)]
+    tasks = [[(place, [[1, 2], [3]])] for place in places]
+    blocks = written(tasks, to(3, how="broadcast"))
+    for target in range(3):
+        (each,) = received(blocks, target) or ()
+        assert (each.group, each.hashes) == (EVERYWHERE, None)
+        assert each.rows.column("at").to_pylist() == [f"a/00{s}/0000{n}" for s in (0, 1) for n in range(3)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 3))
+def test_rows_without_a_key_are_spread_by_their_place_whatever_batches_they_come_in(
+    sizes: list[int], sequence: int
+) -> None:
+    place = SplitPlace("a", "p", sequence)
+    into = to(4, how="spread")
+    chunks = [[None] * size for size in sizes]
+    apart = [as_lists(received(written([[(place, chunks)]], into), target)) for target in range(4)]
+    whole = [as_lists(received(written([[(place, [[None] * sum(sizes)])]], into), target)) for target in range(4)]
+    assert apart == whole
+    assert sum(len(rows) for each in whole for _, rows in each) == sum(sizes)
+
+
+def test_rows_that_all_have_the_same_key_come_to_one_task() -> None:
+    blocks = written([[(SplitPlace("a", "p", 0), [[1, 2, 3]])]], to(4, keys=()))
+    assert [block.target for block in blocks] == [0]
+
+
+@pytest.mark.parametrize("compress_from", [None, 0])
+def test_columns_of_every_kind(compress_from: int | None) -> None:
+    def rows(*words: str | None) -> pa.RecordBatch:
+        count = range(len(words))
+        return pa.record_batch(
+            {
+                "word": pa.array(words).dictionary_encode(),
+                "nothing": pa.nulls(len(words)),
+                "nested": pa.array(
+                    [{"l": [n], "m": [("a", n)]} for n in count],
+                    pa.struct({"l": pa.list_(pa.int64()), "m": pa.map_(pa.string(), pa.int64())}),
+                ),
+                "encoded": pa.StructArray.from_arrays([pa.array(words).dictionary_encode()], ["w"]),
+                "flag": pa.array([n % 2 == 0 for n in count]),
+                "bytes": pa.array([b"x" * n for n in count], pa.large_binary()),
+                "money": pa.array([None] * len(words), pa.decimal128(10, 2)),
+                "empty": pa.array([{}] * len(words), pa.struct([])),
+            }
+        )
+
+    batches = [rows("a", None, "b"), rows("c", "a"), rows(), rows("b", "d", None, "a").slice(1, 2)]
+    expected = [row for each in batches for row in each.to_pylist()]
+    for into in (to(2, keys=("word",)), to(1, how="broadcast"), to(3, how="spread")):
+        blocks = []
+        for number, one in enumerate(batches):
+            writer = BlockWriter(into, Hashing(), compress_from=compress_from)
+            writer.add(one, SplitPlace("s", "p", number))
+            blocks += writer.finish()
+        arrived = [received(blocks, target) for target in range(into.parallelism)]
+        rows_in = [row for each in arrived if each is not None for row in each.rows.to_pylist()]
+        assert sorted(map(repr, rows_in)) == sorted(map(repr, expected))
+        assert all(each is None or each.rows.schema == batches[0].schema for each in arrived)
+
+
+def test_rows_without_a_column_are_still_so_many() -> None:
+    empty = pa.record_batch({"n": [1, 2, 3]}).select([])
+    assert empty.num_rows == 3
+    for how in ("keyed", "broadcast", "spread"):
+        writer = BlockWriter(to(1, keys=(), how=how), Hashing())
+        assert writer.add(empty, SplitPlace("s", "p", 0)) == []
+        writer.add(empty, SplitPlace("s", "p", 1))
+        rows = received(writer.finish(), 0)
+        assert rows is not None
+        assert rows.rows.num_rows == sum(each.rows.num_rows for each in rows) == 6
+        assert rows.rows.num_columns == 0
+
+
+def test_nothing_makes_no_block() -> None:
+    writer = BlockWriter(to(), Hashing())
+    assert writer.add(batch(SplitPlace("a", "p", 0), 0, []), SplitPlace("a", "p", 0)) == []
+    assert writer.finish() == []
+    assert grouped([]) is None
+
+
+def test_a_task_sends_what_it_knows_of_event_time_to_all() -> None:
+    blocks = written([[(SplitPlace("a", "p", 0), [[1]])]], to(3))
+    report = SplitTimes("time", "a", "p", 0, 5, 1)
+    sent = dict(deliveries(blocks, [report], 3))
+    assert {target: len(each.blocks) for target, each in sent.items()} == {0: 1, 1: 0, 2: 0}
+    assert sorted(sent) == [0, 1, 2]
+    assert all(pickle.loads(pickle.dumps(each)).reports == (report,) for each in sent.values())
+    assert [block for each in sent.values() for block in each.blocks] == blocks
+
+
+def test_blocks_are_told_apart_by_the_input_they_are_for() -> None:
+    place = [[(SplitPlace("a", "p", 0), [[1, 2]])]]
+    left, right = written(place, to(1)), written(place, to(1, side=1))
+    inputs = inputs_of([*right, *left])
+    assert inputs == {("op", 0): left, ("op", 1): right}
+
+
+def test_large_blocks_can_be_compressed() -> None:
+    rows = batch(SplitPlace("a", "p", 0), 0, [7] * 5000)
+    sizes = []
+    for limit in (None, 1 << 30, 1000):
+        writer = BlockWriter(to(1), Hashing(), compress_from=limit)
+        writer.add(rows, SplitPlace("a", "p", 0))
+        (block,) = writer.finish()
+        sizes.append(len(block.rows))
+        assert block.batch().select(SCHEMA.names).equals(rows)
+    assert sizes[0] == sizes[1] > 2 * sizes[2]
