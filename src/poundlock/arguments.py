@@ -11,8 +11,6 @@ from typing import Any
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["defaults_of", "refuse_without_effect"]
-
 
 def refuse_without_effect(
     owner: str, given: Mapping[str, tuple[object, object]], *, because: str, next: str | None = None

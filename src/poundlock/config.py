@@ -23,8 +23,6 @@ from poundlock.errors import DefinitionError
 from poundlock.redaction import redact, secret_values
 from poundlock.values import duration, size
 
-__all__ = ["CONFIG_FILE", "ENVIRONMENT_PREFIX", "Settings", "load_settings"]
-
 CONFIG_FILE = "poundlock.toml"
 ENVIRONMENT_PREFIX = "POUNDLOCK_"
 

@@ -7,16 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = [
-    "CommitUnknown",
-    "DefinitionError",
-    "FencedError",
-    "PoundlockError",
-    "SourceGoneError",
-    "TerminalError",
-    "TransientError",
-]
-
 
 class PoundlockError(Exception):
     """Base of all errors raised on purpose.

@@ -13,16 +13,6 @@ import time
 from enum import Enum
 from pathlib import Path
 
-__all__ = [
-    "ENVIRONMENT",
-    "DeletionPoint",
-    "Failpoint",
-    "InjectedFailure",
-    "SavepointFailpoint",
-    "StreamFailpoint",
-    "hit",
-]
-
 ENVIRONMENT = "POUNDLOCK_FAILPOINTS"
 
 

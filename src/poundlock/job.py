@@ -22,7 +22,6 @@ from poundlock.values import checkpoint_retention, duration
 if TYPE_CHECKING:
     from poundlock.driver.interactive.handle import JobHandle
 
-__all__ = ["LOADING", "Job"]
 
 LOADING = ContextVar("LOADING", default=False)
 """Whether a file is being read for the job in it; a job that ran itself then would run twice."""

@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["HIDDEN", "is_secret", "redact", "redact_text", "secret_values"]
-
 HIDDEN = "*****"
 
 _WORDS = (

@@ -12,21 +12,6 @@ from typing import Protocol
 
 from poundlock.errors import DefinitionError
 
-__all__ = [
-    "Clock",
-    "ManualClock",
-    "SystemClock",
-    "checkpoint_retention",
-    "duration",
-    "format_bytes",
-    "format_duration",
-    "positive",
-    "positive_number",
-    "signed_duration",
-    "size",
-    "span_ms",
-]
-
 _RETENTIONS = ("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION")
 
 _UNITS_S = {

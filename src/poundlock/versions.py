@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from importlib import metadata
 
-__all__ = ["version_of"]
-
 
 def version_of(package: str) -> str:
     """Return the version of a package, "not installed" if it is none; ours is known without an installation too."""

@@ -16,8 +16,6 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.participant import Counts, Participant
 
-__all__ = ["AuditReport", "SinkAudit", "audit"]
-
 
 @dataclass(slots=True)
 class SinkAudit:

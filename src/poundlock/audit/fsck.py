@@ -24,8 +24,6 @@ from poundlock.storage.base import Storage
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
-__all__ = ["FsckReport", "fsck", "rebuilt_sinks"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckReport:

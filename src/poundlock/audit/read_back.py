@@ -11,8 +11,6 @@ from typing import Protocol, runtime_checkable
 
 from poundlock.checkpoint.participant import JSON
 
-__all__ = ["AuditScope", "Auditable", "Decided", "Disagreement", "ReadBack", "Reading"]
-
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:

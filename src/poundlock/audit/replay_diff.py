@@ -12,8 +12,6 @@ from typing import Any
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
 
-__all__ = ["Difference", "Measure", "ReplayReport", "SinkReplay", "compare"]
-
 _NOTHING = Written(pieces=0, rows=0, bytes=0, digest=f"{0:016x}")
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Prepared
 
-__all__ = ["Written", "written"]
-
 _MODULUS = 1 << 64
 
 

@@ -17,8 +17,6 @@ from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, Trans
 from poundlock.failpoints import Failpoint, hit
 from poundlock.storage.storage_errors import storage_trouble
 
-__all__ = ["Carried", "Retry", "TimeoutWarning", "carry_out", "timeout_warning"]
-
 
 @dataclass(frozen=True, slots=True)
 class Carried:

@@ -35,8 +35,6 @@ from poundlock.failpoints import Failpoint, hit
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
-__all__ = ["Coordinator"]
-
 _END_ROUNDS = 100
 
 

@@ -17,8 +17,6 @@ from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.storage.storage_errors import explained
 
-__all__ = ["Gates", "Planned", "Verified", "run_checkpoint"]
-
 _ROUNDS = 6  # the first, and those in which parts that were aborted from outside are produced again
 
 

@@ -13,8 +13,6 @@ from typing import Any
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
 
-__all__ = ["Decision", "EventTime", "Redo", "SinkDecision", "SourceRange"]
-
 FORMAT = 1
 
 

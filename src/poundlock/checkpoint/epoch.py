@@ -22,8 +22,6 @@ from poundlock.storage.local import LocalStorage
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
-__all__ = ["DriverLock", "Epoch", "Life", "described_operators", "described_sinks", "newest_life"]
-
 FOLDER = "epochs"
 LOCK = "driver.lock"
 _NAME = re.compile(r"([0-9]{8})\.json")

@@ -15,8 +15,6 @@ from poundlock.storage.base import Storage
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
-__all__ = ["Identity", "new_job_id", "open_identity", "read_identity"]
-
 PATH = "job.json"
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
 

@@ -12,8 +12,6 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON
 
-__all__ = ["KeyedState", "state_parts"]
-
 
 class KeyedState(Protocol):
     """The keyed state of a job, in one attempt of its driver."""

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
 from poundlock.checkpoint.participant import JSON, Counts, Orphan, Prepared
 
-__all__ = ["Directive", "Log", "Outcome", "Recovery", "StandardLog", "TaskResults"]
-
 Directive = dict[str, Any]
 """What the tasks of a checkpoint are told: {"checkpoint", "epoch", "started_ms", "decided", "sinks": {name: JSON}}.
 

@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from poundlock.checkpoint.participant import CommitsMany, Early, Participant, Prepared
 
-__all__ = ["at_once", "verify_all"]
-
 _MOST = 16
 Work = Callable[[], None]
 

@@ -13,8 +13,6 @@ from typing import Literal, Protocol, runtime_checkable
 from poundlock.checkpoint.participant import JSON
 from poundlock.storage import Storage
 
-__all__ = ["Legible", "Newer", "NewerOutput", "PendingFile", "Portable"]
-
 NewerOutput = Literal["refuse", "keep", "retract"]
 """What becomes of output that was finished after the savepoint was taken: see docs/savepoints.md."""
 

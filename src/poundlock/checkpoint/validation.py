@@ -15,15 +15,6 @@ from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import JSON, Counts
 from poundlock.errors import DefinitionError, TerminalError
 
-__all__ = [
-    "check_continues",
-    "check_counts",
-    "check_owner",
-    "check_removed_sinks",
-    "check_same_ranges",
-    "holds_pending",
-]
-
 
 def check_counts(results: TaskResults, sinks: Collection[str]) -> None:
     """Raise TerminalError unless, per sink, every row read is accounted for and every row written was prepared."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from poundlock.job import Job
     from poundlock.storage import Storage
 
-__all__ = ["CheckpointArgument", "FoundCheckpoint", "find_checkpoint", "find_of_job", "rebuilder", "rebuilt_sinks"]
 
 CheckpointArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="A job's checkpoint folder, its file JOB.PY[:NAME], or its name.")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from poundlock.rest.observed import Observed
     from poundlock.rest.server import RestServer
 
-__all__ = ["Presence"]
 
 _SHOWN = (
     "checkpoint_interval",

@@ -16,8 +16,6 @@ from typing import Any
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import LOADING, Job
 
-__all__ = ["load_job", "split_target"]
-
 
 def load_job(target: str) -> Job:
     """Return the job of `file.py` or `file.py:name`.

@@ -21,22 +21,6 @@ if TYPE_CHECKING:
     from poundlock.control.registry import JobEntry, Registry
     from poundlock.rest.client import Client
 
-__all__ = [
-    "RunningJobArgument",
-    "answering",
-    "await_end",
-    "client_of",
-    "failed",
-    "find_job",
-    "find_running",
-    "folder_client",
-    "folder_of",
-    "progress_line",
-    "progress_of",
-    "saved",
-    "send",
-    "trigger_savepoint",
-]
 
 RunningJobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="A job's id, the beginning of its id, or its name; see `poundlock list`.")

@@ -28,8 +28,6 @@ from poundlock.cli.setup import connectors, demo, deploy, doctor, explain, kafka
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.storage.storage_errors import unreadable
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="poundlock",
     help="PySpark Structured Streaming pipelines that are exactly-once end to end.",

@@ -7,19 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "ArchivesOption",
-    "ConfOption",
-    "ConfigOption",
-    "DefineOption",
-    "DeployModeOption",
-    "JobArgument",
-    "JsonOption",
-    "MasterOption",
-    "ParallelismOption",
-    "PyFilesOption",
-]
-
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB.PY[:NAME]", help="File of the job; :NAME where it defines several.")
 ]

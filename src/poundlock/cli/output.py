@@ -13,8 +13,6 @@ from typing import Any, Protocol, TextIO
 
 from poundlock.errors import PoundlockError
 
-__all__ = ["Output", "Result", "Text"]
-
 
 class Result(Protocol):
     """What a command found out."""

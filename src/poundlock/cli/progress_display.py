@@ -18,8 +18,6 @@ from poundlock.cli.output import Output
 if TYPE_CHECKING:
     from poundlock.driver.progress import Progress
 
-__all__ = ["Watcher", "status_line", "time_text", "watcher"]
-
 
 class Watcher(Protocol):
     """Who is told how a job goes. `update` is called from the job's threads, `say` from a signal handler too."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from poundlock.driver.progress import StopRequest
     from poundlock.job import Job
 
-__all__ = ["Signals", "signals_asking"]
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 

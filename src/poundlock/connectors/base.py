@@ -16,25 +16,6 @@ if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
     from poundlock.storage.base import Storage
 
-__all__ = [
-    "BindableSource",
-    "ClosableEnumerator",
-    "Enumerator",
-    "IdentifyingEnumerator",
-    "LagReportingEnumerator",
-    "MeteredReader",
-    "PartitionedEnumerator",
-    "PausableEnumerator",
-    "PreviewRefused",
-    "RangeCheckingEnumerator",
-    "Reader",
-    "ReaderContext",
-    "SparkRead",
-    "SparkSource",
-    "Split",
-    "SplitSource",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Split:

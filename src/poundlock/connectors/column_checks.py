@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["need_columns"]
-
 
 def need_columns(
     sink: str,

@@ -28,8 +28,6 @@ from poundlock.failpoints import Failpoint, hit
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
 
-__all__ = ["PrintSink", "PrintWriter"]
-
 
 @dataclass(frozen=True)
 class PrintSink:

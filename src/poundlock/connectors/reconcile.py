@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.errors import TerminalError
 
-__all__ = ["match"]
-
 
 def match(
     again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared], *, rows: str = "rows"

@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["GROUP", "Connector", "Role", "connectors", "find"]
-
 GROUP = "poundlock.connectors"
 Role = Literal["source", "sink"]
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-__all__ = ["DeclaresReplay", "ReplayKind", "ReplayPromise", "replay_of"]
-
 ReplayKind = Literal["exact", "if-unchanged", "received-once", "unknown"]
 
 

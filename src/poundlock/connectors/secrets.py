@@ -10,8 +10,6 @@ from pathlib import Path
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["content", "secret"]
-
 
 def secret(text: str, what: str) -> str:
     """Return a secret given as itself, as "env:NAME" or as "file:PATH" (without the file's last line end).

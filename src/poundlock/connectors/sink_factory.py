@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 
 from poundlock.checkpoint.participant import JSON, Participant
 
-__all__ = ["rebuild_sink"]
-
 
 def rebuild_sink(description: JSON) -> Participant | None:
     """Return a sink that can sweep, inspect and commit; None if its kind can only be made by the job's own code.

@@ -23,8 +23,6 @@ from poundlock.formats import ddl
 from poundlock.formats.decode import decoder
 from poundlock.storage import Storage
 
-__all__ = ["SocketSource"]
-
 _CONNECT_S = 5.0
 _BLOCK = 1 << 16
 _MOST = 64 << 20  # bytes that wait in memory; the peer has to wait then

@@ -15,8 +15,6 @@ from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 
-__all__ = ["SparkFormatSource"]
-
 # Spark's own words for these would do the same with fewer guarantees, or do not survive a restart.
 _OURS = {"kafka": "KafkaSource", "poundlock": "FileSource or DatagenSource", "socket": "SocketSource"}
 # Spark's own formats whose offsets always mean the same rows. Anything that can be installed under a name is not here.

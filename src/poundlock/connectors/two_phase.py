@@ -29,7 +29,6 @@ from poundlock.errors import DefinitionError, TerminalError
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
 
-__all__ = ["TwoPhaseCommitSink", "TwoPhaseParticipant"]
 
 FORMAT = 1
 

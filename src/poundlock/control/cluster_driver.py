@@ -17,20 +17,6 @@ from dataclasses import asdict, dataclass
 
 from poundlock.errors import FencedError
 
-__all__ = [
-    "ANOTHER_ATTEMPT",
-    "NOT_INSTALLED",
-    "OTHER_PYTHON",
-    "VARIABLE",
-    "Container",
-    "container",
-    "end_fenced",
-    "end_with_parent",
-    "give_up",
-    "jvm_alive",
-    "leave",
-]
-
 VARIABLE = "POUNDLOCK_SUBMITTED"
 
 # Exit codes that say more than those of the command line: all that the cluster tells of a driver which could not write a word.

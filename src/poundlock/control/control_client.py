@@ -14,8 +14,6 @@ from poundlock.control.control_files import ANSWERED, ASKED, TROUBLE, Word, newe
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.storage import Storage
 
-__all__ = ["FolderClient"]
-
 _SILENT_S = 15.0  # so long, and the cluster is asked whether the driver is still there
 _PATIENCE_S = 60.0
 _POLL_S = 0.3

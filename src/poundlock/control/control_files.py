@@ -17,10 +17,6 @@ from typing import Any
 from poundlock.errors import PoundlockError
 from poundlock.storage import Storage
 
-__all__ = [
-    "ANSWERED", "ASKED", "DRIVER", "FOLDER", "TROUBLE", "Word", "last_word", "newest_word", "put", "say", "say_aside", "word_of",
-]  # fmt: skip
-
 FOLDER = "control"
 ASKED, ANSWERED = f"{FOLDER}/requests", f"{FOLDER}/answers"
 DRIVER = f"{FOLDER}/driver.json"  # its newest word

@@ -29,8 +29,6 @@ from poundlock.driver.requests import Requests, Then, Trigger
 from poundlock.errors import FencedError
 from poundlock.storage import Storage
 
-__all__ = ["Reachable"]
-
 _LOOK_S = 1.0
 _BEAT_S = 5.0
 _PATIENCE_S = 60.0

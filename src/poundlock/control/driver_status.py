@@ -16,7 +16,6 @@ from poundlock.storage import open_storage
 if TYPE_CHECKING:
     from poundlock.control.registry import JobEntry
 
-__all__ = ["hear", "heard_from", "heard_last", "lost"]
 
 _FRESH_MS = 30_000
 _LONGEST = 300

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-__all__ = ["stamped"]
-
 
 def stamped(name: str, ending: str, now: datetime | None = None) -> str:
     """Return a file name such as `event-log-20181219T080000.123Z.log`.

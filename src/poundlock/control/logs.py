@@ -22,8 +22,6 @@ from poundlock.errors import DefinitionError
 from poundlock.redaction import redact, redact_text
 from poundlock.storage.storage_errors import is_full, storage_trouble
 
-__all__ = ["JobLog", "open_log"]
-
 Level = Literal["debug", "info", "warning", "error"]
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _ROOT = "poundlock"

@@ -11,8 +11,6 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["is_alive", "process_start", "send_signal"]
-
 _STATE, _START = 0, 19  # fields of /proc/<pid>/stat behind the name, which may hold blanks and brackets
 
 

@@ -24,8 +24,6 @@ from poundlock.errors import DefinitionError
 from poundlock.storage import is_uri
 from poundlock.storage.storage_errors import is_full, storage_trouble
 
-__all__ = ["ENDED", "JobEntry", "Registration", "Registry", "registered"]
-
 FOLDER = "jobs"
 KEPT = 50
 ENDED = frozenset({"FINISHED", "CANCELED", "FAILED"})

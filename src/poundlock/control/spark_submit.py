@@ -33,8 +33,6 @@ from poundlock.spark.launch.storage_conf import executor_settings, needs_of
 from poundlock.spark.pickled_functions import user_modules
 from poundlock.storage import LocalStorage, open_storage
 
-__all__ = ["SETTINGS", "Submission", "check", "jars_of", "named_in", "refusal", "submit", "travelling"]
-
 SETTINGS = "poundlock-submitted.toml"
 _PROGRAM = "poundlock_submitted.py"
 _MODULES = "poundlock-job-modules.zip"

@@ -23,8 +23,6 @@ from poundlock.control.supervisor_link import VARIABLE, Ending, Lines, Situation
 from poundlock.driver.restart import RestartState, RestartStrategy, SameFailure
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError
 
-__all__ = ["Supervisor", "is_final"]
-
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _TROUBLES = 20
 _DRAIN_S = 1.0

@@ -19,8 +19,6 @@ from typing import Any
 
 from poundlock.driver.progress import StopRequest
 
-__all__ = ["VARIABLE", "Ending", "Lines", "Situation", "Supervised", "supervised"]
-
 VARIABLE = "POUNDLOCK_SUPERVISED"
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch.master import web_addresses, yarn_settings
 
-__all__ = ["Application", "ask"]
-
 _TIMEOUT_S = 5.0
 _OVER = ("FINISHED", "FAILED", "KILLED")
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a cluster's own page is behind no proxy

@@ -27,8 +27,6 @@ from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess, end_tagged, new_tag
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
-__all__ = ["DemoSettings", "run_demo"]
-
 TOPIC = "flink_test"
 PARTITIONS = 3
 _PLAIN_EVERY_S = 5.0

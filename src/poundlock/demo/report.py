@@ -17,8 +17,6 @@ from rich.tree import Tree
 
 from poundlock.values import format_bytes
 
-__all__ = ["DemoReport", "directory_tree"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoReport:

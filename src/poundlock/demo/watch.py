@@ -9,8 +9,6 @@ import time
 
 from poundlock.testing.job_process import JobProcess, Line, completed
 
-__all__ = ["Run"]
-
 
 class Run:
     """All lives of one job.

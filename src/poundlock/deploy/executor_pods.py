@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["DRIVER_PORTS", "TEMPLATE", "access", "driver_options", "image_recipe", "template"]
-
 Manifest = dict[str, Any]
 
 DRIVER_PORTS = {"spark-driver": 7078, "spark-blocks": 7079}

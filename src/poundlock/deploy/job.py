@@ -17,8 +17,6 @@ from poundlock.job import Job
 from poundlock.redaction import is_secret
 from poundlock.values import duration
 
-__all__ = ["Deployed", "environment", "grace_seconds", "options", "refuse_secrets"]
-
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

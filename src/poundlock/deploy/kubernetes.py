@@ -19,8 +19,6 @@ from poundlock.deploy.yaml import dump
 from poundlock.errors import DefinitionError
 from poundlock.values import size
 
-__all__ = ["Cluster", "check_name", "install_commands", "render"]
-
 Manifest = dict[str, Any]
 
 STATE = "/var/lib/poundlock"

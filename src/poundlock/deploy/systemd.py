@@ -16,8 +16,6 @@ from pathlib import Path
 from poundlock.deploy.job import Deployed, own_settings
 from poundlock.errors import DefinitionError
 
-__all__ = ["Unit", "install_commands", "render", "unit_name"]
-
 _NAME = re.compile(r"[A-Za-z0-9:_.-]{1,200}")
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 # Starting again mends none of these: the first are errors that a person has to mend, the last a cancel that was asked for.

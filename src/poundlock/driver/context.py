@@ -46,8 +46,6 @@ from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock, duration
 
-__all__ = ["IGNORE_LEDGER", "Assembly"]
-
 IGNORE_LEDGER = "POUNDLOCK_TEST_IGNORE_LEDGER"
 
 

@@ -43,8 +43,6 @@ from poundlock.storage import Storage, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import Clock, SystemClock, duration
 
-__all__ = ["checkpoint_dir", "run"]
-
 SET_FROM_OUTSIDE = (
     "on_error",
     "dead_letters",

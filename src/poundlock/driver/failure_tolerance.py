@@ -15,8 +15,6 @@ from datetime import timedelta
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError
 from poundlock.values import format_duration
 
-__all__ = ["Attempt", "Attempts", "CheckpointTimedOut", "known_undecided"]
-
 
 class CheckpointTimedOut(PoundlockError):
     """A checkpoint took longer than `checkpoint_timeout`. Nothing of it is decided, or all of it is carried out by the next start."""

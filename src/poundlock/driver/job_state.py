@@ -17,8 +17,6 @@ from poundlock.state.manifest import Manifest, ManifestChange, apply_change
 from poundlock.state.participant import StateParticipant
 from poundlock.state.spaces import check_dropped, in_spaces
 
-__all__ = ["JobState", "manifests_of", "state_behind"]
-
 FORMAT = 1
 _WHOLE_EVERY = 50  # so many decisions say what changed, then one says all there is
 Manifests = Mapping[str, Manifest]

@@ -15,8 +15,6 @@ from poundlock.operators.time_values import MIN, SourceInput, TimeDirective, Tim
 from poundlock.tasks.report import TaskReport
 from poundlock.values import Clock
 
-__all__ = ["JobTime"]
-
 FORMAT = 2
 
 

@@ -39,8 +39,6 @@ from poundlock.state.directive import StateDirective
 from poundlock.tasks.report import Directive
 from poundlock.values import Clock
 
-__all__ = ["JobLoop"]
-
 _POLL_S = 0.05
 _END_TASKS_S = 20.0
 _TELL_S = 1.0

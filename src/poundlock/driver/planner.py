@@ -32,8 +32,6 @@ from poundlock.storage.base import Storage
 from poundlock.tasks.event_time.split_times import SplitPlace
 from poundlock.tasks.report import SourceSplit, TaskWork
 
-__all__ = ["CheckpointPlan", "Planner", "assign_splits"]
-
 
 @dataclass(frozen=True)
 class CheckpointPlan(Planned):

@@ -6,8 +6,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Progress", "State", "StopRequest"]
-
 State = Literal["INITIALIZING", "RUNNING", "RESTARTING", "FINISHED", "CANCELED", "FAILED"]
 
 

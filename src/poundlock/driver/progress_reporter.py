@@ -15,8 +15,6 @@ from poundlock.driver.progress import Progress, State
 from poundlock.operators.time_values import MIN
 from poundlock.plan.plan import DEAD_LETTER
 
-__all__ = ["Tracker"]
-
 _FINAL = ("FINISHED", "CANCELED", "FAILED")
 
 

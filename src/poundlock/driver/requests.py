@@ -13,8 +13,6 @@ from typing import Literal
 
 from poundlock.errors import PoundlockError
 
-__all__ = ["Kind", "Requests", "Status", "Then", "Trigger"]
-
 Kind = Literal["checkpoint", "savepoint", "stop"]
 Then = Literal["go on", "stop", "cancel"]
 Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]

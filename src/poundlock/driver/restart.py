@@ -18,18 +18,6 @@ from poundlock.values import duration
 if TYPE_CHECKING:
     from poundlock.config import Settings
 
-__all__ = [
-    "ExponentialDelayRestart",
-    "FailureRateRestart",
-    "FixedDelayRestart",
-    "NoRestart",
-    "RestartState",
-    "RestartStrategy",
-    "SameFailure",
-    "restart_strategy",
-    "strategy_from_json",
-    "strategy_json",
-]
 
 SAME_FAILURES = 3
 

@@ -13,8 +13,6 @@ from poundlock.plan.row_accounts import sink_counts
 from poundlock.plan.stages import StageChain
 from poundlock.tasks.report import TaskReport, total_counts
 
-__all__ = ["task_results"]
-
 
 def task_results(
     chain: StageChain,

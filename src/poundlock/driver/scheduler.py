@@ -10,8 +10,6 @@ from datetime import timedelta
 from poundlock.driver.requests import Requests, Trigger
 from poundlock.errors import PoundlockError
 
-__all__ = ["CheckpointScheduler"]
-
 _LOOK_S = 0.05  # at the least between two looks for data
 
 

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Turn"]
-
 T = TypeVar("T")
 
 

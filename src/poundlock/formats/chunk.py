@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["Batch", "Chunk", "FileOrigin", "KafkaOrigin", "Lines", "NoOrigin", "Origin", "Records"]
-
 
 class Origin(Protocol):
     """Where the rows of a chunk came from, so that a dead letter can name the place."""

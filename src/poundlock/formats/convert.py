@@ -22,17 +22,6 @@ from poundlock.formats.origin import line_starts, origin_of, subset
 from poundlock.formats.reject import Reject
 from poundlock.formats.utf8 import row_values
 
-__all__ = [
-    "build_column",
-    "column_values",
-    "lines_value",
-    "row_bytes",
-    "select_lines",
-    "take",
-    "to_batch",
-    "to_records",
-]
-
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 VALUE = "value"
 Mask = npt.NDArray[np.bool_] | Sequence[bool]

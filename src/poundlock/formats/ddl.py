@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["parse", "parse_type", "render", "render_type"]
-
 _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>`(?:[^`]|``)*`)|(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<word>\w+)|(?P<mark>[<>(),:])|(?P<bad>\S))"
 )

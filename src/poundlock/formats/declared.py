@@ -12,8 +12,6 @@ from poundlock.formats import convert
 from poundlock.formats.chunk import NoOrigin, Records
 from poundlock.formats.reject import Reject
 
-__all__ = ["declared_rows"]
-
 
 def declared_rows(operator: str, schema: pa.Schema, values: Sequence[Any]) -> pa.RecordBatch:
     """Return records as columns.

@@ -20,8 +20,6 @@ from poundlock.formats.convert import VALUE, column_values, take, to_batch, to_r
 from poundlock.formats.origin import origin_of, subset
 from poundlock.formats.reject import Reject
 
-__all__ = ["Codec", "Decoder", "Parsed", "RawDecoder", "RowDecoder", "decoder"]
-
 Want = Literal["batch", "records"]
 Nulls = Literal["reject", "keep"]
 Rejector = Callable[[Reject], None]

@@ -20,8 +20,6 @@ from poundlock.formats.chunk import Records
 from poundlock.formats.convert import to_batch
 from poundlock.formats.decode import Parsed, Want
 
-__all__ = ["AvroCodec", "arrow_schema", "load_fastavro"]
-
 _SIMPLE = {
     "null": pa.null(),
     "boolean": pa.bool_(),

@@ -21,8 +21,6 @@ from poundlock.formats.convert import build_column, to_records
 from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_date, to_timestamp
 
-__all__ = ["CsvCodec", "split_record"]
-
 _BOM = b"\xef\xbb\xbf"
 
 

@@ -23,8 +23,6 @@ from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_decimal, to_timestamp
 from poundlock.formats.origin import line_starts
 
-__all__ = ["JsonCodec"]
-
 _OPEN, _CLOSE = ord("{"), ord("}")
 _FLOAT32_MAX = 3.4028235677973362e38
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)

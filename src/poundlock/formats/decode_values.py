@@ -11,8 +11,6 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["UNITS", "check_unit", "to_date", "to_decimal", "to_timestamp"]
-
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")

@@ -21,8 +21,6 @@ from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Records
 from poundlock.formats.utf8 import not_utf8
 
-__all__ = ["CsvEncoder", "Encoded", "JsonEncoder", "Output", "RowEncoder", "open_output"]
-
 
 @dataclass(frozen=True, slots=True)
 class Encoded:

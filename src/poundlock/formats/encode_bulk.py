@@ -16,8 +16,6 @@ import pyarrow.parquet as pq
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
 
-__all__ = ["BulkFile", "BulkMerger", "count_rows", "open_bulk", "schema_digest"]
-
 _GROUP_BYTES = 16 << 20
 _MARKER = "poundlock.merge"
 

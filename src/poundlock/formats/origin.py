@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from poundlock.formats.chunk import Chunk, KafkaOrigin, Lines, NoOrigin, Origin, Records
 
-__all__ = ["SubsetOrigin", "origin_of", "subset", "within"]
-
 
 @dataclass(frozen=True, slots=True)
 class SubsetOrigin:

@@ -9,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["not_utf8", "row_values"]
-
 
 def not_utf8(batch: pa.RecordBatch, *, nested_only: bool = False) -> dict[int, str]:
     """Return which rows have text that is not UTF-8, and in which column; where all is well this costs one look at the bytes.

@@ -14,21 +14,6 @@ from poundlock.formats.convert import row_bytes
 from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
 
-__all__ = [
-    "MAIN",
-    "CallsFunction",
-    "Chain",
-    "Decode",
-    "Edge",
-    "Filters",
-    "Operator",
-    "Pass",
-    "RowFailed",
-    "Step",
-    "Tally",
-    "failed_row",
-]
-
 Emit = Callable[[str, Chunk], None]  # (tag, chunk); the main output is the tag ""
 MAIN = ""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from poundlock.operators.time_values import MAX, ChannelTime
 from poundlock.operators.valve import StatusWatermarkValve
 
-__all__ = ["Combined", "Input", "StreamHolder", "combine"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamHolder:

@@ -13,18 +13,6 @@ from poundlock.errors import DefinitionError
 from poundlock.stream.watermarks import WatermarkOutput, WatermarkStrategy
 from poundlock.values import span_ms
 
-__all__ = [
-    "MAX",
-    "MIN",
-    "BoundedOutOfOrderness",
-    "Generator",
-    "IdlenessTimer",
-    "NoWatermarks",
-    "OfTheClock",
-    "UserGenerator",
-    "generator_of",
-]
-
 MIN, MAX = -(1 << 63), (1 << 63) - 1
 """The watermark before any, and the one behind the end of the input."""
 

@@ -12,8 +12,6 @@ from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import MAX, MIN, UNKNOWN, SourceTime, TimeState, known
 from poundlock.values import span_ms
 
-__all__ = ["NOTHING_HELD", "Held", "allowed", "held", "held_of_source"]
-
 
 @dataclass(frozen=True, slots=True)
 class Held:

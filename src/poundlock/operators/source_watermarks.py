@@ -15,8 +15,6 @@ from poundlock.operators.user_generators import PartitionOutput, kept_generator
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import span_ms
 
-__all__ = ["CLOCK", "PartitionSeen", "SourceWatermark"]
-
 CLOCK = "clock"
 """The one partition of a source whose rows get their time from the clock."""
 

@@ -8,8 +8,6 @@ from poundlock.errors import TerminalError
 from poundlock.operators.source_watermarks import PartitionSeen
 from poundlock.operators.time_values import SUMMARY, SplitTimes
 
-__all__ = ["Seen", "merged", "seen_by_assigner"]
-
 Seen = Mapping[str, Mapping[str, Mapping[str, PartitionSeen]]]
 """By assigner, source and partition."""
 

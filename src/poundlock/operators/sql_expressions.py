@@ -18,21 +18,6 @@ from poundlock.formats.convert import to_batch
 from poundlock.formats.origin import subset
 from poundlock.operators.chain import Filters
 
-__all__ = [
-    "Arithmetic",
-    "BothOrEither",
-    "ColumnValue",
-    "Comparison",
-    "Constant",
-    "Converted",
-    "Expression",
-    "IsNull",
-    "Negation",
-    "Not",
-    "SqlColumns",
-    "SqlFilter",
-]
-
 
 class Expression(Protocol):
     """A value for each row. Picklable."""

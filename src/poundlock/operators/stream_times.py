@@ -34,8 +34,6 @@ from poundlock.operators.time_values import (
 )
 from poundlock.values import span_ms
 
-__all__ = ["Advanced", "StreamTimes", "StreamWatermark", "require_agreement"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamWatermark:

@@ -25,8 +25,6 @@ from poundlock.stream.nodes import (
 )
 from poundlock.stream.watermarks import WatermarkStrategy
 
-__all__ = ["TimeGraph", "TimeNode"]
-
 _ROW_WISE = (SourceNode, PythonNode, SqlNode, SideOutputNode, UnionNode, WatermarkNode)
 _STATELESS = (*_ROW_WISE, ApplyNode, SinkNode)
 

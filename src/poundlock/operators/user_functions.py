@@ -21,8 +21,6 @@ from poundlock.operators.chain import MAIN, Emit, Filters, RowFailed
 from poundlock.stream.functions.rich_function import RichFunction
 from poundlock.stream.stream import Side
 
-__all__ = ["Filter", "FlatMap", "Map", "MapBatches"]
-
 # These say something of the job or of the machine, not of a row.
 _NOT_OF_A_ROW = (PoundlockError, MemoryError)
 

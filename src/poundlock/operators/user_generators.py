@@ -14,8 +14,6 @@ from poundlock.operators.generators import MAX, MIN, Generator, generator_of
 from poundlock.operators.time_values import GeneratorReport, shown
 from poundlock.stream.watermarks import WatermarkOutput, WatermarkStrategy
 
-__all__ = ["KeptGenerator", "PartitionOutput", "RecordGenerator", "kept_generator"]
-
 _PLAIN = (type(None), bool, int, float, str)
 
 

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from poundlock.operators.generators import MAX, MIN
 
-__all__ = ["Status", "StatusWatermarkValve"]
-
 Status = Literal["active", "idle"]
 Emitted = list[int | Status]
 

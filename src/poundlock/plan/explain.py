@@ -28,8 +28,6 @@ from poundlock.values import duration, format_duration
 if TYPE_CHECKING:
     from poundlock.job import Job
 
-__all__ = ["explain", "explain_json"]
-
 
 def explain(job: Job) -> str:
     """Return the plan as text, a paragraph a stage.

@@ -15,8 +15,6 @@ from poundlock.errors import DefinitionError
 from poundlock.plan.plan import DEAD_LETTER, Plan
 from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, walk
 
-__all__ = ["SINKS", "SOURCES", "Guarantee", "PathGuarantee", "check_required", "guarantees"]
-
 Guarantee = Literal["exactly-once", "effectively-once", "at-least-once", "none"]
 RANK: Mapping[str, int] = {"none": 0, "at-least-once": 1, "effectively-once": 2, "exactly-once": 3}
 

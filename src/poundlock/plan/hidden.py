@@ -9,8 +9,6 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-__all__ = ["EVENT_TIME", "HIDDEN", "HIDDEN_TYPES", "ROW", "SPLIT", "visible", "visible_schema"]
-
 EVENT_TIME = "__event_time"
 SPLIT = "__split"
 ROW = "__row"

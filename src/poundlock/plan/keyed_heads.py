@@ -29,8 +29,6 @@ from poundlock.tasks.keyed_input import KeyedInput, check_keys
 from poundlock.tasks.keyed_output import EVENT_TIME, KeyedOutput, PairColumns, PairRows, RecordRows, WindowRows
 from poundlock.tasks.keyed_stage import KeyedHead
 
-__all__ = ["Exchanged", "exchange_inputs", "keyed_head"]
-
 
 @dataclass(frozen=True)
 class Exchanged:

@@ -15,8 +15,6 @@ import pyarrow as pa
 from poundlock.checkpoint.participant import JSON, Participant, Writer, WriterContext
 from poundlock.formats.chunk import Batch, Chunk, Lines
 
-__all__ = ["SHOWN", "MeasuredSink"]
-
 SHOWN = "shown"
 
 

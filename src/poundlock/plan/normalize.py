@@ -17,8 +17,6 @@ from poundlock.plan.sql_text import NamedColumn, named_column, resolve_column
 from poundlock.stream.nodes import Node, SideOutputNode, SinkNode, SqlNode, WatermarkNode, WindowNode, walk
 from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode
 
-__all__ = ["Expression", "KeyedInput", "Normalized", "PairColumn", "WindowAggregates", "normalize"]
-
 
 @dataclass(frozen=True, slots=True)
 class Expression:

@@ -11,8 +11,6 @@ from poundlock.plan.steps import edge
 from poundlock.stream.nodes import Node, SinkNode, SourceNode, SqlNode, UnionNode, walk
 from poundlock.tasks.report import StepCounts
 
-__all__ = ["sink_counts"]
-
 
 def sink_counts(
     nodes: Sequence[Node],

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from poundlock.stream.nodes import Node, UnionNode, walk
 
-__all__ = ["Segment", "cut_segments"]
-
 
 @dataclass(frozen=True, eq=False)
 class Segment:

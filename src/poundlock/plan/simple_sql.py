@@ -28,8 +28,6 @@ from poundlock.operators.sql_expressions import (
 from poundlock.plan.sql_text import named_column, parts_of
 from poundlock.stream.nodes import SqlNode
 
-__all__ = ["NeedsSpark", "sql_operator"]
-
 _EXACT = 1 << 53  # whole numbers up to here are double precision numbers
 _INT32, _INT64 = 1 << 31, 1 << 63
 

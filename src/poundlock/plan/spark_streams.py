@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from poundlock.connectors.base import SparkSource
 from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, SqlNode, walk
 
-__all__ = ["SparkStreams", "spark_streams"]
-
 
 @dataclass(frozen=True)
 class SparkStreams:

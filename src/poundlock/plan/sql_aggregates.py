@@ -15,8 +15,6 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.windows.aggregates import KINDS, Kind, SqlAggregate
 from poundlock.plan.sql_text import Part, named_column, parts_of, without_alias
 
-__all__ = ["ParsedAggregates", "parse_aggregates", "result_type"]
-
 _NAMES = {"mean": "avg", "array_agg": "collect_list", "first_value": "first", "last_value": "last"}
 _ENDS = ("first", "last")
 _MAX_DIGITS = 38

@@ -17,7 +17,6 @@ from poundlock.errors import DefinitionError
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
-__all__ = ["NamedColumn", "Part", "named_column", "parts_of", "resolve_column", "without_alias"]
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Words that are values or functions although they look like columns. `user` is one too, but many a table has such a column.

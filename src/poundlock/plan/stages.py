@@ -49,19 +49,6 @@ from poundlock.tasks.rows_stage import RowsStage
 from poundlock.tasks.source_stage import SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody, WatermarkStep
 
-__all__ = [
-    "SegmentStage",
-    "SparkAnalysis",
-    "Stage",
-    "StageChain",
-    "StageOutline",
-    "enters_jvm",
-    "is_keyed",
-    "outline",
-    "stage_chain",
-    "state_spaces",
-]
-
 
 class SparkAnalysis(Protocol):
     """What only Spark can say of a job before it runs; asked only where a job has a part for Spark."""

@@ -12,8 +12,6 @@ from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
 from poundlock.stream.functions.rich_function import RichFunction
 from poundlock.stream.nodes import Node, PythonNode, SideOutputNode
 
-__all__ = ["edge", "operator_of", "schema_after"]
-
 
 def edge(node: Node, step: str) -> Edge:
     """Return where a node's rows come from, given the step of its parent."""

@@ -17,20 +17,6 @@ from poundlock.rest import models
 from poundlock.rest.figures import CheckpointFigures
 from poundlock.rest.observed import Observed, Vertex, now_ms
 
-__all__ = [
-    "checkpoint_details",
-    "checkpoint_trigger",
-    "checkpoints",
-    "configuration",
-    "details",
-    "exceptions",
-    "job_configuration",
-    "metrics",
-    "overview",
-    "savepoint_trigger",
-    "summary",
-]
-
 _REFRESH_MS = 3000
 
 

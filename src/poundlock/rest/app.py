@@ -23,8 +23,6 @@ from poundlock.rest import answers, models
 from poundlock.rest.observed import Observed
 from poundlock.rest.prometheus import CONTENT_TYPE, exposition
 
-__all__ = ["make_app"]
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -15,8 +15,6 @@ from typing import Any
 from poundlock.control.registry import JobEntry
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
-__all__ = ["Client", "NoAnswer"]
-
 _TIMEOUT_S = 30.0
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 

@@ -18,8 +18,6 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import Counts
 from poundlock.errors import PoundlockError
 
-__all__ = ["CheckpointFigures", "Figures", "Spread", "Totals"]
-
 _HISTORY = 100
 _SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SIZES = tuple(float(1 << power) for power in (10, 14, 17, 20, 23, 26, 30, 33))

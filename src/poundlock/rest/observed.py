@@ -17,8 +17,6 @@ from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.rest.figures import Figures
 
-__all__ = ["Observed", "Trouble", "Vertex", "now_ms"]
-
 _TROUBLES = 20
 
 

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["answers", "main"]
-
 _TIMEOUT_S = 8.0
 
 

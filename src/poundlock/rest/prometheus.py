@@ -16,8 +16,6 @@ from poundlock.plan.plan import DEAD_LETTER
 from poundlock.rest.figures import Spread
 from poundlock.rest.observed import Observed
 
-__all__ = ["CONTENT_TYPE", "exposition"]
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _STATES = ("INITIALIZING", "RUNNING", "RESTARTING", "FINISHED", "CANCELED", "FAILED")

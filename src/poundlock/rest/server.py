@@ -17,8 +17,6 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.rest.observed import Observed
 
-__all__ = ["RestServer", "missing_packages", "read_token", "take_port"]
-
 _END_S = 2.0
 _FOLLOW_S = 5.0
 _SHORTEST_TOKEN = 16

@@ -15,8 +15,6 @@ from poundlock.savepoint.metadata import METADATA, Metadata, damaged, read_metad
 from poundlock.storage import Storage, open_storage
 from poundlock.storage.removal import remove_empty
 
-__all__ = ["CLAIM", "ClaimMode", "claim", "claimed", "dispose", "parse_mode", "settle_claim"]
-
 ClaimMode = Literal["NO_CLAIM", "CLAIM"]
 CLAIM = "claim.json"
 

@@ -10,8 +10,6 @@ from poundlock.savepoint.inspection import Inspection
 from poundlock.savepoint.metadata import listed
 from poundlock.savepoint.positions import Reading
 
-__all__ = ["Difference", "compare"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:

@@ -17,8 +17,6 @@ from poundlock.savepoint.state_edits import StateEdit, write_state
 from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.storage import Storage, open_storage
 
-__all__ = ["OffsetEdit", "edit", "parse_renamed"]
-
 _OFFSET = re.compile(r"(?:(?P<source>[^/=]+)/)?(?P<topic>[^/:=]+):(?P<partition>[0-9]+)=(?P<offset>[0-9]+)")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 
-__all__ = ["OF_FIRST_EDITION", "refuse_first_edition"]
-
 OF_FIRST_EDITION = "poundlock 0.1, whose state and positions are Spark's and cannot be read by this version"
 
 

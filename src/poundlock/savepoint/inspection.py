@@ -20,8 +20,6 @@ from poundlock.savepoint.take import saved_state
 from poundlock.state.manifest import Manifest
 from poundlock.storage import Storage
 
-__all__ = ["Inspection", "StateOperator", "inspect", "pending"]
-
 
 @dataclass(frozen=True, slots=True)
 class StateOperator:

@@ -20,21 +20,6 @@ from poundlock.errors import DefinitionError
 from poundlock.savepoint.first_edition import OF_FIRST_EDITION
 from poundlock.storage import LocalStorage, Storage
 
-__all__ = [
-    "METADATA",
-    "Metadata",
-    "Operator",
-    "SavedFile",
-    "check_files",
-    "damage",
-    "damaged",
-    "digest_of",
-    "listed",
-    "new_name",
-    "read_metadata",
-    "strays",
-]
-
 METADATA = "_metadata.json"
 FORMAT = 2
 _FIRST = 1

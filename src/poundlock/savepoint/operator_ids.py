@@ -17,8 +17,6 @@ from poundlock.storage import Storage
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.process_nodes import KeyedNode
 
-__all__ = ["operators", "refuse_changed"]
-
 _GROUPS = "key groups"
 
 

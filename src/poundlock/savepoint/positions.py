@@ -13,8 +13,6 @@ from typing import Any, Literal
 from poundlock.errors import PoundlockError
 from poundlock.storage import Storage, open_storage
 
-__all__ = ["Reading", "is_kafka", "reading"]
-
 Kind = Literal["kafka", "files", "generated", "other"]
 
 

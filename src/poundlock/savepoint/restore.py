@@ -23,9 +23,6 @@ from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
 
-__all__ = ["Restoring", "check", "restore"]
-
-
 _OF_A_CHECKPOINT = ("job.json", CLAIM, "state", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
 
 

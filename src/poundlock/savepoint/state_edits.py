@@ -19,8 +19,6 @@ from poundlock.state.manifest import Manifest
 from poundlock.state.participant import StateParticipant
 from poundlock.tasks.state_files import run_files
 
-__all__ = ["KeyEdit", "ParquetEdit", "StateEdit", "parse_key", "write_state"]
-
 _TABLE = "state:"
 
 

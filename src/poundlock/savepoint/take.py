@@ -20,8 +20,6 @@ from poundlock.storage import Storage
 from poundlock.storage.copying import copy, link
 from poundlock.storage.removal import remove_root, remove_tree
 
-__all__ = ["Cut", "finish", "is_temporary", "state_files", "take"]
-
 
 class Cut:
     """A savepoint whose files are copied, most of them, and whose metadata is not written yet.

@@ -11,8 +11,6 @@ from poundlock.plan.segments import Segment
 from poundlock.spark.launch.session import Session
 from poundlock.spark.segments import SparkSegment
 
-__all__ = ["SessionAnalysis"]
-
 
 class SessionAnalysis:
     """Asks a session; its SQL engine starts with the first question.

@@ -13,8 +13,6 @@ from poundlock.spark.row_sql import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["arrow_schema"]
-
 
 def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:
     """Return the columns of a frame; all may hold nulls.

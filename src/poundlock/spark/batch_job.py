@@ -31,8 +31,6 @@ from poundlock.tasks.entry import (
 )
 from poundlock.tasks.report import Directive, TaskReport, TaskWork
 
-__all__ = ["BatchJobs", "pickled"]
-
 _POLL_S = 0.02
 _NEWEST = 2  # jobs whose tasks may still run: those before them ended well
 

@@ -15,8 +15,6 @@ from typing import Any
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
 from poundlock.redaction import redact_text
 
-__all__ = ["UserCodeError", "explain", "is_transient"]
-
 _LONGEST = 600
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from poundlock.plan.plan import Plan
     from poundlock.spark.launch.session import Session
 
-__all__ = ["ApplicationLost", "Needs", "Watch", "await_executors", "check_executors", "needs_of"]
 
 _POLL_S = 0.1
 _SETTLE_S = 3.0  # so long the rest of the cores may take to come after the first

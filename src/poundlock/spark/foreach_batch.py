@@ -39,7 +39,6 @@ from poundlock.values import Clock, SystemClock
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BatchWriter", "foreach_batch", "run_for_state"]
 
 _SOURCE = "batches"
 _SINK = "sink"

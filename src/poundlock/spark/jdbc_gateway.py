@@ -18,8 +18,6 @@ from poundlock.errors import DefinitionError
 from poundlock.spark.launch.jars import pyspark_jars
 from poundlock.spark.launch.java import find_java
 
-__all__ = ["connect", "install"]
-
 
 def install() -> None:
     """Let this process's sinks reach databases by JDBC."""

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ship_user_modules", "shipped", "user_modules"]
-
 _seen = 0
 
 

@@ -16,21 +16,6 @@ from typing import Any
 
 from poundlock.errors import TerminalError
 
-__all__ = [
-    "GATEWAY_CLASS",
-    "GATEWAY_RESOURCE",
-    "USES",
-    "another_session",
-    "check_callbacks",
-    "close_accumulators",
-    "forget_session",
-    "gateway_address",
-    "gateway_environment",
-    "gateway_variables",
-    "quieten_accumulators",
-    "run_daemon",
-]
-
 USES = {
     "gateway": "pyspark starts its JVM with the driver's own output and without telling its process, so we start it and say where it listens",
     "class attributes of SparkContext and SparkSession": "pyspark has no way to forget a session whose JVM is gone, without which no other one can be started",

@@ -14,8 +14,6 @@ from poundlock.stream.nodes import SqlNode
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["apply_sql", "apply_sql_kept", "expand_star", "quoted"]
-
 
 def quoted(names: Sequence[str]) -> list[str]:
     """Return column names as Spark SQL."""

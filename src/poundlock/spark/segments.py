@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LoweredSegment", "SparkSegment", "apply_step"]
 
 _KEEP, _OUTPUT = "__keep", "__output"
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from poundlock.spark.launch.session import Session
 
-__all__ = ["StreamEnumerator", "StreamSource", "stream_source"]
 
 _QUERY = "query"
 _BATCHES = "batches"

@@ -9,8 +9,6 @@ import gc
 import importlib
 import sys
 
-__all__ = ["MODULE", "PRELOADED", "preload"]
-
 MODULE = "poundlock.spark.worker_daemon"
 _WORKER = "pyspark.worker"
 PRELOADED = (

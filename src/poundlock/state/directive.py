@@ -14,8 +14,6 @@ from poundlock.errors import TerminalError
 from poundlock.state.hashing import groups_of_task
 from poundlock.state.manifest import Fragment, Manifest, OperatorChange, OperatorMeta, RunFile, TimerBound, clip
 
-__all__ = ["PreparedState", "StateDirective", "StateWork", "TaskDirective"]
-
 FORMAT = 1
 Versioned = TypeVar("Versioned", "StateDirective", "PreparedState")
 _encode = msgspec.msgpack.Encoder().encode

@@ -17,8 +17,6 @@ from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.task_state import TaskState
 
-__all__ = ["StateEditor"]
-
 _VALUES = ("value", "list", "map", "reducing", "aggregating", "rolling")
 _ROWS = 65_536  # of a Parquet file at a time
 

@@ -18,17 +18,6 @@ import pyarrow.compute as pc
 from poundlock.errors import DefinitionError
 from poundlock.state.python_keys import KeyColumn, KeyKind, columns_of_keys
 
-__all__ = [
-    "DEFAULT_MAX_PARALLELISM",
-    "MAX_PARALLELISM",
-    "first_hash",
-    "groups_of",
-    "groups_of_task",
-    "hashes_of",
-    "key_hashes",
-    "task_of",
-]
-
 Hashes = npt.NDArray[np.uint64]
 DEFAULT_MAX_PARALLELISM = 128
 MAX_PARALLELISM = 32_768

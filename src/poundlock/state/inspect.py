@@ -22,8 +22,6 @@ from poundlock.state.runs.merge import merge_rows
 from poundlock.state.runs.run import SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, MAX_TIME, PROCESSING_TIMERS, TimerView, timer_entries
 
-__all__ = ["StateEntry", "StateReader", "TimerEntry", "count_entries", "described"]
-
 _DOMAINS: tuple[tuple[Literal["event", "processing"], str], ...] = (
     ("event", EVENT_TIMERS),
     ("processing", PROCESSING_TIMERS),

@@ -15,8 +15,6 @@ from poundlock.operators.keyed.codec import encode_keys
 from poundlock.state.hashing import first_hash, groups_of, hashes_of
 from poundlock.state.runs.columns import binary_array
 
-__all__ = ["KeyBatch", "KeysInUse"]
-
 
 @dataclass(frozen=True, slots=True)
 class KeyBatch:

@@ -14,22 +14,6 @@ import msgspec
 
 from poundlock.errors import TerminalError
 
-__all__ = [
-    "BROADCAST",
-    "FORMAT",
-    "Fragment",
-    "Manifest",
-    "ManifestChange",
-    "OperatorChange",
-    "OperatorMeta",
-    "PartChange",
-    "RunFile",
-    "TableMeta",
-    "TimerBound",
-    "apply_change",
-    "clip",
-]
-
 FORMAT = 1
 Versioned = TypeVar("Versioned", "Manifest", "ManifestChange")
 BROADCAST = (-1, 0)  # the "groups" of a run with broadcast state, which belongs to every task

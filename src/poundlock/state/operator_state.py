@@ -20,8 +20,6 @@ from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerVi
 from poundlock.state.stored_timers import StoredTimers
 from poundlock.state.tables import StoredTable, TableWork
 
-__all__ = ["OperatorState"]
-
 _TIMERS = EVENT_TIMERS, PROCESSING_TIMERS
 
 

@@ -28,8 +28,6 @@ from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.runs.run import damaged
 from poundlock.storage.base import Storage
 
-__all__ = ["StateParticipant", "Swept"]
-
 
 @dataclass(frozen=True, slots=True)
 class Swept:

@@ -18,8 +18,6 @@ import numpy.typing as npt
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
 
-__all__ = ["KeyColumn", "KeyKind", "columns_of_keys"]
-
 _EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_DAY = date(1970, 1, 1).toordinal()
 _MICRO = timedelta(microseconds=1)

@@ -14,8 +14,6 @@ import msgspec
 from poundlock.errors import DefinitionError
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TimerBound
 
-__all__ = ["check_dropped", "in_spaces"]
-
 
 def check_dropped(
     known: Mapping[str, Manifest], spaces: Mapping[str, Sequence[str]], *, allow_dropped: bool

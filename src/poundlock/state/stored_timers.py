@@ -17,8 +17,6 @@ from poundlock.state.keys_in_use import KeysInUse
 from poundlock.state.runs.columns import Rows, binary_array
 from poundlock.state.runs.timers import MAX_TIME, TimerView, timer_entries, timer_rows
 
-__all__ = ["StoredTimers"]
-
 _CHECKPOINT_BITS = 32  # of the order of registration; what was registered in one checkpoint is told apart by the others
 
 

@@ -18,8 +18,6 @@ from poundlock.state.runs.columns import NO_TIME, Rows, binary_array
 from poundlock.state.runs.lookup import TableView
 from poundlock.state.runs.merge import merge_rows
 
-__all__ = ["StoredTable", "TableWork"]
-
 
 class TableWork:
     """Counts of what was read and written, over all tables of a task."""

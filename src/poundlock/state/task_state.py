@@ -23,8 +23,6 @@ from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.runs.run import Cut, SectionKey, run_bytes
 from poundlock.state.tables import TableWork
 
-__all__ = ["TaskState"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Written:

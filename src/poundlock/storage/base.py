@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
-__all__ = ["Entry", "HasFolders", "OutcomeUnknown", "Remote", "Storage", "moves_by_copy", "refused_in_names"]
-
 
 class OutcomeUnknown(OSError):
     """A storage did not say whether it did what it was asked for, and may still do it. `next`: what to do."""

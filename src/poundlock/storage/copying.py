@@ -10,8 +10,6 @@ import os
 from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
 
-__all__ = ["copy", "link"]
-
 _BLOCK = 1 << 20
 
 

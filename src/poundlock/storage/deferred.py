@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from poundlock.storage.local import LocalStorage, move, sync_folder
 
-__all__ = ["DeferredStorage"]
-
 
 @dataclass(frozen=True)
 class DeferredStorage(LocalStorage):

@@ -23,7 +23,6 @@ from poundlock.storage.hdfs_errors import translated
 if TYPE_CHECKING:
     from hdfs_native import Client
 
-__all__ = ["HdfsStorage", "open_hdfs"]
 
 _BLOCK = 1 << 20
 _AWAY = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)

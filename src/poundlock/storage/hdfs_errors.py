@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["translated"]
-
 # By the class of the exception that the namenode answered with. None as a text = the system's own.
 _ANSWERS: dict[str, tuple[int, str | None]] = {
     "AccessControlException": (errno.EACCES, None),

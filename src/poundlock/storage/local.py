@@ -19,8 +19,6 @@ from typing import BinaryIO, cast
 
 from poundlock.storage.base import Entry
 
-__all__ = ["LocalStorage", "move", "sync_folder"]
-
 _NOREPLACE = 1  # linux/fs.h RENAME_NOREPLACE
 _AT_FDCWD = -100
 _NO_SUCH_CALL = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol, cast
 
-__all__ = ["PART", "ObjectReader", "ObjectWriter", "Sending", "open_reader", "part_size"]
-
 PART = 8 << 20  # bytes
 _READ_AHEAD = 1 << 20
 

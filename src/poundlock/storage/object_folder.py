@@ -8,8 +8,6 @@ from typing import BinaryIO, ClassVar, cast
 from poundlock.storage.base import Entry
 from poundlock.storage.object_files import ObjectWriter, Sending, open_reader
 
-__all__ = ["ObjectFolder"]
-
 
 class ObjectFolder(ABC):
     """A folder of objects, of which each appears whole and at once."""

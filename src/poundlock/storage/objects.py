@@ -19,8 +19,6 @@ from poundlock.storage.object_files import PART
 from poundlock.storage.object_folder import ObjectFolder
 from poundlock.storage.s3_client import AccessDenied, StoreError
 
-__all__ = ["ObjectStorage", "open_objects"]
-
 _MARK = "poundlock"
 _SCHEMES = ("gs", "az", "abfs", "abfss", "memory")
 _AT_ONCE = 2  # parts of an object on their way, which are in memory

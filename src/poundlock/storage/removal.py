@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from poundlock.storage.base import HasFolders, Storage
 
-__all__ = ["remove_empty", "remove_root", "remove_tree"]
-
 
 def remove_tree(storage: Storage, path: str, *, first: Sequence[str] = ()) -> None:
     """Remove all files below a folder, and the folder.

@@ -20,8 +20,6 @@ from poundlock.storage.object_folder import ObjectFolder
 from poundlock.storage.s3_client import S3Address, StoreError, asking, client
 from poundlock.storage.uploads import LEAST_PART, Upload, UploadGone, shown_mark
 
-__all__ = ["S3Storage", "open_s3"]
-
 _MARK = "poundlock"  # the object's metadata that says who wrote it
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LARGEST_COPY = 1 << 30  # bytes of a part that the store copies

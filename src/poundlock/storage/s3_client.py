@@ -17,8 +17,6 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.storage.uploads import UploadGone
 
-__all__ = ["PASSED_ON", "S3Address", "StoreError", "asking", "client"]
-
 # What says where S3 is, without a secret: a cluster's executors get them from the driver.
 PASSED_ON = (
     "AWS_ENDPOINT_URL",

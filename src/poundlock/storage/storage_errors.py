@@ -14,8 +14,6 @@ from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.storage import is_uri
 from poundlock.storage.base import Remote, Storage
 
-__all__ = ["explained", "is_full", "refuse_unreachable", "storage_trouble", "unreadable"]
-
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST)

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-__all__ = ["LEAST_PART", "Upload", "UploadGone", "Uploads", "shown_mark"]
-
 LEAST_PART = 5 << 20  # bytes; every part but the last has at least so many
 _PAUSES_S = (0.1, 0.4, 1.0, 2.0, 4.0)
 

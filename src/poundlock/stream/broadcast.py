@@ -12,17 +12,6 @@ from poundlock.stream.functions.base import Function
 from poundlock.stream.functions.process import Context, KeyedContext, OnTimerContext
 from poundlock.stream.functions.state import MapState, MapStateDescriptor, StateDescriptor
 
-__all__ = [
-    "BroadcastContext",
-    "BroadcastProcessFunction",
-    "KeyedBroadcastContext",
-    "KeyedBroadcastProcessFunction",
-    "KeyedReadOnlyContext",
-    "OnTimerReadOnlyContext",
-    "ReadOnlyBroadcastState",
-    "ReadOnlyContext",
-]
-
 
 class ReadOnlyBroadcastState(Protocol):
     """Broadcast state as the other side sees it."""

@@ -32,7 +32,6 @@ from poundlock.stream.process_nodes import ProcessNode
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
 
-__all__ = ["BroadcastConnectedStream", "BroadcastStream", "ConnectedStreams", "add_process"]
 
 _PLACES: Mapping[type[Function], str] = {
     ProcessFunction: "stream.process(…)",

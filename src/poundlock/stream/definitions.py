@@ -14,16 +14,6 @@ from poundlock.stream.nodes import Node, WatermarkNode, walk
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
 
-__all__ = [
-    "checked_keys",
-    "checked_schema",
-    "checked_sides",
-    "checked_stream",
-    "event_time_column",
-    "same_number",
-    "tag_name",
-]
-
 
 def checked_schema(schema: Any, what: str) -> str:
     """Return the DDL of what comes out.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from poundlock.stream.keyed_methods import KeyedMethods
     from poundlock.stream.stream import DataStream
 
-__all__ = ["IntervalJoin", "IntervalJoined"]
 
 _MS = timedelta(milliseconds=1)
 

@@ -30,8 +30,6 @@ from poundlock.values import duration
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
 
-__all__ = ["KeyedStream", "WindowedStream"]
-
 
 @dataclass(frozen=True, eq=False)
 class KeyedStream(KeyedMethods):

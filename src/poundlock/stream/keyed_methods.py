@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from poundlock.stream.keyed import KeyedStream
     from poundlock.stream.stream import DataStream
 
-__all__ = ["KeyedMethods"]
-
 
 class KeyedMethods:
     """Methods of a keyed stream."""

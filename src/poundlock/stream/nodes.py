@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     from poundlock.stream.windows.triggers import Trigger
     from poundlock.stream.windows.window_functions import WindowFunction
 
-__all__ = [
-    "ApplyNode",
-    "Node",
-    "OnError",
-    "PythonNode",
-    "SideOutputNode",
-    "SinkNode",
-    "SourceNode",
-    "SqlNode",
-    "UnionNode",
-    "WatermarkNode",
-    "WindowNode",
-    "walk",
-]
-
 
 OnError = Literal["fail", "bad_record"]
 

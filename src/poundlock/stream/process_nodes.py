@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from poundlock.stream.windows.evictors import Evictor
     from poundlock.stream.windows.triggers import Trigger
 
-__all__ = ["IntervalJoinNode", "KeyedNode", "ProcessNode", "RollingNode", "WindowJoinNode"]
-
 
 @dataclass(frozen=True, eq=False)
 class KeyedNode(Node):

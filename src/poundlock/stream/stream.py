@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from poundlock.job import Job
 
-__all__ = ["DataStream", "Side"]
 
 Record = dict[str, Any]
 

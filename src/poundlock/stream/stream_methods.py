@@ -23,8 +23,6 @@ from poundlock.stream.windows.window_joins import JoinedStreams
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
 
-__all__ = ["StreamMethods"]
-
 
 class StreamMethods:
     """Methods of a stream."""

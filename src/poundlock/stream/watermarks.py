@@ -14,8 +14,6 @@ from poundlock.arguments import refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, format_duration
 
-__all__ = ["Alignment", "RecordWatermarkGenerator", "WatermarkGenerator", "WatermarkOutput", "WatermarkStrategy"]
-
 Kind = Literal["bounded", "monotonous", "none", "generator", "ingestion", "processing"]
 Timestamp = str | Callable[[dict[str, Any]], Any]
 

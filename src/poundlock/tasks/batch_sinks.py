@@ -17,8 +17,6 @@ from poundlock.formats.chunk import Batch
 from poundlock.tasks.report import Directive, StepCounts, TaskReport
 from poundlock.tasks.sinks import SinkGroup
 
-__all__ = ["BatchSinks", "SinkInput"]
-
 
 @dataclass(frozen=True)
 class SinkInput:

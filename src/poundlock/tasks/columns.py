@@ -11,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["bool_column", "conformed", "int_column", "numbers_of", "time_array", "validity_of"]
-
 
 def bool_column(values: npt.NDArray[np.bool_]) -> pa.Array:
     """Return flags as a column."""

@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from poundlock.tasks.source_stage import SourceStage
     from poundlock.tasks.stage import Parcel
 
-__all__ = [
-    "Addressed",
-    "addressed",
-    "by_task",
-    "run_keyed_tasks",
-    "run_rows_tasks",
-    "run_source_tasks",
-    "segment_blocks",
-    "segment_rows",
-]
 
 Report = Callable[[TaskReport], None]
 Addressed = tuple[int, "Delivery"]

@@ -6,8 +6,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["utf8_errors"]
-
 
 @contextmanager
 def utf8_errors() -> Iterator[None]:

@@ -13,8 +13,6 @@ from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.keys import normal
 from poundlock.operators.keyed.output import Batch
 
-__all__ = ["KeyedInput", "check_keys", "key_values"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedInput:

@@ -26,8 +26,6 @@ from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
 from poundlock.tasks.state_files import run_files
 
-__all__ = ["KeyedHead", "KeyedStage"]
-
 _BATCH_ROWS = 65_536
 
 

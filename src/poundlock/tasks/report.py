@@ -14,8 +14,6 @@ from poundlock.operators.time_values import SplitTimes, TimeDirective
 from poundlock.state.directive import PreparedState, StateDirective
 from poundlock.tasks.event_time.split_times import SplitPlace
 
-__all__ = ["Directive", "SourceRead", "SourceSplit", "StepCounts", "TaskReport", "TaskWork", "total_counts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Directive:

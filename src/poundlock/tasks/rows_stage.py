@@ -12,8 +12,6 @@ from poundlock.tasks.exchange.segment_steps import SegmentRows, rows_by_place
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
 
-__all__ = ["RowsStage"]
-
 
 @dataclass(frozen=True)
 class RowsStage:

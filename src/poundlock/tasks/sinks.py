@@ -21,8 +21,6 @@ from poundlock.operators.chain import Emit
 from poundlock.tasks.keyed_output import EVENT_TIME
 from poundlock.tasks.report import Directive, StepCounts
 
-__all__ = ["RunningSink", "SinkGroup"]
-
 _FLUSH_ROWS = 4096
 
 

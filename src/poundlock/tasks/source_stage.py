@@ -14,8 +14,6 @@ from poundlock.failpoints import Failpoint, hit
 from poundlock.tasks.report import Directive, SourceRead, TaskReport, TaskWork
 from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
 
-__all__ = ["SourceHead", "SourceStage"]
-
 
 @dataclass(frozen=True, slots=True)
 class SourceHead:

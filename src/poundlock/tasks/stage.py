@@ -29,17 +29,6 @@ from poundlock.tasks.sinks import SinkGroup
 Parcel = tuple[int, int, Any]
 """(number of a stage, index of a task of it, what goes there: a Delivery, or SegmentRows)"""
 
-__all__ = [
-    "ExchangeExit",
-    "Parcel",
-    "SinkStep",
-    "StageBody",
-    "StageRun",
-    "TaskIdentity",
-    "TaskStep",
-    "WatermarkStep",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:

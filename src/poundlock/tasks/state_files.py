@@ -13,8 +13,6 @@ from poundlock.state.runs.files import OpenRuns, RunFiles
 from poundlock.state.runs.local_copies import LocalCopies
 from poundlock.storage import LocalStorage, open_storage
 
-__all__ = ["run_files"]
-
 
 @lru_cache(maxsize=8)
 def run_files(checkpoint_dir: str) -> RunFiles:

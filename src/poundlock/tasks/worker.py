@@ -12,8 +12,6 @@ import stat
 import zipimport
 from contextlib import suppress
 
-__all__ = ["prepare_worker"]
-
 _prepared_pid = 0
 
 

@@ -19,8 +19,6 @@ from zoneinfo import ZoneInfo
 
 from poundlock.testing.events import event_time_ms
 
-__all__ = ["AuditResult", "audit", "day_bucket", "dead_letter_values", "finished_files"]
-
 _EXAMPLES = 5
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NoReturn
 
-__all__ = ["MALFORMED_KINDS", "ReferenceEvents", "event_time_ms"]
-
 START_S = 1_545_177_600  # 2018-12-19T00:00:00Z, the day of the three sample events
 DAY_S = 86_400
 END_OF_TIME_MS = 253_402_300_800_000  # 10000-01-01T00:00:00Z: no calendar day can be written after it

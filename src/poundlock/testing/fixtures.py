@@ -25,19 +25,6 @@ if TYPE_CHECKING:
 
 _S = TypeVar("_S", bound=Server)
 
-__all__ = [
-    "hdfs",
-    "kafka_broker",
-    "minio_server",
-    "new_bucket",
-    "new_topic",
-    "own_hdfs",
-    "own_kafka_broker",
-    "postgres_server",
-    "running_or_skipped",
-    "s3_server",
-]
-
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[EmbeddedKafka]:

@@ -16,8 +16,6 @@ from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import LATE, MAIN, Batch, OutputChunk
 from poundlock.operators.windows.firing import as_window
 
-__all__ = ["Element", "Emitted", "KeyedOperatorHarness", "Snapshot", "Timer", "selector"]
-
 KeySelector = Callable[[Any], Hashable] | str | Sequence[str] | None
 
 

@@ -21,8 +21,6 @@ from poundlock.storage import open_storage
 from poundlock.storage.removal import remove_tree
 from poundlock.testing.servers import Server, end, launch, port_to_use
 
-__all__ = ["EmbeddedHdfs"]
-
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"

@@ -24,8 +24,6 @@ import psutil
 
 from poundlock.spark.worker_daemon import MODULE as DAEMON
 
-__all__ = ["TAG", "JobProcess", "Line", "Victim", "completed", "end_tagged", "new_tag", "tagged"]
-
 TAG = "POUNDLOCK_PROCESS_TAG"
 
 Victim = Literal["driver", "jvm", "worker"]

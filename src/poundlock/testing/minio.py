@@ -17,8 +17,6 @@ from poundlock.errors import DefinitionError
 from poundlock.spark.launch.java import cache_dir
 from poundlock.testing.s3 import EmbeddedS3
 
-__all__ = ["MINIO", "EmbeddedMinio", "minio_program"]
-
 MINIO = "v0.0.0-20260212201848-7aac2a2c5b7c"
 _MODULE = "github.com/minio/minio"
 _NEXT = "put a `minio` program on PATH, or install Go 1.24 or later and put its bin folder on PATH"

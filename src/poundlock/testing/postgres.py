@@ -20,8 +20,6 @@ from urllib.parse import quote
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.testing.servers import Server, as_user, end_with_children, launch, port_to_use
 
-__all__ = ["EmbeddedPostgres"]
-
 # The server refuses to run as root. Under root it gets this user, which is on every machine and owns nothing.
 _NOBODY = "nobody"
 # The superuser needs no password; everybody else does, so that wrong credentials can be tried.

@@ -26,7 +26,6 @@ from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, Ke
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ProcessHarness"]
 
 _COLUMN = re.compile(r"\w+", re.ASCII)
 

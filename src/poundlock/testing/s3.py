@@ -19,8 +19,6 @@ from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address, client
 from poundlock.testing.servers import Server, launch, port_to_use
 
-__all__ = ["EmbeddedS3"]
-
 _MOTO = """
 import logging, sys
 from moto.server import DomainDispatcherApplication, create_backend_app

@@ -24,8 +24,6 @@ from typing import ClassVar, Self
 
 from poundlock.errors import DefinitionError, TransientError
 
-__all__ = ["Server", "Servers", "as_user", "end", "end_with_children", "free_port", "is_free", "launch", "port_to_use"]
-
 # Run in the new process before the server takes its place: the kernel then kills it when its starting thread ends.
 _CHILD = (
     "import ctypes, os, signal, sys\n"

@@ -16,8 +16,6 @@ from typing import Any
 from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.errors import TransientError
 
-__all__ = ["Record", "Topics", "send"]
-
 _AGREE_S = 30.0
 
 

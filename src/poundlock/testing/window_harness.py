@@ -27,8 +27,6 @@ from poundlock.stream.windows.window_functions import (
 from poundlock.testing.harness import KeyedOperatorHarness, KeySelector
 from poundlock.values import duration, span_ms
 
-__all__ = ["WindowHarness"]
-
 Function = (
     WindowFunction | ProcessWindowFunction | AggregateFunction | Sequence[SqlAggregate] | Callable[[Any, Any], Any]
 )

@@ -15,8 +15,6 @@ from typing import Any
 
 from poundlock.storage.base import Storage
 
-__all__ = ["PER_FILE", "Archive"]
-
 FOLDER = "ledger-archive"
 PER_FILE = 1000
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.jsonl\.gz")

@@ -23,8 +23,6 @@ from poundlock.errors import FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.values import Clock
 
-__all__ = ["History"]
-
 
 class History:
     """See `Coordinator` for the arguments."""

@@ -16,8 +16,6 @@ from poundlock.checkpoint.ledger.archive import PER_FILE, Archive
 from poundlock.errors import CommitUnknown, FencedError, TerminalError
 from poundlock.storage.base import OutcomeUnknown, Storage
 
-__all__ = ["FOLDER", "Ledger"]
-
 FOLDER = "ledger"
 _NAME = re.compile(r"[0-9]{20}\.json")
 

@@ -16,8 +16,6 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
 from poundlock.errors import DefinitionError, TerminalError
 
-__all__ = ["checkpoint_records", "find_checkpoint", "next_record", "resting", "start_record", "state_of", "to_redo"]
-
 START = "start"
 
 

@@ -16,7 +16,6 @@ from poundlock.cli.output import Output
 if TYPE_CHECKING:
     from poundlock.audit.audit import AuditReport, SinkAudit
 
-__all__ = ["command"]
 
 _EVERY_S = 3.0
 

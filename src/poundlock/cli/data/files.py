@@ -17,8 +17,6 @@ from poundlock.values import format_bytes
 if TYPE_CHECKING:
     from poundlock.connectors.files.manifest import ManifestEntry
 
-__all__ = ["command"]
-
 
 def command(
     path: CheckpointArgument,

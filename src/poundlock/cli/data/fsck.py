@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from poundlock.audit.fsck import FsckReport
     from poundlock.checkpoint.participant import Finding, Orphan
 
-__all__ = ["command"]
-
 
 def command(
     path: CheckpointArgument,

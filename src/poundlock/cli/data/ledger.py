@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from poundlock.checkpoint.decision import Decision
     from poundlock.checkpoint.ledger.ledger import Ledger
 
-__all__ = ["command"]
 
 _OCCASIONS = ("start", "checkpoint", "roll", "end")
 _POLL_S = 0.5

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from poundlock.checkpoint.identity import Identity
     from poundlock.checkpoint.ledger.ledger import Ledger
 
-__all__ = ["command"]
 
 _DEFAULT = 20
 

@@ -16,8 +16,6 @@ from poundlock.cli.output import Output
 if TYPE_CHECKING:
     from poundlock.audit.replay_diff import ReplayReport, SinkReplay
 
-__all__ = ["command"]
-
 
 def command(
     job: JobArgument,

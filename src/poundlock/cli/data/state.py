@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from poundlock.checkpoint.participant import JSON
     from poundlock.storage import Storage
 
-__all__ = ["command"]
 
 _LIMIT = 20
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from poundlock.control.registry import JobEntry
     from poundlock.rest.client import Client
 
-__all__ = ["command"]
 
 _POLL_S = 0.1
 

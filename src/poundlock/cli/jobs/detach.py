@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from poundlock.config import Settings
     from poundlock.control.registry import JobEntry
 
-__all__ = ["detach", "failure_in"]
 
 _POLL_S = 0.1
 _UNDER_WAY = ("RUNNING", "RESTARTING", "FINISHED")

@@ -17,8 +17,6 @@ from poundlock.errors import PoundlockError
 if TYPE_CHECKING:
     from poundlock.control.registry import JobEntry
 
-__all__ = ["command"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Info:

@@ -16,7 +16,6 @@ from poundlock.cli.output import Output
 if TYPE_CHECKING:
     from poundlock.control.registry import JobEntry
 
-__all__ = ["command"]
 
 _WIDTH = 62
 

@@ -18,7 +18,6 @@ from poundlock.errors import DefinitionError
 if TYPE_CHECKING:
     from poundlock.control.registry import JobEntry, Registry
 
-__all__ = ["command"]
 
 _POLL_S = 0.25
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from poundlock.driver.savepoints.restore import Beginning
     from poundlock.job import Job
 
-__all__ = ["command", "typed_beginning"]
 
 _TELL_S = 1.0
 

@@ -14,8 +14,6 @@ from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import DefinitionError
 
-__all__ = ["DirectoryArgument", "app", "command"]
-
 _HELP = """Take a savepoint of a running job, or inspect one.
 
 `poundlock savepoint JOB [DIR]` takes one; `poundlock savepoint -d PATH` removes one.

@@ -10,8 +10,6 @@ from poundlock.cli.jobs.savepoint_inspect import SavepointArgument
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output, Text
 
-__all__ = ["command"]
-
 
 def command(
     path: SavepointArgument,

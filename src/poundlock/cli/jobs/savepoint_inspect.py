@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from poundlock.savepoint.comparison import Difference
     from poundlock.savepoint.inspection import Inspection
 
-__all__ = ["SavepointArgument", "diff", "inspect"]
 
 SavepointArgument = Annotated[str, typer.Argument(metavar="PATH", help="Folder of the savepoint.")]
 NoCheckOption = Annotated[bool, typer.Option("--no-check", help="Do not read all files to compare their digests.")]

@@ -23,8 +23,6 @@ from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import PoundlockError
 
-__all__ = ["command"]
-
 
 def command(
     job: RunningJobArgument,

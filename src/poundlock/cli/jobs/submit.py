@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from poundlock.driver.savepoints.restore import Beginning
     from poundlock.job import Job
 
-__all__ = ["submit"]
 
 _LOOK_S = 1.0
 _ASK_S = 5.0

@@ -14,8 +14,6 @@ from collections.abc import MutableMapping, Sequence
 from poundlock.control import cluster_driver as submitted
 from poundlock.errors import FencedError, PoundlockError
 
-__all__ = ["main"]
-
 _SIGNALLED = 128
 
 

@@ -13,8 +13,6 @@ from poundlock.cli.output import Output
 if TYPE_CHECKING:
     from poundlock.config import Settings
 
-__all__ = ["supervise"]
-
 
 def supervise(target: str, arguments: Sequence[str], settings: Settings, output: Output) -> int:
     """Run a job in a process of its own until its end, and return its exit code.

@@ -10,8 +10,6 @@ from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output
 from poundlock.errors import PoundlockError
 
-__all__ = ["Found", "Listing", "command", "listed"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:

@@ -9,8 +9,6 @@ import typer
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["command"]
-
 
 def command(
     directory: Annotated[Path, typer.Option("--dir", help="Where it works; cleared at the start.")] = Path(

@@ -19,7 +19,6 @@ from poundlock.errors import DefinitionError
 if TYPE_CHECKING:
     from poundlock.deploy.job import Deployed
 
-__all__ = ["app"]
 
 app = typer.Typer(help="Files that have a job run by systemd or Kubernetes.", no_args_is_help=True)
 

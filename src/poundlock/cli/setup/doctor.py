@@ -25,7 +25,6 @@ from poundlock.values import format_bytes, size
 if TYPE_CHECKING:
     from poundlock.config import Settings
 
-__all__ = ["Check", "Report", "command", "examine"]
 
 _GB = 1 << 30
 _LEAST_DISK = _GB

@@ -5,8 +5,6 @@ from __future__ import annotations
 from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonOption
 from poundlock.cli.output import Output, Text
 
-__all__ = ["command"]
-
 
 def command(
     job: JobArgument, json: JsonOption = False, define: DefineOption = None, config: ConfigOption = None

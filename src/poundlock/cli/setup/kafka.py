@@ -13,8 +13,6 @@ from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import DefinitionError
 
-__all__ = ["app", "command"]
-
 app = typer.Typer(name="kafka", help="A Kafka broker for trials.", rich_markup_mode=None)
 
 

@@ -14,8 +14,6 @@ import typer
 from poundlock.cli.output import Output, Text
 from poundlock.errors import DefinitionError
 
-__all__ = ["command", "create"]
-
 _FIRST_EVENT = 1_545_177_600  # 2018-12-19 00:00 UTC
 
 _JOB = '''\

@@ -10,8 +10,6 @@ import typer
 from poundlock.cli.output import Output, Text
 from poundlock.versions import version_of
 
-__all__ = ["command", "versions"]
-
 
 def versions() -> Text:
     """Return the versions of this package, Python and what matters most below."""

@@ -10,8 +10,6 @@ import typer
 from poundlock.cli.options import JsonOption
 from poundlock.cli.output import Output, Text
 
-__all__ = ["command"]
-
 
 def command(
     again: Annotated[bool, typer.Option("--again", help="Make the archive even if it is there.")] = False,

@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Words", "words"]
-
 Words = npt.NDArray[np.uint64]
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1

@@ -19,8 +19,6 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 
-__all__ = ["Columns", "Events", "Function", "RowOrigin", "Rows"]
-
 RowFunction = Callable[[int, random.Random], dict[str, Any]]
 _TEMPLATE = b'{"timestamp":1545184226.432,"event":"page_view","uuid":"ac0e50bf-944c-4e2f-bbf5-a34b22718e0c"}\n'
 # Of 20 events, 16 are page views, 3 clicks, 1 a thumb. All names are equally long, so all lines are.

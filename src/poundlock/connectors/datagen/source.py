@@ -23,8 +23,6 @@ from poundlock.formats.convert import to_batch, to_records
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock, duration
 
-__all__ = ["DatagenSource"]
-
 _CHUNK = 10_000
 _REFERENCE_MS = 1_545_184_226_432
 

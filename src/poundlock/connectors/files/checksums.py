@@ -9,8 +9,6 @@ import zlib
 from collections.abc import Iterable
 from typing import BinaryIO
 
-__all__ = ["combined", "read_crc32"]
-
 _BLOCK = 1 << 20
 _POLYNOMIAL = 0xEDB88320  # of CRC-32 as zlib has it, lowest power first in the highest bit
 _ONE = 1 << 31

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from poundlock.checkpoint.decision import Decision
 
-__all__ = ["ManifestEntry", "finished_files"]
-
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from poundlock.errors import TerminalError
 
-__all__ = ["Connection", "Connector", "JdbcError", "connector", "install"]
-
 
 class JdbcError(Exception):
     """What a database answered instead of a result.

@@ -20,7 +20,6 @@ from poundlock.redaction import redact_text
 if TYPE_CHECKING:
     from poundlock.connectors.jdbc.sink import JdbcSink
 
-__all__ = ["check_columns", "commit", "let_go", "preflight"]
 
 # Classes of errors that pass: another transaction was in the way, no resources, an operator or a crash, the disk, read-only now.
 _PASSING = ("40", "53", "57", "58", "25006")

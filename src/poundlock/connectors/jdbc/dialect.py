@@ -16,8 +16,6 @@ from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["Dialect", "NoLiteral", "dialect_of", "prepared"]
-
 # Stands on both sides of text that is a parameter of its statement; no text has it.
 _PARAMETER = "\0"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -34,7 +34,6 @@ from poundlock.storage import Storage, open_storage
 if TYPE_CHECKING:
     from poundlock.connectors.jdbc.bridge import Connection
 
-__all__ = ["JdbcSink"]
 
 # As a property behind the URL or in it, before a host (MySQL), or behind the user (Oracle).
 _SECRET = re.compile(r"[?&;:,(](?:password|pwd)=|//[^/@:;?]*:[^/@;?]+@|^jdbc:oracle:\w+:[^/@]+/[^/@]+@", re.IGNORECASE)

@@ -30,7 +30,6 @@ from poundlock.formats.utf8 import not_utf8, row_values
 if TYPE_CHECKING:
     from poundlock.connectors.jdbc.sink import JdbcSink
 
-__all__ = ["JdbcWriter"]
 
 _PLAIN = (str, bool, int, decimal.Decimal, bytes, datetime.date, datetime.datetime)
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from poundlock.connectors.kafka.client_loader import kafka_python
 
-__all__ = ["admin_client", "direct"]
-
 _SCHEME = "poundlock-direct"
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["confluent", "google_crc32c", "kafka_python"]
-
 
 def confluent(module: str = "") -> Any:
     """Return the package confluent_kafka or a module of it.

@@ -18,8 +18,6 @@ from poundlock.connectors.kafka.group_offsets import GroupOffsets
 from poundlock.connectors.kafka.offsets import Offsets, Partition
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
-__all__ = ["Cluster"]
-
 _T = TypeVar("_T")
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from poundlock.errors import SourceGoneError, TerminalError, TransientError
 
-__all__ = ["damaged", "deleted", "expired", "recreated", "refused", "text_of", "unreadable", "went_back"]
-
 _NEW = 'give the job a new checkpoint_dir and start="earliest" to go on with what is there'
 
 

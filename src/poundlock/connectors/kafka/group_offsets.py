@@ -15,8 +15,6 @@ from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.errors import text_of
 from poundlock.connectors.kafka.offsets import Partition
 
-__all__ = ["GroupOffsets"]
-
 _log = logging.getLogger(__name__)
 # How long the end of a job waits for its last offsets: a new cluster makes its offsets topic first.
 _LAST_S = 10.0

@@ -17,8 +17,6 @@ from poundlock.connectors.kafka.security import KafkaSecurity, secret
 from poundlock.connectors.secrets import content
 from poundlock.errors import DefinitionError
 
-__all__ = ["Login", "check_kerberos", "login", "sasl_mechanism", "tls_context"]
-
 
 @dataclass(frozen=True, slots=True)
 class Login:

@@ -13,8 +13,6 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-__all__ = ["token_provider"]
-
 
 def token_provider(url: str, client_id: str, client_secret: str, scope: str | None) -> Any:
     """Return what kafka-python asks for tokens.

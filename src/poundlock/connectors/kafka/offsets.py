@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["Offsets", "Partition", "describe", "from_json", "names", "to_json"]
-
 Partition = tuple[str, int]
 Offsets = dict[Partition, int]
 

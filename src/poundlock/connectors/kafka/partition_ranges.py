@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Place", "from_places", "to_places"]
-
 _MOST = 1_000_000  # partitions of a topic; far more than a cluster can hold
 Place = tuple[str, int]
 """A topic and the number of a partition."""

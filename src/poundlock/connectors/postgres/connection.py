@@ -32,7 +32,6 @@ from poundlock.redaction import redact_text, secret_values
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink.table import Table
 
-__all__ = ["NO_LIMITS", "Login", "Server", "identifier", "literal", "server"]
 
 _SECONDS = 5
 _T = TypeVar("_T")

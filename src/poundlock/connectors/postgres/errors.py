@@ -13,8 +13,6 @@ from typing import Any, Literal
 from poundlock.errors import DefinitionError, PoundlockError, SourceGoneError, TerminalError, TransientError
 from poundlock.redaction import redact_text
 
-__all__ = ["BUSY", "BY_A_ROW", "PASSING", "READ_ONLY", "Use", "explain", "explained", "load_psycopg", "server_text"]
-
 Use = Literal["read", "write"]
 
 BY_A_ROW = ("22", "23", "54", "P0")

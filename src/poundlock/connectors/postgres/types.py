@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 from poundlock.connectors.postgres.connection import identifier
 from poundlock.errors import TerminalError
 
-__all__ = ["Column", "column_of", "from_csv", "from_texts", "select_list"]
-
 _UTC = pa.timestamp("us", tz="UTC")
 _SIMPLE: dict[int, pa.DataType] = {
     16: pa.bool_(), 21: pa.int16(), 23: pa.int32(), 20: pa.int64(), 26: pa.int64(), 700: pa.float32(),

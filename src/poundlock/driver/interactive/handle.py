@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from poundlock.job import Job
     from poundlock.spark.launch.session import Session
 
-__all__ = ["JobHandle", "start"]
-
 
 class JobHandle:
     """A running job. Safe to use from any thread.

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from poundlock.spark.launch.session import Session
     from poundlock.stream.stream import DataStream
 
-__all__ = ["preview"]
 
 _SINK = "preview"
 

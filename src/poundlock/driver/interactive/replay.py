@@ -46,8 +46,6 @@ from poundlock.stream.nodes import SourceNode, walk
 from poundlock.tasks.event_time.split_times import SplitPlace
 from poundlock.tasks.report import Directive
 
-__all__ = ["replay"]
-
 
 def replay(
     job: Job,

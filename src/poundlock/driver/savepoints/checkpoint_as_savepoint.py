@@ -35,8 +35,6 @@ from poundlock.storage.removal import remove_root, remove_tree
 from poundlock.values import Clock
 from poundlock.versions import version_of
 
-__all__ = ["described", "savepoint_of"]
-
 FOLDER = "restoring"
 
 

@@ -25,8 +25,6 @@ from poundlock.storage import Storage
 from poundlock.storage.removal import remove_empty
 from poundlock.values import Clock
 
-__all__ = ["MARK", "delete_checkpoint", "finish_deletion", "refuse_deleted"]
-
 MARK = "deleting.json"
 _OURS = ("sources", "state", "ledger", "ledger-archive", "carried-out", "retained", EPOCHS, "savepoint.json", IDENTITY)
 

@@ -18,8 +18,6 @@ from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
 from poundlock.storage import Storage
 
-__all__ = ["interrupted_restore", "leave", "left", "left_by", "mark_restore", "refuse_left", "settle_restore"]
-
 LEFT = "savepoint.json"
 RESTORING = "restoring.json"
 

@@ -21,8 +21,6 @@ from poundlock.savepoint.take import Cut, finish
 from poundlock.storage.removal import remove_root, remove_tree
 from poundlock.storage.storage_errors import storage_trouble
 
-__all__ = ["NotDrained", "Saved", "Savepoints"]
-
 _LOOK_S = 0.01
 
 

@@ -31,8 +31,6 @@ from poundlock.savepoint.restore import check, restore
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock
 
-__all__ = ["Beginning", "begin", "has_begun"]
-
 
 @dataclass(frozen=True, slots=True)
 class Beginning:

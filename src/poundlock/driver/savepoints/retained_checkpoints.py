@@ -20,8 +20,6 @@ from poundlock.storage import Storage, open_storage
 from poundlock.storage.local import LocalStorage
 from poundlock.storage.removal import remove_tree
 
-__all__ = ["FOLDER", "Retained", "copies", "copy_name", "newest_whole"]
-
 FOLDER = "retained"
 _NAME = re.compile(r"chk-([0-9]+)")
 

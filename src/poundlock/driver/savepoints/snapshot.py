@@ -20,8 +20,6 @@ from poundlock.storage import LocalStorage, Storage, open_storage
 from poundlock.values import Clock
 from poundlock.versions import version_of
 
-__all__ = ["cut"]
-
 
 def _within(storage: Storage, directory: str) -> bool:
     given, own = open_storage(directory), storage.root

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from poundlock.stream.functions.base import AggregateFunction
 
-__all__ = ["AggregateFold", "Fold", "ListFold", "ReduceFold"]
-
 
 class Fold(Protocol):
     """How an accumulator begins, grows, is read, and merges with another."""

@@ -16,25 +16,6 @@ import msgspec
 
 from poundlock.errors import DefinitionError, TerminalError
 
-__all__ = [
-    "FORMAT",
-    "Blob",
-    "Head",
-    "canonical_key",
-    "decode",
-    "encode",
-    "encode_each",
-    "encode_key",
-    "encode_keys",
-    "pack",
-    "pack_column",
-    "pack_table",
-    "read_blob",
-    "read_head",
-    "unpack_keys",
-    "unpack_table",
-]
-
 FORMAT = 1  # of a blob; raised when older versions could not read it
 _Ext = msgspec.msgpack.Ext
 _encode = msgspec.msgpack.Encoder().encode

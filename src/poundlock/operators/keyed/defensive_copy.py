@@ -10,8 +10,6 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["detached"]
-
 _FIXED = frozenset({type(None), bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta})
 
 

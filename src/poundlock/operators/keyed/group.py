@@ -25,8 +25,6 @@ from poundlock.operators.keyed.codec import (
 )
 from poundlock.operators.keyed.timers import Timers
 
-__all__ = ["MAX", "MIN", "KeyGroup", "Table", "TimerEntries", "describe"]
-
 MIN, MAX = -(1 << 63), (1 << 63) - 1
 Table = dict[Any, Any]
 TimerEntries = Literal["keys", "windows", "keys and windows"]

@@ -13,8 +13,6 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
 
-__all__ = ["DEFAULT_KEY_GROUPS", "group_of", "groups_of_instance", "instance_of", "normal"]
-
 DEFAULT_KEY_GROUPS = 128
 _NAN = math.nan
 

@@ -11,8 +11,6 @@ from typing import Protocol
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import Batch, OutputChunk
 
-__all__ = ["KeyedOperator"]
-
 
 class KeyedOperator(Protocol):
     """Works on one key group at a time. Every generator must be read to its end before the group is used again.

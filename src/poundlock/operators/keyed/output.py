@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["CHUNK_ROWS", "LATE", "MAIN", "Batch", "Collector", "OutputChunk"]
-
 MAIN = ""
 LATE = "late"
 CHUNK_ROWS = 8192

@@ -27,8 +27,6 @@ from poundlock.stream.functions.state import (
     ValueStateDescriptor,
 )
 
-__all__ = ["StateStore"]
-
 _KINDS: Mapping[type[StateDescriptor], str] = {
     ValueStateDescriptor: "value",
     ListStateDescriptor: "list",

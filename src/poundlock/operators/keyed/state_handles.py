@@ -12,8 +12,6 @@ from poundlock.operators.keyed.accumulators import Fold
 from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import Table
 
-__all__ = ["Accumulator", "Cursor", "List", "Map", "Value", "forget"]
-
 
 class Cursor(Protocol):
     """Where the current entry and the clock are read; a `StateStore`."""

@@ -10,8 +10,6 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, islice, repeat
 from typing import Any
 
-__all__ = ["Timers"]
-
 
 class Timers:
     """Entries (a key, or a tuple that begins with one) by time in ms."""

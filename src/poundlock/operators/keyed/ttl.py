@@ -14,8 +14,6 @@ from poundlock.operators.keyed.group import Table
 from poundlock.operators.keyed.state_handles import Cursor, forget
 from poundlock.stream.functions.state import StateTtlConfig
 
-__all__ = ["TtlAccumulator", "TtlList", "TtlMap", "TtlValue"]
-
 
 class _Ttl:
     __slots__ = ("at", "hides", "renews", "table", "ttl")

@@ -8,8 +8,6 @@ from typing import Any
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, Collector, OutputChunk
 
-__all__ = ["TimedOperator"]
-
 
 class TimedOperator:
     """An operator whose only timers are its own, of event time.

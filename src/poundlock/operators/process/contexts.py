@@ -14,18 +14,6 @@ from poundlock.operators.keyed.state import StateStore
 from poundlock.stream.functions.process import TimeDomain
 from poundlock.stream.functions.state import MapStateDescriptor, StateDescriptor
 
-__all__ = [
-    "NO_KEY",
-    "BroadcastStates",
-    "FiredTimer",
-    "KeyedElement",
-    "KeyedTimers",
-    "NoState",
-    "PlainElement",
-    "PlainTimers",
-    "Writing",
-]
-
 
 class _NoKey:
     """Stands where the current key does; state looks its entry up by hash, so this needs no test on the way of every record."""

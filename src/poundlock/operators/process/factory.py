@@ -15,8 +15,6 @@ from poundlock.operators.process.window_join import WindowJoinOperator, WindowJo
 from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
 from poundlock.values import span_ms
 
-__all__ = ["process_operator"]
-
 
 def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int = CHUNK_ROWS) -> KeyedOperator:
     """Return the operator of a node.

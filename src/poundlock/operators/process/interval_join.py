@@ -19,8 +19,6 @@ from poundlock.operators.process.contexts import NO_KEY
 from poundlock.operators.process.rows import Rows
 from poundlock.stream.functions.join import ProcessJoinFunction
 
-__all__ = ["IntervalJoinOperator", "IntervalJoinSpec"]
-
 _Buffer = list[list[Any]]  # of a key: times, ascending, and the records that have them
 _BUFFERS = ("left", "right")
 

@@ -36,8 +36,6 @@ from poundlock.stream.functions.process import (
 )
 from poundlock.stream.functions.state import MapStateDescriptor
 
-__all__ = ["ProcessOperator", "is_keyed"]
-
 _KEYED = (KeyedProcessFunction, KeyedCoProcessFunction, KeyedBroadcastProcessFunction)
 _BROADCAST = (BroadcastProcessFunction, KeyedBroadcastProcessFunction)
 _TWO = (CoProcessFunction, KeyedCoProcessFunction)

@@ -15,8 +15,6 @@ from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
 from poundlock.operators.process.base import TimedOperator
 
-__all__ = ["RollingOperator", "rolling_fold"]
-
 ROLLING = "rolling"
 _EXACT = Context(prec=80)  # Spark's decimals have 38 digits, Python's own default rounds at 28
 _Record = dict[str, Any]

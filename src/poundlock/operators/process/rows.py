@@ -14,8 +14,6 @@ from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.output import MAIN, Collector
 from poundlock.stream.stream import Side
 
-__all__ = ["Rows", "check_rows", "check_tag"]
-
 
 def check_rows(rows: Any, who: str) -> Iterable[Any]:
     """Return what a function gave, if it is rows.

@@ -23,8 +23,6 @@ from poundlock.stream.windows.evictors import Evictor
 from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window_functions import ProcessWindow, ProcessWindowFunction, WindowContext
 
-__all__ = ["WindowJoinOperator", "WindowJoinSpec"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class WindowJoinSpec:

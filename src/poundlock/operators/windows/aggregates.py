@@ -14,8 +14,6 @@ from typing import Any, Literal, Protocol
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
 
-__all__ = ["KINDS", "Kind", "SqlAggregate", "SqlAggregates"]
-
 Kind = Literal["count", "sum", "min", "max", "avg", "first", "last", "collect_list", "count_distinct"]
 _EXACT = Context(prec=80)  # sums and quotients of Spark's 38 digits; Python's own default rounds at 28
 

@@ -19,8 +19,6 @@ from poundlock.stream.windows.assigners import AlignedWindows, Sliding, Tumbling
 from poundlock.stream.windows.count_windows import CumulativeEventTimeWindows
 from poundlock.stream.windows.window import TimeWindow
 
-__all__ = ["AlignedWindowOperator", "slice_of"]
-
 PANES = "contents"
 
 

@@ -14,8 +14,6 @@ from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.firing import Firing
 from poundlock.operators.windows.spec import WindowSpec
 
-__all__ = ["WindowOperatorBase"]
-
 
 class WindowOperatorBase:
     """A window operator without a way to keep its windows.

@@ -14,8 +14,6 @@ from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.count_windows import CountTumblingWindows
 
-__all__ = ["CountWindowOperator"]
-
 COUNTED = "contents"
 
 

@@ -13,8 +13,6 @@ from poundlock.operators.keyed.accumulators import Fold, ReduceFold
 from poundlock.stream.windows.evictors import Evictor, EvictorContext, Timestamped
 from poundlock.stream.windows.window import Window
 
-__all__ = ["Evicting"]
-
 
 class Evicting:
     """An evictor, and the function its window has.

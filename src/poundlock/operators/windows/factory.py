@@ -20,8 +20,6 @@ from poundlock.stream.windows.count_windows import CountTumblingWindows
 from poundlock.stream.windows.event_time import EventTimeSessionWindows
 from poundlock.stream.windows.session_windows import ProcessingTimeSessionWindows
 
-__all__ = ["window_operator"]
-
 
 def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: bool = False) -> KeyedOperator:
     """Return an operator for windows.

@@ -21,8 +21,6 @@ from poundlock.stream.windows.assigners import MergingWindowAssigner
 from poundlock.stream.windows.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
 from poundlock.stream.windows.window_functions import ProcessWindowFunction
 
-__all__ = ["Firing", "as_namespace", "as_window"]
-
 _GLOBAL = GlobalWindow()
 _MUTABLE = (dict, list, set)
 

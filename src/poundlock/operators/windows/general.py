@@ -23,8 +23,6 @@ from poundlock.stream.windows.assigners import MergingWindowAssigner
 from poundlock.stream.windows.triggers import TriggerResult
 from poundlock.stream.windows.window import Window
 
-__all__ = ["WindowOperator"]
-
 CONTENTS = "contents"
 
 

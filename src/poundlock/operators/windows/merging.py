@@ -15,7 +15,6 @@ from poundlock.stream.windows.window import TimeWindow
 if TYPE_CHECKING:
     from poundlock.operators.windows.general import WindowOperator
 
-__all__ = ["MergingWindows"]
 
 WINDOWS = "merging windows"
 _Span = tuple[int, int]

@@ -18,8 +18,6 @@ from poundlock.stream.windows.assigners import require_time
 from poundlock.stream.windows.event_time import EventTimeSessionWindows
 from poundlock.stream.windows.session_windows import ProcessingTimeSessionWindows
 
-__all__ = ["SessionWindowOperator"]
-
 SESSIONS = "contents"
 _Session = list[Any]  # [start, end, accumulator]
 

@@ -22,8 +22,6 @@ from poundlock.stream.windows.window_functions import (
 )
 from poundlock.values import span_ms
 
-__all__ = ["WindowSpec"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class WindowSpec:

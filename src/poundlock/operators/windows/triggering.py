@@ -13,8 +13,6 @@ from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.state import StateStore
 from poundlock.stream.functions.state import StateDescriptor
 
-__all__ = ["OperatorTriggerContext"]
-
 
 class OperatorTriggerContext:
     """A TriggerContext, an OnMergeContext and an EvictorContext."""

@@ -19,8 +19,6 @@ from poundlock.errors import DefinitionError
 from poundlock.spark.launch.jars import pyspark_jars
 from poundlock.spark.launch.java import Java, cache_dir, home_told_by
 
-__all__ = ["archive_path", "dump_options", "jvm_options", "train"]
-
 # From Java 25 on one flag makes a cache that holds linked classes, lambdas and method profiles as well.
 _TRAINING_CONTENT = "3"  # to be raised whenever the training loads other classes
 _AOT_SINCE = 25

@@ -20,8 +20,6 @@ from pathlib import Path
 from poundlock.config import Settings
 from poundlock.errors import DefinitionError
 
-__all__ = ["add_to_path", "archive_conf", "package_zip", "python_of_tasks", "shipped_files"]
-
 _SUFFIXES = (".py", ".zip", ".egg", ".whl", ".jar")
 _PACKED = (".zip", ".tar.gz", ".tgz", ".tar", ".jar")
 _ENVIRONMENTS = ("env", "environment")

@@ -28,7 +28,6 @@ from poundlock.spark.launch.java import cache_dir, find_java
 if TYPE_CHECKING:
     from poundlock.config import Settings
 
-__all__ = ["JarPlaces", "jar_set", "pyspark_jars"]
 
 Progress = Callable[[str], None]
 _STAMP = ".checked.json"

@@ -19,8 +19,6 @@ from pathlib import Path
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["MINIMUM", "Java", "cache_dir", "find_java", "home_told_by"]
-
 MINIMUM = 17
 _VERSION = re.compile(r'(?:^JAVA_VERSION=|version )"?(?:1\.)?([0-9]+)', re.MULTILINE)
 _MODULES = re.compile(r'^MODULES="(.*)"', re.MULTILINE)

@@ -20,8 +20,6 @@ from poundlock.spark import private
 from poundlock.spark.launch.jars import pyspark_jars
 from poundlock.spark.launch.session_conf import SessionSpec
 
-__all__ = ["Jvm", "SparkNotStarted", "gateway_command"]
-
 _POLL_S = 0.005
 _START_S = 180.0
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["write_log4j2"]
-
 Level = Literal["debug", "info", "warning", "error"]
 _LOG4J2 = """\
 status = error

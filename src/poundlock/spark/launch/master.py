@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 from poundlock.errors import DefinitionError, TransientError
 
-__all__ = ["Master", "web_addresses", "yarn_settings"]
-
 Kind = Literal["local", "standalone", "yarn", "kubernetes"]
 Address = tuple[str, int]
 

@@ -18,8 +18,6 @@ from poundlock.spark import private
 from poundlock.spark.launch.jvm import Jvm, SparkNotStarted
 from poundlock.spark.launch.session_conf import ONE_THREAD, SessionSpec
 
-__all__ = ["Session", "active_session", "jvm_gone", "quieten_query_loggers", "start_session", "user_session"]
-
 _END_S = 10.0
 
 

@@ -15,8 +15,6 @@ from poundlock.errors import DefinitionError
 from poundlock.spark.launch.master import Master
 from poundlock.spark.worker_daemon import MODULE as DAEMON
 
-__all__ = ["ONE_THREAD", "SessionSpec"]
-
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 # No row enters this JVM: what it does is not worth the optimising compiler, and a small heap is never short.

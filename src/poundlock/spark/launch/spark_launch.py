@@ -20,8 +20,6 @@ from poundlock.spark.launch.session_conf import SessionSpec
 from poundlock.spark.launch.storage_conf import StoreNeeds, executor_settings, needs_of
 from poundlock.storage import LocalStorage, Storage
 
-__all__ = ["on_this_machine", "start_spark"]
-
 
 def start_spark(
     job: Job,

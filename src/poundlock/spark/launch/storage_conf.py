@@ -14,8 +14,6 @@ from poundlock.storage.objects import ObjectStorage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import PASSED_ON, S3Address
 
-__all__ = ["StoreNeeds", "executor_settings", "needs_of"]
-
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 

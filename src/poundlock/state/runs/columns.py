@@ -14,18 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = [
-    "NO_TIME",
-    "Rows",
-    "as_flags",
-    "as_indices",
-    "binary_array",
-    "byte_order",
-    "concat",
-    "empty_rows",
-    "is_valid",
-]
-
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

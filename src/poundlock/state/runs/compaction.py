@@ -18,8 +18,6 @@ from poundlock.state.runs.merge import MergePolicy, expire, merge_rows, runs_to_
 from poundlock.state.runs.run import Cut, Run, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, MAX_TIME, PROCESSING_TIMERS, TimerView, in_order, merge_timers
 
-__all__ = ["Compaction", "Delta", "Merge", "Plan", "plan_merges"]
-
 _TIMERS = (EVENT_TIMERS, PROCESSING_TIMERS)
 _ROW_BYTES = 32  # of a row besides its texts: hash and offsets
 

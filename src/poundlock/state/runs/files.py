@@ -17,8 +17,6 @@ from poundlock.state.runs.run import DamagedRunError, Run, digest_of
 from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
 
-__all__ = ["FOLDER", "OpenRuns", "RunFiles", "parse_name", "run_name"]
-
 FOLDER = "state"
 _SUFFIX = ".arrow"
 

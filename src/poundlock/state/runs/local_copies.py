@@ -17,8 +17,6 @@ from poundlock.state.manifest import RunFile
 from poundlock.state.runs.run import damaged
 from poundlock.storage.base import Storage
 
-__all__ = ["LocalCopies"]
-
 _STEP = 8 << 20
 _TEMPORARY = ".tmp-"
 

@@ -19,8 +19,6 @@ from poundlock.state.manifest import Fragment, subtract
 from poundlock.state.runs.columns import Rows, as_flags, as_indices
 from poundlock.state.runs.run import Cut, Run, SectionKey
 
-__all__ = ["Matches", "Piece", "TableView", "View", "VisibleRun"]
-
 Span = tuple[int, int]
 Places = npt.NDArray[np.int64]
 

@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from poundlock.state.runs.columns import NO_TIME, Rows, as_indices, byte_order, concat, is_valid
 
-__all__ = ["MergePolicy", "expire", "merge_rows", "runs_to_merge"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePolicy:

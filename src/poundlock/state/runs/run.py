@@ -19,8 +19,6 @@ from poundlock.state.hashing import groups_of
 from poundlock.state.manifest import RunFile
 from poundlock.state.runs.columns import Rows, concat
 
-__all__ = ["Cut", "DamagedRunError", "Run", "RunIndex", "Section", "SectionKey", "digest_of", "run_bytes"]
-
 SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window as (start, end) in ms
 FORMAT = 1
 _INDEX = b"poundlock.state"

@@ -17,17 +17,6 @@ from poundlock.state.runs.columns import Rows, binary_array, byte_order, concat,
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.run import Cut, SectionKey
 
-__all__ = [
-    "EVENT_TIMERS",
-    "MAX_TIME",
-    "PROCESSING_TIMERS",
-    "TimerView",
-    "in_order",
-    "merge_timers",
-    "timer_entries",
-    "timer_rows",
-]
-
 EVENT_TIMERS, PROCESSING_TIMERS = "timers:event", "timers:processing"
 MAX_TIME = (1 << 63) - 1
 Numbers = npt.NDArray[np.int64]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
         ValueStateDescriptor,
     )
 
-__all__ = ["AggregateFunction", "Function", "KeyedStateStore", "RuntimeContext"]
-
 
 class KeyedStateStore(Protocol):
     """Where a function gets its state from. The same descriptor gives the same state; it follows the current key."""

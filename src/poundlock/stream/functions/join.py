@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from poundlock.stream.functions.base import Function
 
-__all__ = ["CoGroupFunction", "JoinContext", "JoinFunction", "ProcessJoinFunction"]
-
 
 class JoinContext(Protocol):
     """What the function of an interval join is told of a pair. Times are ms."""

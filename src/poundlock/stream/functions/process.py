@@ -11,18 +11,6 @@ from typing import Any, Protocol
 
 from poundlock.stream.functions.base import Function
 
-__all__ = [
-    "CoProcessFunction",
-    "Context",
-    "KeyedCoProcessFunction",
-    "KeyedContext",
-    "KeyedProcessFunction",
-    "OnTimerContext",
-    "ProcessFunction",
-    "TimeDomain",
-    "TimerService",
-]
-
 
 class TimeDomain(Enum):
     """What a timer goes by: the watermark, or the clock."""

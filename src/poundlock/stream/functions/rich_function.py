@@ -9,8 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["RichFunction", "check_rich_function"]
-
 
 @runtime_checkable
 class RichFunction(Protocol):

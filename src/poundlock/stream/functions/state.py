@@ -14,21 +14,6 @@ from poundlock.errors import DefinitionError
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.values import duration
 
-__all__ = [
-    "AggregatingState",
-    "AggregatingStateDescriptor",
-    "ListState",
-    "ListStateDescriptor",
-    "MapState",
-    "MapStateDescriptor",
-    "ReducingState",
-    "ReducingStateDescriptor",
-    "StateDescriptor",
-    "StateTtlConfig",
-    "ValueState",
-    "ValueStateDescriptor",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class StateTtlConfig:

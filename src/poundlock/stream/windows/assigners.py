@@ -17,8 +17,6 @@ from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import TimeWindow, Window, merge_time_windows, window_start
 from poundlock.values import duration, format_duration, positive, signed_duration, span_ms
 
-__all__ = ["AlignedWindows", "AssignerContext", "MergingWindowAssigner", "WindowAssigner", "moved", "require_time"]
-
 
 class AssignerContext(Protocol):
     """What an assigner can ask for; it belongs to one key while `assign_windows` runs."""

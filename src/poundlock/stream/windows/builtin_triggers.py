@@ -16,17 +16,6 @@ from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerCo
 from poundlock.stream.windows.window import MAX_TIMESTAMP, Window
 from poundlock.values import duration, format_duration, positive, positive_number, span_ms
 
-__all__ = [
-    "CountTrigger",
-    "DeltaTrigger",
-    "EndOfStreamTrigger",
-    "EventTimeTrigger",
-    "NeverTrigger",
-    "ProcessingTimeTrigger",
-    "ProcessingTimeoutTrigger",
-    "PurgingTrigger",
-]
-
 
 def _add(a: int, b: int) -> int:
     return a + b

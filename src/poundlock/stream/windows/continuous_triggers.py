@@ -15,8 +15,6 @@ from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerCo
 from poundlock.stream.windows.window import MAX_TIMESTAMP, Window
 from poundlock.values import duration, format_duration, positive, span_ms
 
-__all__ = ["ContinuousEventTimeTrigger", "ContinuousProcessingTimeTrigger"]
-
 _NEXT = ReducingStateDescriptor("fire-time", min)
 
 

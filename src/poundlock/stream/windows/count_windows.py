@@ -26,8 +26,6 @@ from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import CountWindow, GlobalWindow, TimeWindow, Window, window_start
 from poundlock.values import duration, format_duration, positive, positive_number, signed_duration, span_ms
 
-__all__ = ["CountSlidingWindows", "CountTumblingWindows", "CumulativeEventTimeWindows", "GlobalWindows"]
-
 _GLOBAL = GlobalWindow()
 _SEEN = ValueStateDescriptor("elements", 0)
 

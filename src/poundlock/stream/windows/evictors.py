@@ -14,8 +14,6 @@ from poundlock.errors import DefinitionError
 from poundlock.stream.windows.window import Window
 from poundlock.values import duration, format_duration, positive, span_ms
 
-__all__ = ["CountEvictor", "DeltaEvictor", "Evictor", "EvictorContext", "TimeEvictor", "Timestamped"]
-
 
 class Timestamped(NamedTuple):
     """An element in a window.

@@ -15,11 +15,6 @@ from poundlock.stream.windows.assigners import (
 from poundlock.stream.windows.builtin_triggers import ProcessingTimeTrigger
 from poundlock.stream.windows.triggers import Trigger
 
-__all__ = [
-    "SlidingProcessingTimeWindows",
-    "TumblingProcessingTimeWindows",
-]
-
 
 @dataclass(frozen=True)
 class TumblingProcessingTimeWindows(Tumbling):

@@ -18,8 +18,6 @@ from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import TimeWindow
 from poundlock.values import duration, format_duration, positive, span_ms
 
-__all__ = ["DynamicEventTimeSessionWindows", "DynamicProcessingTimeSessionWindows", "ProcessingTimeSessionWindows"]
-
 
 @dataclass(frozen=True)
 class ProcessingTimeSessionWindows(MergingWindowAssigner):

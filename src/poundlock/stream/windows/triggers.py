@@ -11,8 +11,6 @@ from typing import Any, Protocol
 from poundlock.stream.functions.state import StateDescriptor
 from poundlock.stream.windows.window import Window
 
-__all__ = ["OnMergeContext", "Trigger", "TriggerContext", "TriggerResult"]
-
 
 class TriggerResult(Enum):
     """What is to happen to a window: the function called (FIRE), the contents dropped (PURGE), both, or nothing."""

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["MAX_TIMESTAMP", "CountWindow", "GlobalWindow", "TimeWindow", "Window", "merge_time_windows", "window_start"]
-
 MAX_TIMESTAMP = (1 << 63) - 1
 
 

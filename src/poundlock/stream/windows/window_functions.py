@@ -13,15 +13,6 @@ from poundlock.errors import DefinitionError
 from poundlock.stream.functions.base import AggregateFunction, Function, KeyedStateStore
 from poundlock.stream.windows.window import Window
 
-__all__ = [
-    "AggregateWindow",
-    "ProcessWindow",
-    "ProcessWindowFunction",
-    "ReduceWindow",
-    "WindowContext",
-    "WindowFunction",
-]
-
 
 class WindowContext(Protocol):
     """What a process function is told of a window, and its state. Times are ms."""

@@ -28,8 +28,6 @@ from poundlock.values import duration
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
 
-__all__ = ["JoinedStreams", "JoinedWindows"]
-
 
 @dataclass(frozen=True, eq=False)
 class JoinedStreams:

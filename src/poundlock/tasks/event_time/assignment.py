@@ -23,8 +23,6 @@ from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.tasks.columns import bool_column, numbers_of, time_array
 from poundlock.tasks.event_time.expressions import NeedsSpark, TimeColumn, time_column
 
-__all__ = ["TIMELESS", "EventTimeAssigner", "TimedChunk", "assigner_for"]
-
 TIMELESS = "it is null, or not between the years 1 and 9999"
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999

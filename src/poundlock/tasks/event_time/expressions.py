@@ -14,8 +14,6 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats.ddl import render_type
 
-__all__ = ["NeedsSpark", "TimeColumn", "reads_like_a_column", "time_column"]
-
 Form = Literal["timestamp", "millis", "micros", "seconds"]
 
 _NAME = r"`(?:[^`]|``)+`|[^\W\d]\w*"

@@ -16,8 +16,6 @@ from poundlock.operators.user_generators import RecordGenerator
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.tasks.event_time.assignment import TimedChunk
 
-__all__ = ["SplitPlace", "SplitTimesRecorder", "split_places"]
-
 
 class SplitPlace(NamedTuple):
     """Where rows were read, the same in every attempt: splits of a source are in order by their sequence.

@@ -19,8 +19,6 @@ from poundlock.operators.time_values import SplitTimes
 from poundlock.tasks.columns import int_column
 from poundlock.tasks.event_time.split_times import SplitPlace
 
-__all__ = ["EVERYWHERE", "HASH", "Block", "BlockWriter", "Delivery", "ExchangeInput", "KeyHashing", "deliveries"]
-
 HASH = "__hash"
 """The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""
 EVERYWHERE = -1

@@ -15,8 +15,6 @@ import pyarrow as pa
 from poundlock.tasks.columns import int_column, numbers_of
 from poundlock.tasks.exchange.blocks import Block
 
-__all__ = ["GroupRows", "GroupedRows", "grouped", "inputs_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:

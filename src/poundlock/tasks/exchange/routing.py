@@ -16,8 +16,6 @@ from poundlock.tasks.columns import conformed
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
 from poundlock.tasks.stage import StageRun, TaskStep
 
-__all__ = ["ExchangeStep", "RunningExchange"]
-
 
 @dataclass(frozen=True, slots=True)
 class ExchangeStep(TaskStep):

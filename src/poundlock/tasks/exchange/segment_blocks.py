@@ -11,17 +11,6 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-__all__ = [
-    "BLOCK",
-    "NUMBER",
-    "binary_column",
-    "pack_blocks",
-    "pack_numbered_blocks",
-    "read_blocks",
-    "unpack_blocks",
-    "write_blocks",
-]
-
 BLOCK = "block"
 NUMBER = "number"
 _BLOCK_BYTES = 4 << 20

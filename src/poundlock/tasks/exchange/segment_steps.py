@@ -21,8 +21,6 @@ from poundlock.tasks.event_time.split_times import SplitPlace
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
 from poundlock.tasks.stage import StageRun, TaskStep
 
-__all__ = ["SegmentRows", "ToSegment", "rows_by_place"]
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentRows:

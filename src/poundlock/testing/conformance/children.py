@@ -24,8 +24,6 @@ from typing import Any
 
 from poundlock.errors import PoundlockError
 
-__all__ = ["Child", "ChildFailed", "Children", "Killed", "serve"]
-
 _PATIENCE_S = 240
 _PRELOAD = (
     "pandas",

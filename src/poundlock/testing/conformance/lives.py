@@ -42,8 +42,6 @@ from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Records
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
 
-__all__ = ["Driver", "Job", "Task", "Written", "abort", "chunk_of", "commit", "commit_steps", "life", "sweep", "write"]
-
 Form = Literal["batch", "records", "lines"]
 _HELD_S = 60.0
 

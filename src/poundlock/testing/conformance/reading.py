@@ -14,8 +14,6 @@ import pyarrow.parquet
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.storage import open_storage
 
-__all__ = ["visible_rows"]
-
 
 def visible_rows(sink: FileSink) -> list[dict[str, Any]]:
     """Return the rows of a FileSink's visible files, as they were given to it.

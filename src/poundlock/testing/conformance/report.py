@@ -14,8 +14,6 @@ from typing import Any, Generic, Literal, TypeVar
 from poundlock.checkpoint.participant import Kind
 from poundlock.errors import DefinitionError
 
-__all__ = ["PAGE", "Broken", "Check", "ConformanceError", "Outcome", "Report", "Skipped", "difference", "freeze", "run"]
-
 PAGE = "docs/own-connector.md"
 Rig = TypeVar("Rig")
 

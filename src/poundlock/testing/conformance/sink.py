@@ -16,7 +16,6 @@ from poundlock.testing.conformance.sink_rig import SinkRig, Subject
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SINK_CHECKS", "check_sink", "sink_conformance"]
 
 _CHECKS: Sequence[Check[SinkRig]] = [*sink_checks.CHECKS, *sink_attempts.CHECKS, *sink_crashes.CHECKS]
 SINK_CHECKS: Mapping[str, str] = {check.name: check.contract for check in _CHECKS}

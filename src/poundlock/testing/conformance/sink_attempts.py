@@ -12,8 +12,6 @@ from poundlock.testing.conformance.lives import Driver, Job, Written
 from poundlock.testing.conformance.report import Broken, Check, Skipped
 from poundlock.testing.conformance.sink_rig import ANSWERING, HIDING, ONCE, SinkRig
 
-__all__ = ["CHECKS"]
-
 
 def abandons(rig: SinkRig) -> None:
     with rig.driver() as driver:

@@ -15,8 +15,6 @@ from poundlock.testing.conformance.lives import Driver, Job
 from poundlock.testing.conformance.report import Broken, Check, Skipped
 from poundlock.testing.conformance.sink_rig import CHECKPOINTS, HIDING, SinkRig, same_json
 
-__all__ = ["CHECKS"]
-
 _DIRECTIVE_BYTES = 32 * 1024
 
 

@@ -14,8 +14,6 @@ from poundlock.testing.conformance.children import Killed
 from poundlock.testing.conformance.report import Broken, Check, Skipped
 from poundlock.testing.conformance.sink_rig import ANSWERING, SinkRig
 
-__all__ = ["CHECKS"]
-
 _COMMITTING = (Failpoint.SINK_COMMITTING, Failpoint.SINK_COMMITTED)
 _WITHIN = 5
 

@@ -21,8 +21,6 @@ from poundlock.testing.conformance.children import Child, Children
 from poundlock.testing.conformance.lives import Driver, Job, Task, Written
 from poundlock.testing.conformance.report import Broken, difference
 
-__all__ = ["ANSWERING", "CHECKPOINTS", "HIDING", "ONCE", "TASKS", "SinkRig", "Subject"]
-
 CHECKPOINTS, TASKS = 3, 2
 # Of which kinds of sinks a check is asked; without one of these, of all.
 HIDING = frozenset({Kind.TRANSACTIONAL})

@@ -13,8 +13,6 @@ from poundlock.testing.conformance.children import Children
 from poundlock.testing.conformance.report import Report, run
 from poundlock.testing.conformance.source_rig import SourceRig, SourceSubject
 
-__all__ = ["SOURCE_CHECKS", "check_source", "source_conformance"]
-
 SOURCE_CHECKS: Mapping[str, str] = {check.name: check.contract for check in source_checks.CHECKS}
 """The checks, name to what the contract says."""
 

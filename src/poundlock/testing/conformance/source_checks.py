@@ -17,8 +17,6 @@ from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance.report import Broken, Check, Skipped
 from poundlock.testing.conformance.source_rig import Read, SourceRig, Way, plan
 
-__all__ = ["CHECKS"]
-
 
 def travels(rig: SourceRig) -> None:
     if not isinstance(rig.source, SplitSource):

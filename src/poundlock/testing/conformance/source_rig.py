@@ -22,8 +22,6 @@ from poundlock.storage import LocalStorage
 from poundlock.testing.conformance.children import Children
 from poundlock.testing.conformance.report import Broken, difference
 
-__all__ = ["Read", "SourceRig", "SourceSubject", "Way", "plan", "read", "read_twice"]
-
 Row = Mapping[str, Any]
 
 

@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from poundlock.checkpoint.participant import WriterContext
     from poundlock.connectors.files.buckets.assignment import OpenAssigner
 
-__all__ = [
-    "BUCKET_COLUMN",
-    "BasePathBucketAssigner",
-    "BucketAssigner",
-    "EventTimeBucketAssigner",
-    "ExpressionBucketAssigner",
-    "ProcessingTimeBucketAssigner",
-    "PythonBucketAssigner",
-]
 
 BUCKET_COLUMN = "__bucket"
 _LAST_S = 253402214400.0  # 9999-12-31T00:00:00Z: every zone's local time after it is still a date

@@ -23,7 +23,6 @@ from poundlock.formats.chunk import Batch, Lines, Records
 if TYPE_CHECKING:
     from poundlock.connectors.files.buckets.assigners import EventTimeBucketAssigner
 
-__all__ = ["REJECTED", "Assignment", "ColumnBuckets", "EventTime", "OneBucket", "OpenAssigner", "PythonBuckets", "Rows"]
 
 REJECTED = -1
 

@@ -11,8 +11,6 @@ from datetime import datetime
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["DatePattern"]
-
 _FIELDS = {
     "yyyy": "{0.year:04d}", "MM": "{0.month:02d}", "dd": "{0.day:02d}",
     "HH": "{0.hour:02d}", "mm": "{0.minute:02d}", "ss": "{0.second:02d}",

@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from poundlock.connectors.files.buckets.date_pattern import DatePattern
 
-__all__ = ["SlotTable"]
-
 _UNKNOWN, _MIXED = -9, -2
 _WIDEST = 1 << 20
 _FEW = 256

@@ -22,8 +22,6 @@ import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["ColumnStamps", "JsonStamps", "Stamps", "ValueStamps"]
-
 Floats = npt.NDArray[np.float64]
 _BROKEN = (ValueError, msgspec.MsgspecError, RecursionError)
 _SPAN, _FEW = 1024, 16

@@ -16,8 +16,6 @@ from poundlock.errors import CommitUnknown
 from poundlock.storage import LocalStorage, Storage
 from poundlock.storage.deferred import DeferredStorage
 
-__all__ = ["commit_many", "verify_many"]
-
 _THREADS = 32
 _BATCH = 1024
 

@@ -20,19 +20,6 @@ from poundlock.connectors.files.sink.names import final_name, join, numbers_of
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import TerminalError
 
-__all__ = [
-    "DIRECTIVE_BYTES",
-    "MAX_SEGMENTS",
-    "Rules",
-    "carried_segments",
-    "directive",
-    "known_paths",
-    "next_roll_ms",
-    "rescale",
-    "rows_by_bucket",
-    "stage",
-]
-
 FORMAT = 1
 DIRECTIVE_BYTES = 32_000
 # What is kept of a segment: what it takes to join and delete it, and for the audit to tell which checkpoint's rows it has.

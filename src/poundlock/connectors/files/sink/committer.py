@@ -28,8 +28,6 @@ from poundlock.storage.base import OutcomeUnknown, Storage, moves_by_copy
 from poundlock.storage.storage_errors import is_full, refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import Uploads
 
-__all__ = ["Merger", "abort", "commit", "holds", "merged_by_record", "preflight", "sweep", "verify"]
-
 _BLOCK = 1 << 20
 
 

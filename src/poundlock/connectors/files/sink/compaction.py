@@ -13,8 +13,6 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, size
 
-__all__ = ["Compactor", "FileCompaction", "Request"]
-
 JSON = dict[str, Any]
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from poundlock.connectors.files.sink.sink import FileSink
     from poundlock.storage.base import Storage
 
-__all__ = ["KIND", "describe", "inspect", "inspect_state", "settings"]
 
 KIND = "files"
 FORMAT = 1

@@ -18,19 +18,6 @@ from poundlock.storage.base import Storage
 from poundlock.storage.object_files import ObjectWriter
 from poundlock.storage.uploads import Upload, UploadGone, Uploads, shown_mark
 
-__all__ = [
-    "UploadWriter",
-    "abort_upload",
-    "complete",
-    "inspect_upload",
-    "is_upload",
-    "known_as",
-    "left_uploads",
-    "of_storage",
-    "open_upload",
-    "verify_upload",
-]
-
 _NEXT = "keep other programs and lifecycle rules from aborting uploads there; the checkpoint is repeated"
 
 

@@ -9,20 +9,6 @@ import hashlib
 import re
 import uuid
 
-__all__ = [
-    "bucket_fault",
-    "final_name",
-    "join",
-    "merging_name",
-    "name_pattern",
-    "numbers_of",
-    "ours",
-    "owner_tag",
-    "segment_name",
-    "upload_name",
-    "uploaded_by",
-]
-
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 _LONGEST = 200
 _LONGEST_BUCKET = 700  # a key of S3 has at most 1024 bytes, and the sink's folder and the file's name are in it

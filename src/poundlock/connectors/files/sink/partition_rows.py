@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment
 
-__all__ = ["Slice", "order", "route"]
-
 _FEW_RUNS = 32
 _WIDE = 1 << 31
 

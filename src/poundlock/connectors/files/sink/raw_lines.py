@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, Lines, NoOrigin, Records
 
-__all__ = ["RawRows", "raw_rows"]
-
 _BREAK = re.compile(rb"\r?\n")
 
 

@@ -15,8 +15,6 @@ from poundlock.connectors.files.sink.committer import merged_by_record
 from poundlock.formats.encode_bulk import count_rows
 from poundlock.storage.base import Storage
 
-__all__ = ["FileReading", "audit"]
-
 
 class FileReading:
     """The audit of one file sink: each file is compared as soon as it is named.

@@ -13,8 +13,6 @@ from poundlock.arguments import defaults_of, refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, format_bytes, format_duration, size
 
-__all__ = ["RollingPolicy"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RollingPolicy:

@@ -18,8 +18,6 @@ from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
 from poundlock.storage.copying import copy
 
-__all__ = ["check_names", "newer_output", "pending", "restore", "save", "without_checkpoints"]
-
 
 def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str, str], None]) -> None:
     """Copy the segments of unfinished parts; see `Portable.save`."""

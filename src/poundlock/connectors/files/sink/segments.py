@@ -26,8 +26,6 @@ from poundlock.storage.base import Storage
 from poundlock.storage.object_files import ObjectWriter
 from poundlock.storage.uploads import LEAST_PART
 
-__all__ = ["MOST_HELD", "Layout", "Segments"]
-
 MOST_HELD = 256 << 20  # bytes that one task's files on an object store hold in memory before they are parts
 
 # Doubles of today's seconds are exact to 0.0002 ms, of the year 9999 to 0.03 ms: what is closer below a ms is that ms.

@@ -36,8 +36,6 @@ from poundlock.formats.origin import origin_of
 from poundlock.formats.utf8 import row_values
 from poundlock.storage.base import Storage, refused_in_names
 
-__all__ = ["FileWriter"]
-
 
 class FileWriter:
     """Writes the rows of one task attempt.

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from poundlock.errors import TerminalError
 from poundlock.storage import Entry, Storage
 
-__all__ = ["DiscoveryLog", "FoundFile", "Selection", "split_glob"]
-
 _FOLDER = "log"
 _FILES_PER_ENTRY = 10_000
 _WILDCARDS = re.compile(r"[*?\[]")

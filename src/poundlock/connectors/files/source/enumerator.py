@@ -14,8 +14,6 @@ from poundlock.connectors.files.source.discovery import DiscoveryLog, FoundFile
 from poundlock.storage import Entry
 from poundlock.values import Clock
 
-__all__ = ["FileEnumerator", "Limits", "Piece", "Position"]
-
 # Opening a file costs about as much as reading this many bytes, so that many small ones do not end up in one task.
 _OPEN_COST = 256 * 1024
 

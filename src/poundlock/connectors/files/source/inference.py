@@ -15,8 +15,6 @@ from poundlock.formats.decode_avro import arrow_schema, load_fastavro
 from poundlock.formats.decode_csv import split_record
 from poundlock.storage import Storage
 
-__all__ = ["infer_schema", "plain_type"]
-
 _WIDER = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from poundlock.formats.chunk import Lines
 
-__all__ = ["BLOCK", "LineOrigin", "drop_first", "line_blocks", "strip_returns"]
-
 BLOCK = 1 << 20
 _NEWLINE, _RETURN = 10, 13
 Fill = Callable[[memoryview], int]

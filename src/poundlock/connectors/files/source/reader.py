@@ -23,8 +23,6 @@ from poundlock.formats.decode_avro import load_fastavro
 from poundlock.formats.decode_csv import split_record
 from poundlock.storage import Storage, open_storage
 
-__all__ = ["COMPRESSIONS", "FileReader", "codec_of", "open_text"]
-
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 _ROWS = 65_536
 # Dicts weigh about ten times what their text does: of so many bytes they stay in the cache of a core.

@@ -27,8 +27,6 @@ from poundlock.storage import Entry, LocalStorage, Storage, is_uri, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import Clock, SystemClock, duration, size
 
-__all__ = ["FileSource"]
-
 Format = Literal["text", "json", "csv", "parquet", "avro"]
 Compression = Literal["auto", "none", "gzip", "zstd", "bz2"]
 

@@ -14,8 +14,6 @@ from poundlock.connectors.kafka.partition_ranges import Place
 from poundlock.connectors.kafka.sink.message_encoder import Digest
 from poundlock.connectors.kafka.sink.producer import transaction_name
 
-__all__ = ["TransactionSums"]
-
 
 @dataclass(slots=True, kw_only=True)
 class TransactionSums:

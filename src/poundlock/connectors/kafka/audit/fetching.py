@@ -13,8 +13,6 @@ from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.kafka.partition_ranges import Place
 from poundlock.connectors.kafka.sink.transactions import Transactions
 
-__all__ = ["Fetched", "TopicLogs"]
-
 _MOST_BYTES = 16 << 20
 _PARTITION_BYTES = 4 << 20
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1

@@ -14,8 +14,6 @@ from poundlock.connectors.kafka.audit.transaction_batches import RecordBatch, ba
 from poundlock.connectors.kafka.partition_ranges import Place
 from poundlock.errors import TerminalError, TransientError
 
-__all__ = ["PartitionLog", "Scan"]
-
 _POLL_MS = 200
 _SILENT_S = 30.0
 _PAUSE_S = 0.2

@@ -19,8 +19,6 @@ from poundlock.connectors.kafka.sink.producer import transaction_name
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.connectors.kafka.sink.transactions import Transactions
 
-__all__ = ["KafkaReading"]
-
 _OPEN = ("Ongoing", "PrepareCommit")
 
 

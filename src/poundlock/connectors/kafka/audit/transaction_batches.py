@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from poundlock.connectors.kafka.wire.compression import decompress
 from poundlock.errors import DefinitionError
 
-__all__ = ["RecordBatch", "RecordHeader", "RecordParts", "batches", "committed"]
-
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
 _MAGIC_AT = 16

@@ -19,7 +19,6 @@ from poundlock.values import duration
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink.sink import KafkaSink
 
-__all__ = ["check_columns", "check_sink"]
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CHOICES = {

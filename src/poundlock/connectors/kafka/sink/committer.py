@@ -17,8 +17,6 @@ from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, Transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 
-__all__ = ["abort", "commit", "inspect", "match", "refuse_shared_prefix", "sweep", "verify"]
-
 _log = logging.getLogger(__name__)
 _DONE = "NoError"
 # Answers after which this very transaction can never be committed any more, if it was not before.

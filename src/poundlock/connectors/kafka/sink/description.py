@@ -15,7 +15,6 @@ from poundlock.errors import DefinitionError
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink.sink import KafkaSink
 
-__all__ = ["describe", "settings"]
 
 _SECRETS = ("password", "key_password", "client_secret")
 _SAID = ("bootstrap_servers", "guarantee", "transactional_id_prefix", "marker_topic", "commit_mode")

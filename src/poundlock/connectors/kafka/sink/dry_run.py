@@ -17,8 +17,6 @@ from poundlock.connectors.kafka.sink.sink import KafkaSink
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.errors import TransientError
 
-__all__ = ["MeasuringKafkaSink"]
-
 _MAX_BYTES = "message.max.bytes"
 _DEFAULT_BYTES = 1_000_000
 _NOWHERE = "127.0.0.1:1"

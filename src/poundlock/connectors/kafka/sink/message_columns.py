@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["as_bytes", "as_headers", "as_integers", "as_times", "column_of", "json_bytes"]
-
 Headers = list[tuple[str, bytes | None]]
 
 

@@ -34,8 +34,6 @@ from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
 from poundlock.formats.utf8 import row_values
 
-__all__ = ["Digest", "MessageMaker", "Messages", "RowSpec", "is_topic"]
-
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MASK = (1 << 64) - 1
 Bytes = Sequence[bytes | None]

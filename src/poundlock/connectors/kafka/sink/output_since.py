@@ -19,8 +19,6 @@ from poundlock.connectors.kafka.partition_ranges import Place
 from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.errors import CommitUnknown, PoundlockError, TransientError
 
-__all__ = ["newer", "note", "unseen"]
-
 _NOTE_S = 3.0
 _SILENT_S = 30.0
 _POLL_MS = 200

@@ -19,7 +19,6 @@ from poundlock.errors import CommitUnknown, DefinitionError, TransientError
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink.sink import KafkaSink
 
-__all__ = ["preflight"]
 
 _log = logging.getLogger(__name__)
 _SECONDS = 5.0

@@ -20,18 +20,6 @@ from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNam
 from poundlock.connectors.kafka.sink.transactions import Described, Transactions, marker_text
 from poundlock.errors import TransientError
 
-__all__ = [
-    "TIMED_OUT",
-    "PlainSender",
-    "Sender",
-    "TransactionSender",
-    "begin_transaction",
-    "describe_open",
-    "group_metadata",
-    "mark",
-    "transaction_name",
-]
-
 TIMED_OUT = (
     "if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
 )

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.sink.transactions import Transactions
     from poundlock.storage import Storage
 
-__all__ = ["KafkaSink", "TopicExpression"]
 
 Guarantee = Literal["exactly-once", "at-least-once", "none"]
 CommitMode = Literal["two_phase", "per_task"]

@@ -26,8 +26,6 @@ from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Marker, Transactions, marker_text
 from poundlock.errors import TerminalError, TransientError
 
-__all__ = ["TaskSender", "verify"]
-
 _ANSWER_S = 60.0
 _NEXT = (
     "make what stands before the sink deterministic, and keep the parallelism until a checkpoint is decided; "

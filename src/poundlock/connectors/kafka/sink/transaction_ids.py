@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PREFIX", "TO_TOPIC", "Slot", "TransactionNames", "effective_prefix", "slots", "tags"]
-
 TO_TOPIC = "__to_topic"  # the column in which the plan puts a computed topic
 _TASK = "per_task"
 _DEFAULT = "poundlock"

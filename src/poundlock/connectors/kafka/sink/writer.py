@@ -18,8 +18,6 @@ from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.origin import origin_of
 
-__all__ = ["KafkaWriter"]
-
 _PARTS = ("key", "headers", "partition", "timestamp")
 _AT_ONCE = 1000
 

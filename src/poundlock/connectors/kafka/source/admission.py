@@ -7,8 +7,6 @@ from itertools import pairwise
 
 from poundlock.connectors.kafka.offsets import Offsets, Partition
 
-__all__ = ["cut", "share"]
-
 _EVEN_PART = 10  # one tenth of the limit is for everyone alike
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from poundlock.connectors.kafka.source.reader import KafkaReader
     from poundlock.connectors.kafka.source.source import KafkaSource
 
-__all__ = ["BoundKafkaSource"]
 
 _PREFLIGHT_S = 4.5
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["FetchSettings", "parse"]
-
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:

@@ -11,8 +11,6 @@ from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.offsets import Offsets
 from poundlock.errors import SourceGoneError
 
-__all__ = ["check_range"]
-
 _ONLY = "only checkpoints whose records Kafka still has can be read again"
 
 

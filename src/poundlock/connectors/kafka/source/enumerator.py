@@ -27,7 +27,6 @@ from poundlock.storage.base import Storage
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.source.source import KafkaSource
 
-__all__ = ["KafkaEnumerator"]
 
 _log = logging.getLogger(__name__)
 _RENEW_S = 3600.0  # brokers forget a group's offsets when it is idle for a week

@@ -17,7 +17,6 @@ from poundlock.errors import DefinitionError
 if TYPE_CHECKING:
     from poundlock.connectors.kafka.source.source import KafkaSource
 
-__all__ = ["PartitionDiscovery"]
 
 _EVERY_S = 2.0
 

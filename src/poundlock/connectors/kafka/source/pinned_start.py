@@ -14,8 +14,6 @@ from poundlock.connectors.kafka.offsets import Offsets, from_json, to_json
 from poundlock.errors import TerminalError
 from poundlock.storage.base import Storage
 
-__all__ = ["PinnedStart", "pin", "read_pinned", "words_of"]
-
 _FILE = "start.json"
 _Position = dict[str, dict[str, int]]
 

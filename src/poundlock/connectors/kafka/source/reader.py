@@ -19,7 +19,6 @@ from poundlock.formats.chunk import Chunk
 if TYPE_CHECKING:
     from poundlock.formats.decode import Decoder
 
-__all__ = ["VALUE", "KafkaReader", "payload"]
 
 VALUE = "value"
 

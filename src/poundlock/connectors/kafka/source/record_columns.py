@@ -16,8 +16,6 @@ from poundlock.connectors.kafka.wire.record_batches import DamagedBatch, Records
 from poundlock.connectors.kafka.wire.record_fields import MalformedRecords, read_varint
 from poundlock.formats.chunk import Batch, KafkaOrigin, Lines
 
-__all__ = ["TYPES", "to_batch", "to_lines"]
-
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TYPES: Mapping[str, pa.DataType] = {
     "key": pa.binary(),

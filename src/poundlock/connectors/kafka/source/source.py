@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from poundlock.formats.decode import Decoder
     from poundlock.storage.base import Storage
 
-__all__ = ["FIELDS", "KafkaSource"]
 
 Format = Literal["raw", "json", "csv", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]

@@ -13,8 +13,6 @@ from typing import Any, Literal, Protocol
 from poundlock.connectors.kafka.offsets import Offsets, Partition, names
 from poundlock.errors import DefinitionError, SourceGoneError
 
-__all__ = ["StartingOffsets", "Where"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["NAMES", "decompress"]
-
 NAMES: Mapping[int, str] = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16  # the magic, a version and the oldest version that can read it

@@ -18,8 +18,6 @@ from poundlock.connectors.kafka.source.client_properties import FetchSettings
 from poundlock.connectors.kafka.wire.record_fields import SPARE
 from poundlock.errors import TerminalError
 
-__all__ = ["BrokerConnection", "ConnectionLost"]
-
 _LARGEST_ANSWER = 100_000_000  # bytes, of all but fetches: more is no broker of Kafka
 _KEEP_BUFFER = 16 << 20  # a buffer that one large batch needed is not kept for ever
 _LOOK = "check protocol, ca, certificate, key, username and password in KafkaSecurity(…)"

@@ -21,8 +21,6 @@ from poundlock.connectors.kafka.login import Login
 from poundlock.connectors.kafka.source.client_properties import FetchSettings
 from poundlock.connectors.kafka.wire.connection import BrokerConnection, ConnectionLost
 
-__all__ = ["FetchClient", "TopicMetadata", "end_offset", "fetch_client", "first_offset"]
-
 Address = tuple[str, int]
 _UNKNOWN_TOPIC = 3
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from poundlock.connectors.kafka.wire.record_batches import AbortedTransaction
 from poundlock.connectors.kafka.wire.record_fields import SPARE
 
-__all__ = ["FETCH", "FetchAnswer", "FetchRequest", "decode_answer", "encode_request", "version_for"]
-
 FETCH = 1
 """The number of this request."""
 _LOWEST, _HIGHEST = 11, 13

@@ -38,8 +38,6 @@ from poundlock.connectors.kafka.wire.record_batches import (
 )
 from poundlock.errors import TerminalError
 
-__all__ = ["OffsetRange", "fetch_range", "kafka_id", "parse_kafka_id"]
-
 _LARGEST_FETCH = (1 << 31) - 1024
 _MISSING_S = 10.0  # a broker that was just started may not know a topic yet
 _EMPTY_PAUSE_S = 0.01  # a broker waits by itself before it answers nothing, unless it throttles

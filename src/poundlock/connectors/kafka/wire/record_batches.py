@@ -26,18 +26,6 @@ from poundlock.connectors.kafka.wire.record_fields import (
 )
 from poundlock.errors import DefinitionError
 
-__all__ = [
-    "AbortedTransaction",
-    "BatchHeader",
-    "DamagedBatch",
-    "Records",
-    "bytes_of_first_batch",
-    "check_sums",
-    "decode",
-    "read_headers",
-    "visible",
-]
-
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")  # the first offset, and how many bytes follow
 _MAGIC_AT, _CRC_FROM = 16, 21

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SPARE", "MalformedRecords", "RecordFields", "Span", "read_fields", "read_varint", "read_varints"]
-
 SPARE = 8
 """Bytes that must follow the last record in a buffer: fields are read eight bytes at a time."""
 

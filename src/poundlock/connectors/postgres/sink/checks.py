@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink.sink import PostgresSink
     from poundlock.connectors.postgres.sink.table import Table
 
-__all__ = ["check_columns", "check_schema", "check_sink"]
 
 _GUARANTEES = ("exactly-once", "effectively-once", "at-least-once")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")

@@ -15,8 +15,6 @@ from poundlock.connectors.postgres.connection import Server
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, prepared
 from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
 
-__all__ = ["RETENTION_S", "abort", "commit", "inspect", "sweep", "verify"]
-
 _log = logging.getLogger(__name__)
 _UNDEFINED = "42704"  # no prepared transaction of this name
 _NO_TABLE = "42P01"

@@ -11,8 +11,6 @@ from poundlock.connectors.postgres.connection import Server
 from poundlock.connectors.postgres.sink.transaction_ids import Markers
 from poundlock.errors import PoundlockError
 
-__all__ = ["newer", "note"]
-
 
 def note(asked: Server, markers: Markers, prefix: str, table: str) -> JSON:
     """Return the server's time, and what the markers of this sink begin with; see `Portable.note`."""

@@ -15,7 +15,6 @@ from poundlock.errors import DefinitionError
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink.sink import PostgresSink
 
-__all__ = ["check_tasks", "preflight"]
 
 _UNIQUE = """
 SELECT array_agg(a.attname ORDER BY a.attname) FROM pg_index i

@@ -18,8 +18,6 @@ import pyarrow.csv
 from poundlock.connectors.postgres.sink.table import Column
 from poundlock.formats.utf8 import row_values
 
-__all__ = ["RowDigest", "copy_text", "prepared_columns", "raw_row"]
-
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False, batch_size=1 << 20)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 

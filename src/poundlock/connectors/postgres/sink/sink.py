@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from poundlock.checkpoint.portable import Newer, NewerOutput
     from poundlock.storage import Storage
 
-__all__ = ["PostgresSink"]
 
 Guarantee = Literal["exactly-once", "effectively-once", "at-least-once"]
 Mode = Literal["prepare", "upsert", "append"]

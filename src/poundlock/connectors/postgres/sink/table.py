@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 
-__all__ = ["Column", "Table", "check_types", "fits", "look_up", "matched"]
-
 _TABLE = """
 SELECT c.oid::bigint, format('%%I.%%I', n.nspname, c.relname), c.relkind::text, c.relpersistence::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)

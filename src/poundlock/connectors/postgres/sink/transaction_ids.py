@@ -9,8 +9,6 @@ import hashlib
 import re
 from typing import Any
 
-__all__ = ["Markers", "epoch_of", "gid", "prefix_of", "prepared"]
-
 _PREPARED = """
 SELECT gid, (extract(epoch FROM prepared) * 1000)::bigint FROM pg_prepared_xacts
 WHERE database = current_database() AND left(gid, length(%s)) = %s

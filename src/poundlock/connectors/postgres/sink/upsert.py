@@ -10,8 +10,6 @@ from typing import Any
 
 from poundlock.connectors.postgres.sink.table import Column, Table
 
-__all__ = ["Upsert"]
-
 _STAGE = "pg_temp.poundlock_stage"
 
 

@@ -30,7 +30,6 @@ from poundlock.formats.utf8 import not_utf8
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink.sink import PostgresSink
 
-__all__ = ["PostgresWriter"]
 
 _Index = Any
 

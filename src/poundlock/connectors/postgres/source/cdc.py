@@ -26,7 +26,6 @@ from poundlock.storage import Storage
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
 
-__all__ = ["CdcEnumerator", "changes_of"]
 
 _MARK = "slot.json"
 # Whether so little of the log has changes of the table is looked up, so that a table at rest makes no checkpoints. More is

@@ -12,20 +12,6 @@ from typing import NamedTuple
 
 from poundlock.errors import TerminalError
 
-__all__ = [
-    "UNCHANGED",
-    "Begin",
-    "Change",
-    "Commit",
-    "Described",
-    "Message",
-    "Truncate",
-    "Values",
-    "lsn_of",
-    "lsn_text",
-    "parse",
-]
-
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 

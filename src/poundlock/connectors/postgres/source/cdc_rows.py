@@ -20,8 +20,6 @@ from poundlock.connectors.postgres.source.cdc_messages import (
 from poundlock.connectors.postgres.types import Column, from_texts
 from poundlock.errors import TerminalError
 
-__all__ = ["ChangeRows", "as_changes", "change_schema"]
-
 _ROWS = 20_000
 _HEAD = [
     pa.field("op", pa.string()),

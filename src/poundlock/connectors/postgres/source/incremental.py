@@ -20,7 +20,6 @@ from poundlock.errors import DefinitionError, TerminalError
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
 
-__all__ = ["IncrementalEnumerator", "Seen", "column_kind", "settled"]
 
 _MOST_LOOKS = 1000
 _ENDLESS = ("NaN", "Infinity", "infinity")

@@ -14,8 +14,6 @@ from poundlock.connectors.postgres.connection import identifier
 from poundlock.connectors.postgres.source.relation import Relation
 from poundlock.errors import DefinitionError, SourceGoneError
 
-__all__ = ["check_published", "published", "refuse_gap"]
-
 # The table, what it is a part of, and the schemas of these, each as the publication names it.
 _BY = """
 WITH p AS (SELECT oid, puballtables, oid::text || '.' || xmin::text AS version FROM pg_publication WHERE pubname = %s),

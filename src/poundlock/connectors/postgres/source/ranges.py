@@ -12,8 +12,6 @@ from typing import Any
 from poundlock.connectors.postgres.connection import identifier, literal
 from poundlock.connectors.postgres.source.relation import Relation
 
-__all__ = ["by_key", "by_place", "conditions_between", "cut"]
-
 _MOST = 4096
 
 

@@ -18,8 +18,6 @@ from poundlock.errors import SourceGoneError
 from poundlock.formats.chunk import Batch, Chunk
 from poundlock.formats.convert import to_records
 
-__all__ = ["PostgresReader"]
-
 _BLOCK = 4 << 20
 _SLOT_WAIT_S = 60.0
 

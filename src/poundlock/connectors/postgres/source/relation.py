@@ -10,8 +10,6 @@ from poundlock.connectors.postgres.connection import identifier
 from poundlock.connectors.postgres.types import Column, column_of, select_list
 from poundlock.errors import DefinitionError, TerminalError
 
-__all__ = ["Relation", "Selection", "as_planned", "look_up"]
-
 if TYPE_CHECKING:
     import pyarrow as pa
 

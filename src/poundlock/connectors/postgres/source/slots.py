@@ -12,8 +12,6 @@ from poundlock.connectors.postgres.source.publications import check_published
 from poundlock.connectors.postgres.source.relation import Relation
 from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 
-__all__ = ["Exported", "advance", "check_ready", "export", "find", "make", "usable"]
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:

@@ -19,8 +19,6 @@ from poundlock.storage import Storage
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.source.source import PostgresSource
 
-__all__ = ["Plans", "SnapshotEnumerator", "copy_payload", "one_state"]
-
 
 def one_state(snapshot: str) -> list[str]:
     """Return the statements that begin a transaction which sees an exported snapshot."""

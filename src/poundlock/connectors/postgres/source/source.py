@@ -29,8 +29,6 @@ from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 from poundlock.values import Clock, SystemClock, duration, size
 
-__all__ = ["PostgresSource"]
-
 Mode = Literal["snapshot", "incremental", "cdc"]
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _OWN = {
