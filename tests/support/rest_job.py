@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, EventTime, SinkDecision, SourceRange
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import Counts
+from poundlock.control.registry import registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.rest.figures import Figures
-from poundlock.rest.observed import Observed, Vertex
+from poundlock.rest.observed import JobSetup, Observed, Vertex
 from poundlock.storage import open_storage
 
 ID = "c0ffee" + "0" * 26
@@ -47,16 +49,19 @@ def observed(folder: Path) -> tuple[Observed, Ledger]:
     """Return a job that went on from checkpoint 0 and has taken checkpoints 1 and 2, with its ledger."""
     ledger = Ledger(open_storage(str(folder)))
     ledger.append(decision(0, 0))
+    entry = registered(
+        job_id=ID, name="orders", checkpoint_dir=str(folder), log=folder / "log", job_file="job.py", arguments=()
+    )
     job = Observed(
-        job_id=ID,
-        name="orders",
-        started_ms=1_000,
-        parallelism=2,
-        settings={"spark": {"spark.ssl.keyPassword": "*****"}},
-        vertices=[
-            Vertex(name="events", kind="source", description="KafkaSource"),
-            Vertex(name="files", kind="sink", description="FileSink"),
-        ],
+        entry=replace(entry, started_ms=1_000),
+        setup=JobSetup(
+            parallelism=2,
+            settings={"spark": {"spark.ssl.keyPassword": "*****"}},
+            vertices=[
+                Vertex(name="events", kind="source", description="KafkaSource"),
+                Vertex(name="files", kind="sink", description="FileSink"),
+            ],
+        ),
         figures=Figures(Ledger(open_storage(str(folder)))),
         stop=StopRequest(),
         requests=Requests(),

@@ -80,12 +80,12 @@ def find_of_job(job: str, define: Sequence[str] = (), config: Path | None = None
         DefinitionError: there is no such job, or none has run there.
         TerminalError: the checkpoint's identity is damaged.
     """
-    from poundlock.cli.job_lookup import find_job
+    from poundlock.cli.job_lookup import find_job, names_folder
 
-    if "/" in job or job.endswith(".py") or ".py:" in job or Path(job, "job.json").is_file():
+    if names_folder(job) or job.endswith(".py") or ".py:" in job:
         return find_checkpoint(job, define, config)
     try:
-        _, entry = find_job(job, define, config)
+        entry = find_job(job, define, config).entry
     except DefinitionError as unknown:
         try:
             return find_checkpoint(job, define, config)

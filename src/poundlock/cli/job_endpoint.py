@@ -1,5 +1,5 @@
-"""A running job's presence outside its process: its entry in the registry and its REST server. In a container of a cluster,
-where nobody finds either, it is the files of `control/control_files.py`.
+"""A running job's presence outside its process: the files of `control/control_files.py` in its checkpoint folder, its entry in
+the registry and its REST server; in a container of a cluster, where nobody finds the other two, the files alone.
 
 They begin when the process is the only one on its checkpoint, so that no job ever stands there twice, and end with it.
 """
@@ -7,10 +7,8 @@ They begin when the process is the only one on its checkpoint, so that no job ev
 from __future__ import annotations
 
 import dataclasses
-import os
 import secrets
 import socket
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,15 +18,14 @@ from poundlock.errors import PoundlockError
 if TYPE_CHECKING:
     from poundlock.checkpoint.identity import Identity
     from poundlock.config import Settings
-    from poundlock.control.cluster_driver import Container
-    from poundlock.control.control_server import Reachable
+    from poundlock.control.control_server import ControlServer
     from poundlock.control.logs import JobLog
-    from poundlock.control.registry import Registration
+    from poundlock.control.registry import JobEntry, Registration, Registry
     from poundlock.control.supervisor_link import Supervised
     from poundlock.driver.progress import Progress, StopRequest
     from poundlock.driver.requests import Requests
     from poundlock.job import Job
-    from poundlock.rest.observed import Observed
+    from poundlock.rest.observed import JobSetup, Observed
     from poundlock.rest.server import RestServer
 
 
@@ -68,7 +65,7 @@ class Presence:
     _token: str | None = None
     _server: RestServer | None = None
     _entry: Registration | None = None
-    _reachable: Reachable | None = None
+    _files: ControlServer | None = None
     _observed: Observed | None = None
     _newest: Progress | None = None
 
@@ -88,18 +85,13 @@ class Presence:
         self._listening = take_port(self.settings.rest_bind_address, self.settings.rest_port)
 
     def claimed(self, identity: Identity) -> None:
-        """Be told whose checkpoint this process runs: list it, and begin to answer."""
+        """Take whose checkpoint this process runs: list it, and begin to answer."""
         from poundlock.control.cluster_driver import container
-        from poundlock.control.registry import Registry, registered
+        from poundlock.control.registry import Registry, now_ms, registered
         from poundlock.driver.driver import checkpoint_dir
         from poundlock.redaction import redact_text
 
         folder = checkpoint_dir(self.job, self.settings)
-        if (place := container()) is not None:
-            self._reachable = self._reached(place, identity, folder)
-            self._reachable.start()
-            return
-        now = time.time_ns() // 1_000_000
         secret = self.settings.secrets()
         entry = registered(
             job_id=identity.job_id,
@@ -119,7 +111,23 @@ class Presence:
                 started_ms=its.started_ms,
                 child=entry.pid,
                 process_restarts=its.restarts,
+                troubles=tuple(its.troubles),
             )
+        place = container()
+        if place is not None:
+            entry = dataclasses.replace(entry, application=place.application, attempt=place.attempt)
+        else:
+            entry = self._listed(entry, Registry(self.settings.state_dir))
+        own = dataclasses.replace(entry, started_ms=now_ms())  # of this process, whoever supervises it
+        self._serve_files(own, folder)
+        if self._server is not None:
+            self._observed = self._observe(own, folder)
+            self._server.start(self._observed)
+            host, port = self._server.address
+            self.log.logger.info("REST", address=f"http://{host}:{port}")
+
+    def _listed(self, entry: JobEntry, registry: Registry) -> JobEntry:
+        """List the job on this machine; return its entry with the way to its REST server."""
         token = None
         if self._listening is not None:
             from poundlock.rest.server import RestServer
@@ -128,33 +136,49 @@ class Presence:
             self.log.hide([token])
             self._server = RestServer(self._listening, token)
             entry = dataclasses.replace(entry, rest=self._server.address)
-        self._entry = Registry(self.settings.state_dir).register(entry, token)
-        if self._server is not None:
-            self._observed = self._observe(identity, folder, now)
-            self._server.start(self._observed)
-            host, port = self._server.address
-            self.log.logger.info("REST", address=f"http://{host}:{port}")
+        self._entry = registry.register(entry, token)
+        return self._entry.entry
+
+    def _serve_files(self, entry: JobEntry, folder: str) -> None:
+        """Begin to answer through the checkpoint folder, for those who are on another machine."""
+        from poundlock.control.control_files import SETUP, TROUBLE, put
+        from poundlock.control.control_logs import LogCopy
+        from poundlock.control.control_server import ControlServer
+        from poundlock.storage import LocalStorage, open_storage
+
+        storage = open_storage(folder)
+        away = entry.application is not None or not isinstance(storage, LocalStorage)
+        self._files = ControlServer(
+            storage,
+            entry,
+            self.stop,
+            self.requests,
+            self.log.logger.warning,
+            self._fenced if entry.application is not None else lambda: None,
+            LogCopy(self.log.path, entry.started_ms) if away else None,
+        )
+        self._files.start()
+        try:
+            put(storage, SETUP, self._setup(folder).to_bytes())
+        except TROUBLE as error:
+            self.log.logger.warning(f"{folder}/{SETUP} cannot be written: {error}")
 
     def update(self, progress: Progress) -> None:
-        """Be told how the job goes."""
+        """Take how the job goes."""
+        from poundlock.control.registry import ENDED
+
         before, self._newest = self._newest, progress
         if self.supervised is not None and progress.last_ms is not None:
             self.supervised.checkpointed()
-        if self._observed is not None:
-            self._observed.update(progress)
-        if self._reachable is not None:
-            self._reachable.update(progress)
-        if self._entry is not None and progress.application != (before.application if before else None):
-            self._entry.update(spark_application=progress.application)
-        if self._entry is not None and (before is None or before.state != progress.state):
-            from poundlock.control.registry import ENDED
-
-            if progress.state not in ENDED:  # the last word has the exit code
-                why = (progress.message, "") if progress.state == "RESTARTING" else None
-                self._entry.update(state=progress.state, failure=why)
+        for each in (self._observed, self._files):
+            if each is not None:
+                each.update(progress)
+        changed = before is None or (before.state, before.application) != (progress.state, progress.application)
+        if self._entry is not None and changed and progress.state not in ENDED:  # the last word has the exit code
+            self._entry.update(progress)
 
     def end(self, exit_code: int, error: BaseException | None = None) -> None:
-        """Say how it ended, and let go of the port."""
+        """Write down how it ended, and close the port."""
         failure = None
         if error is not None:
             failure = (error.what, error.next) if isinstance(error, PoundlockError) else (repr(error), "")
@@ -170,31 +194,12 @@ class Presence:
             )
         elif self._entry is not None:
             self._entry.end(state, exit_code, failure=failure, progress=progress)
-        elif self._reachable is not None:
-            self._reachable.end(state, exit_code, failure=failure, progress=progress)
+        if self._files is not None:
+            self._files.end(state, exit_code, failure=failure, progress=progress)
         if self._server is not None:
             self._server.close()
         elif self._listening is not None:
             self._listening.close()
-
-    def _reached(self, place: Container, identity: Identity, folder: str) -> Reachable:
-        from poundlock.control.control_files import Word
-        from poundlock.control.control_server import Reachable
-        from poundlock.storage import open_storage
-
-        now = time.time_ns() // 1_000_000
-        first = Word(
-            job_id=identity.job_id,
-            name=self.job.name,
-            application=place.application,
-            attempt=place.attempt,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            state="INITIALIZING",
-            started_ms=now,
-            said_ms=now,
-        )
-        return Reachable(open_storage(folder), first, self.stop, self.requests, self.log.logger.warning, self._fenced)
 
     def _fenced(self) -> None:
         from poundlock.control.cluster_driver import end_fenced
@@ -202,29 +207,28 @@ class Presence:
         self.log.logger.error("another driver has taken over: this one ends, and nothing is lost")
         end_fenced()
 
-    def _observe(self, identity: Identity, folder: str, started_ms: int) -> Observed:
-        from poundlock.checkpoint.ledger.ledger import Ledger
-        from poundlock.rest.figures import Figures
-        from poundlock.rest.observed import Observed, Trouble, Vertex
-        from poundlock.storage import open_storage
+    def _setup(self, folder: str) -> JobSetup:
+        from poundlock.rest.observed import JobSetup, Vertex
 
-        its = self.supervised.situation if self.supervised is not None else None
-        return Observed(
-            job_id=identity.job_id,
-            name=self.job.name,
-            started_ms=started_ms,
-            process_restarts=None if its is None else its.restarts,
-            earlier=() if its is None else [Trouble(what=what, at_ms=at_ms) for what, at_ms in its.troubles],
+        shown = {name: str(getattr(self.job, name)) for name in _SHOWN}
+        return JobSetup(
             parallelism=self.job.parallelism,
-            settings={
-                **self.settings.shown(),
-                "checkpoint_dir": folder,
-                **{name: str(getattr(self.job, name)) for name in _SHOWN},
-            },
+            settings={**self.settings.shown(), "checkpoint_dir": folder, **shown},
             vertices=[
                 *(Vertex(name=n.id, kind="source", description=type(n.source).__name__) for n in self.job.sources),
                 *(Vertex(name=n.id, kind="sink", description=type(n.sink).__name__) for n in self.job.sinks),
             ],
+        )
+
+    def _observe(self, entry: JobEntry, folder: str) -> Observed:
+        from poundlock.checkpoint.ledger.ledger import Ledger
+        from poundlock.rest.figures import Figures
+        from poundlock.rest.observed import Observed
+        from poundlock.storage import open_storage
+
+        return Observed(
+            entry=entry,
+            setup=self._setup(folder),
             figures=Figures(Ledger(open_storage(folder))),
             stop=self.stop,
             requests=self.requests,

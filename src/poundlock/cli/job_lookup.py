@@ -1,115 +1,154 @@
-"""What the commands about running jobs share: how a job is named, how it is reached, and how its end is waited for.
-
-A job is asked by REST; where that is off, a stop and a cancel are signals, which the process that was meant gets or nobody.
-"""
+"""What the commands about running jobs share: how a job is named, how it is reached, and how its end is waited for."""
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from poundlock.cli.output import Output, Text
-from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 if TYPE_CHECKING:
-    from poundlock.control.control_client import FolderClient
-    from poundlock.control.registry import JobEntry, Registry
-    from poundlock.rest.client import Client
+    from poundlock.control.channel import ControlChannel
+    from poundlock.control.control_client import FolderChannel
+    from poundlock.control.registry import JobEntry
+    from poundlock.driver.requests import Then
+    from poundlock.storage import Storage
 
 
 RunningJobArgument = Annotated[
-    str, typer.Argument(metavar="JOB", help="A job's id, the beginning of its id, or its name; see `poundlock list`.")
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A job's id, the beginning of its id, its name, or its checkpoint folder; see `poundlock list`.",
+    ),
 ]
 
 SAVED = "Savepoint completed. Path: "
-_KINDS = {kind.__name__: kind for kind in (DefinitionError, TransientError, TerminalError)}
 _POLL_S = 0.1
 _FOLDER_POLL_S = 1.0
 _TELL_S = 3.0
+_SILENT_S = 120.0
+_END_S = 60.0
 
 
-def find_job(wanted: str, define: Sequence[str] | None, config: Path | None) -> tuple[Registry, JobEntry]:
-    """Return the registry and the job that is meant, running or not. Raises DefinitionError."""
+@dataclass(frozen=True)
+class KnownJob:
+    """A job that runs or has run.
+
+    Args:
+        entry: as it was when it was looked up.
+        again: looks again; returns None where there is no entry any more.
+    """
+
+    entry: JobEntry
+    again: Callable[[], JobEntry | None]
+
+    def channel(self) -> ControlChannel:
+        """Return the way to it: by REST, by a signal to a process of this machine, or by its checkpoint folder."""
+        from poundlock.control.channel import FirstAnswer, NoAnswer, SignalChannel
+        from poundlock.rest.client import HttpChannel
+
+        if self.entry.application is not None:
+            return folder_channel(self.entry)
+        if self.entry.between:
+            return SignalChannel(self.entry)
+        try:
+            http = HttpChannel.of(self.entry)
+        except NoAnswer:
+            http = None
+        first: list[ControlChannel] = [] if http is None else [http]
+        return FirstAnswer([*first, SignalChannel(self.entry), folder_channel(self.entry)])
+
+
+def names_folder(wanted: str) -> bool:
+    """Return whether what was typed is a checkpoint folder, and no id or name."""
+    return "/" in wanted or Path(wanted, "job.json").is_file()
+
+
+def find_job(wanted: str, define: Sequence[str] | None, config: Path | None) -> KnownJob:
+    """Return the job that is meant, running or not, by its id, its name or its checkpoint folder. Raises DefinitionError."""
+    from poundlock.cli.checkpoint_lookup import find_checkpoint
     from poundlock.config import load_settings
     from poundlock.control.registry import Registry
 
     registry = Registry(load_settings(define or (), config=config).state_dir)
-    return registry, registry.resolve(wanted)
+    if names_folder(wanted):
+        return _in_folder(find_checkpoint(wanted, define or (), config).storage)
+    entry = registry.resolve(wanted)
+    return KnownJob(entry, lambda: registry.reread(entry))
 
 
-def find_running(wanted: str, define: Sequence[str] | None, config: Path | None) -> tuple[Registry, JobEntry]:
-    """Return the registry and the job that is meant. Raises DefinitionError if it does not run."""
-    registry, entry = find_job(wanted, define, config)
+def jobs_in(folder: str) -> list[JobEntry]:
+    """Return the jobs whose checkpoint folder this is, or whose are in it. Raises DefinitionError if there are none."""
+    from poundlock.checkpoint.identity import PATH, read_identity
+    from poundlock.control.driver_status import in_folder
+    from poundlock.storage import open_storage
+
+    storage = open_storage(folder)
+    inner = [] if read_identity(storage) else [f"{storage.root}/{name}" for name in sorted(storage.names("."))]
+    folders = [storage, *(open_storage(path) for path in inner)]
+    entries = [entry for each in folders if each.stat(PATH) is not None and (entry := in_folder(each)) is not None]
+    if not entries:
+        raise DefinitionError(
+            f"no job has written how it goes into {folder}",
+            next="give a job's checkpoint folder, or one with several in it",
+        )
+    return entries
+
+
+def _in_folder(storage: Storage) -> KnownJob:
+    """Return the job of a checkpoint folder, by what its driver wrote there."""
+    from poundlock.control.driver_status import in_folder
+
+    entry = in_folder(storage)
+    if entry is None:
+        raise DefinitionError(
+            f"no driver has written how it goes into {storage.root}",
+            next="see the jobs of this machine: poundlock list -a",
+        )
+    return KnownJob(entry, lambda: in_folder(storage))
+
+
+def find_running(wanted: str, define: Sequence[str] | None, config: Path | None) -> KnownJob:
+    """Return the job that is meant. Raises DefinitionError if it does not run."""
+    job = find_job(wanted, define, config)
+    entry = job.entry
     if entry.ended:
         raise DefinitionError(
             f"job {entry.job_id} ({entry.name}) is not running: {entry.state}",
             next=f"start it with: poundlock run {entry.job_file}",
         )
-    return registry, entry
+    return job
 
 
-def client_of(entry: JobEntry) -> Client | None:
-    """Return the way to a job's REST server, None if it has none. Raises NoAnswer."""
-    from poundlock.rest.client import Client
-
-    return Client.of(entry)
-
-
-def folder_client(entry: JobEntry) -> FolderClient | None:
-    """Return the way to a job whose driver runs on a cluster; None if it is a process of a machine."""
-    if entry.application is None:
-        return None
+def folder_channel(entry: JobEntry) -> FolderChannel:
+    """Return the way to a job through its checkpoint folder."""
     from poundlock.control import yarn
-    from poundlock.control.control_client import FolderClient
+    from poundlock.control.control_client import FolderChannel
     from poundlock.control.driver_status import lost
     from poundlock.storage import open_storage
 
-    application = entry.application
-
     def gone() -> str | None:
-        known = yarn.ask(application)
+        known = None if entry.application is None else yarn.ask(entry.application)
         return lost(known).what if known is not None and known.over else None
 
-    return FolderClient(open_storage(entry.checkpoint_dir), entry.name, gone)
+    return FolderChannel(open_storage(entry.checkpoint_dir), entry.name, gone)
 
 
-def answering(entry: JobEntry, what_not: str) -> Client:
-    """Return the way to a job's REST server; `what_not` says what cannot be had without one.
-
-    Raises:
-        TransientError: the job is being started again.
-        DefinitionError: it serves no REST.
-        NoAnswer: it does not answer.
-    """
-    client = client_of(entry)
-    if client is not None:
-        return client
-    if entry.state == "RESTARTING":
-        raise TransientError(
-            f"job {entry.job_id} ({entry.name}) is being started again, and nobody answers until then",
-            next=f"ask again when it runs: poundlock info {entry.job_id[:8]}",
-        )
-    raise DefinitionError(
-        f"job {entry.job_id} ({entry.name}) serves no REST, {what_not}",
-        next='install it with python -m pip install "poundlock[rest]", and start the job without --no-rest',
-    )
-
-
-def progress_of(entry: JobEntry) -> Mapping[str, Any] | None:
+def progress_of(job: KnownJob) -> Mapping[str, Any] | None:
     """Return a job's newest progress: of the running job, or its last; None where it is not known."""
-    if entry.ended or entry.application is not None:
-        return entry.progress or None
+    if job.entry.ended:
+        return job.entry.progress or None
     try:
-        client = client_of(entry)
-        found: Mapping[str, Any] | None = None if client is None else client.get()["progress"]
+        return job.channel().status() or None
     except PoundlockError:
         return None
-    return found
 
 
 def progress_line(progress: Mapping[str, Any] | None) -> str | None:
@@ -123,116 +162,93 @@ def progress_line(progress: Mapping[str, Any] | None) -> str | None:
         return None
 
 
-def send(entry: JobEntry, number: signal.Signals) -> None:
-    """Send a signal to a job's process. Raises DefinitionError if it cannot be reached from here."""
-    import socket
+def await_end(job: KnownJob, output: Output, patience_s: float | None = None) -> JobEntry | None:
+    """Wait until a job has ended, noting now and then on standard error how it goes; None if it has not within the patience.
 
-    from poundlock.control.process_id import send_signal
-
-    if entry.host != socket.gethostname():
-        raise DefinitionError(
-            f"job {entry.job_id} runs on {entry.host} and serves no REST here", next=f"type it on {entry.host}"
-        )
-    try:
-        send_signal(entry.pid, entry.process_start, number)
-    except PermissionError as error:
-        raise DefinitionError(
-            f"process {entry.pid} of job {entry.job_id} is another user's", next="type it as that user"
-        ) from error
-
-
-def await_end(registry: Registry, entry: JobEntry, output: Output, patience_s: float | None = None) -> JobEntry | None:
-    """Wait until a job has ended, saying now and then on standard error how it goes; None if it has not within the patience."""
-    begun = told = time.monotonic()
-    shown = None
+    Raises:
+        TransientError: its driver is on another machine, and has written nothing for long.
+    """
+    begun = noted = silent = time.monotonic()
+    shown, newest = None, job.entry
     while True:
-        now = registry.reread(entry) or entry
+        now = job.again() or job.entry
         if now.ended:
             return now
         at = time.monotonic()
+        if now != newest or now.written_ms is None:
+            newest, silent = now, at
+        elif at - silent > _SILENT_S and now.application is None:
+            raise TransientError(
+                f"the driver on {now.host} has written nothing into {now.checkpoint_dir} for {_SILENT_S:.0f} s",
+                next=f"see whether process {now.pid} runs on {now.host}",
+            )
         if patience_s is not None and at - begun > patience_s:
             return None
-        if at - told > _TELL_S:
-            told = at
-            line = progress_line(progress_of(now))
+        if at - noted > _TELL_S:
+            noted = at
+            line = progress_line(progress_of(job))
             if line is not None and line != shown:
                 output.note(line)
                 shown = line
-        time.sleep(_POLL_S if entry.application is None else _FOLDER_POLL_S)
+        time.sleep(_POLL_S if now.written_ms is None else _FOLDER_POLL_S)
 
 
 def failed(entry: JobEntry, output: Output) -> int:
-    """Tell how a job failed and return its exit code."""
+    """Show how a job failed and return its exit code."""
     what, next = entry.failure or (f"job {entry.name} failed", f"read {entry.log}")
     output.error(PoundlockError(f"job {entry.job_id} failed: {what}", next=next or f"read {entry.log}"))
     return entry.exit_code or 1
 
 
-def trigger_savepoint(registry: Registry, entry: JobEntry, place: str, body: Mapping[str, Any]) -> str:
-    """Ask a job for a savepoint, wait for it, and return its path.
+def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
+    """Ask a job for a savepoint, wait for it and for the end it brings, and return its path.
 
     Args:
-        registry: where the job is kept.
-        entry: the job.
-        place: below the job's own path: "/savepoints" or "/stop".
-        body: of the request.
+        job: which.
+        directory: as it was typed.
+        then, drain: see `Trigger`.
 
     Raises:
-        PoundlockError: it was not taken, or the job serves no REST.
+        PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
-    from poundlock.rest.client import NoAnswer
+    from poundlock.control.channel import EndedMeanwhile
+    from poundlock.storage import open_storage
 
-    if (folder := folder_client(entry)) is not None:
-        then = "cancel" if body.get("cancel-job") else "stop" if place == "/stop" else "go on"
-        directory = _shared(entry, body.get("target-directory") or body.get("targetDirectory"))
-        return str(folder.ask("savepoint", directory=directory, then=then, drain=bool(body.get("drain"))))
-    client = answering(entry, "so no savepoint can be asked for")
-    asked = client.post(place, dict(body))["request-id"]
-    while True:
-        try:
-            found: dict[str, Any] = client.get(f"/savepoints/{asked}")
-        except NoAnswer:  # the job ends when the savepoint is taken; its last word says where that is
-            ended = await_end(registry, entry, Output(True), 60)
-            _, mark, path = str((ended.progress or {}).get("message", "") if ended else "").partition(SAVED)
-            if mark:
-                return path
-            if ended is None:
-                raise
-            raise PoundlockError(
-                f"no savepoint of job {entry.job_id} was taken: it ended before that ({ended.state})",
-                next=f"start it again, then ask again: poundlock run {entry.job_file}",
-            ) from None
-        if found["status"]["id"] != "IN_PROGRESS":
-            break
-        time.sleep(_POLL_S)
-    cause = found["operation"].get("failure-cause")
-    if cause is not None:
-        what, _, next = cause["stack-trace"].partition("\nNext: ")
-        kind = _KINDS.get(cause["class"], PoundlockError)
-        raise kind(f"no savepoint of job {entry.job_id} was taken: {what}", next=next)
-    return str(found["operation"]["location"])
+    entry = job.entry
+    folder = (
+        None if directory is None else open_storage(directory).root
+    )  # as the job understands it, wherever it was started
+    if not entry.here:
+        _check_shared(entry, folder)
+    try:
+        path = job.channel().savepoint(folder, then=then, drain=drain)
+    except EndedMeanwhile:  # the job ends when the savepoint is taken; its last word says where that is
+        ended = await_end(job, Output(True), _END_S)
+        _, mark, path = str((ended.progress or {}).get("message", "") if ended else "").partition(SAVED)
+        if mark:
+            return path
+        if ended is None:
+            raise
+        raise PoundlockError(
+            f"no savepoint of job {entry.job_id} was taken: it ended before that ({ended.state})",
+            next=f"start it again, then ask again: poundlock run {entry.job_file}",
+        ) from None
+    if then != "go on":
+        await_end(job, Output(True))
+    return path
 
 
-def _shared(entry: JobEntry, directory: str | None) -> str:
-    """Return the folder of a savepoint that a driver in a container takes. Raises DefinitionError if it would be that container's."""
+def _check_shared(entry: JobEntry, directory: str | None) -> None:
+    """Raise DefinitionError if a savepoint would be on the machine of the driver alone."""
     from poundlock.storage import LocalStorage, open_storage
 
     if directory is None or isinstance(open_storage(directory), LocalStorage):
-        what = (
-            "a savepoint of it has to be told where it goes" if directory is None else f"{directory} is of one machine"
-        )
+        what = "a savepoint of it needs a folder to go to" if directory is None else f"{directory} is of one machine"
+        where = "a cluster" if entry.application else entry.host
         raise DefinitionError(
-            f"the driver of job {entry.job_id} ({entry.name}) runs on a cluster, and {what}",
+            f"the driver of job {entry.job_id} ({entry.name}) runs on {where}, and {what}",
             next="name a folder that all machines share, such as hdfs://namenode/savepoints",
         )
-    return directory
-
-
-def folder_of(directory: str) -> str:
-    """Return the folder that was typed, as the job understands it too, wherever it was started. Raises DefinitionError."""
-    from poundlock.storage import open_storage
-
-    return open_storage(directory).root
 
 
 def saved(entry: JobEntry, path: str) -> Text:

@@ -1,147 +1,156 @@
-"""The driver's half of a job's control files: it tells how it goes, and carries out what it is asked."""
+"""The driver's half of a job's control files: it says how it goes, copies its log, and does what it is asked.
+
+A folder on a store is looked at less often where the driver has other ways to be asked: the store counts every look.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from poundlock.checkpoint.epoch import newest_life
 from poundlock.control.control_files import (
-    ANSWERED,
-    ASKED,
+    ANSWERS,
     DRIVER,
     FOLDER,
+    REQUESTS,
     TROUBLE,
-    Word,
-    newest_word,
+    newest_entry,
     put,
-    say,
-    say_aside,
+    put_aside,
+    put_entry,
 )
+from poundlock.control.control_logs import LogCopy
+from poundlock.control.registry import ENDED, JobEntry, now_ms
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests, Then, Trigger
 from poundlock.errors import FencedError
-from poundlock.storage import Storage
+from poundlock.storage import LocalStorage, Storage
 
 _LOOK_S = 1.0
 _BEAT_S = 5.0
+_SPARING = 5
 _PATIENCE_S = 60.0
-_FIRST_S = 10.0  # so long after it has taken over, and a driver has said its first word
-_LAST_S = 30.0  # so long a last word is tried
+_FIRST_S = 10.0  # so long after it has taken over, and a driver of a cluster has written its first entry
+_LAST_S = 30.0  # so long a last entry is tried where there is no other record of the end
 _POLL_S = 0.3
 
 
 @dataclass
-class Reachable:
-    """The driver: says how the job goes, and looks for requests, in a thread of its own.
+class ControlServer:
+    """The driver: writes how the job goes, and looks for requests, in a thread of its own.
 
     Args:
         storage: the checkpoint folder.
-        word: the first word.
+        entry: the first to be written.
         stop, requests: how the job is asked.
-        log: told of what could not be written or read.
-        taken_over: called where another driver has begun on this checkpoint; from then on nothing is said any more.
+        log: gets what could not be written or read.
+        taken_over: called where another driver has begun on this checkpoint; from then on nothing is written any more.
+        copy: of the driver's log; None = who is on its machine reads the log itself.
     """
 
     storage: Storage
-    word: Word
+    entry: JobEntry
     stop: StopRequest
     requests: Requests
     log: Callable[[str], None] = lambda line: None
     taken_over: Callable[[], None] = lambda: None
+    copy: LogCopy | None = None
     _triggers: dict[str, Trigger] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _over: threading.Event = field(default_factory=threading.Event)
     _news: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _said: float | None = None
+    _written: float | None = None
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Say the first word, forget what an earlier driver was asked, and begin to look."""
-        for folder in (ASKED, ANSWERED):
+        """Write the first entry, forget what an earlier driver was asked, and begin to look."""
+        for folder in (REQUESTS, ANSWERS):
             with suppress(*TROUBLE):
                 names = self.storage.names(folder)
-                if folder == ASKED:
-                    self._taken.update(names)  # which cannot be deleted now is not carried out later either
+                if folder == REQUESTS:
+                    self._taken.update(names)  # which cannot be deleted now is not done later either
                 for name in names:
                     self.storage.delete(f"{folder}/{name}")
                     self._taken.discard(name)
-        self._say()
+        self._write()
         with suppress(*TROUBLE):  # its next attempt sees by this that it has been a driver here, whoever is it by then
-            say_aside(self.storage, self.word)
+            put_aside(self.storage, self.entry)
         self._thread = threading.Thread(target=self._serve, name="poundlock-control", daemon=True)
         self._thread.start()
 
     def update(self, progress: Progress) -> None:
-        """Be told how the job goes; a change of state is said at once, the rest now and then."""
-        from poundlock.control.registry import ENDED
-
+        """Take newer progress; a change of state is written at once, the rest now and then."""
         if progress.state in ENDED:
-            return  # the last word has the exit code
-        changed = progress.state != self.word.state
+            return  # the last entry has the exit code
+        changed = progress.state != self.entry.state
         with self._lock:
-            self.word = dataclasses.replace(self.word, state=progress.state, progress=dataclasses.asdict(progress))
+            self.entry = self.entry.after(progress)
         if changed:
             self._news.set()
 
     def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
-        """Answer what is answered by the end, and say the last word; where that cannot be written, again for a while.
+        """Answer what is answered by the end, and write the last entry; where that fails on a cluster, again for a while.
 
-        A driver that was taken over leaves the word to the newer one, which may be another attempt of the same application.
+        A driver that was taken over leaves the file to the newer one, which may be another attempt of the same application.
         """
         self._over.set()
         self._news.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_S)
-        if exit_code == FencedError.exit_code and self._another_speaks():
+        if self.entry.application is not None and exit_code == FencedError.exit_code and self._another_writes():
             self._answer()
             return
         with self._lock:
-            now = _now_ms()
-            self.word = dataclasses.replace(
-                self.word, state=state, exit_code=exit_code, failure=failure, progress=dict(progress), ended_ms=now
+            self.entry = replace(
+                self.entry,
+                state=state,
+                exit_code=exit_code,
+                failure=failure,
+                progress=dict(progress),
+                ended_ms=now_ms(),
             )
-        deadline = time.monotonic() + _LAST_S
-        for write in (self._answer, self._say):  # in this order: behind a last word nobody waits for an answer
+        deadline = time.monotonic() + (0 if self.entry.application is None else _LAST_S)
+        for write in (self._answer, self._write):  # in this order: behind a last entry nobody waits for an answer
             while not write() and time.monotonic() < deadline:
                 time.sleep(_LOOK_S)
 
     def _serve(self) -> None:
+        sparing = 1 if self.entry.application or isinstance(self.storage, LocalStorage) else _SPARING
         while not self._over.is_set():
             try:
-                asked = [name for name in self.storage.names(ASKED) if name.endswith(".json") and name[0] != "."]
+                asked = [name for name in self.storage.names(REQUESTS) if name.endswith(".json") and name[0] != "."]
                 if asked and self._newest():
                     for name in asked:
                         self._take(name)
             except TROUBLE as error:
                 self.log(f"requests in {self.storage.root}/{FOLDER} cannot be read: {error}")
             self._answer()
-            if self._news.is_set() or time.monotonic() - (self._said or 0) > _BEAT_S:
+            if self._news.is_set() or time.monotonic() - (self._written or 0) > _BEAT_S * sparing:
                 self._news.clear()
-                self._say()
-            self._news.wait(_LOOK_S)
+                self._write()
+            self._news.wait(_LOOK_S * sparing)
 
     def _newest(self) -> bool:
-        """Whether this is still the driver that is asked and heard. Tells `taken_over` where it is not."""
-        found = newest_word(self.storage)
-        if found is None or found.driver == self.word.driver:
+        """Whether this is still the driver that is asked and read. Calls `taken_over` where it is not."""
+        other = newest_entry(self.storage)
+        if other is None or other.driver == self.entry.driver:
             return True
-        life = newest_life(self.storage)  # the word may be that of an older driver, which did not know of this one yet
-        if life is None or (life.host, life.pid) == (self.word.host, self.word.pid):
+        life = newest_life(self.storage)  # the entry may be that of an older driver, which did not know of this one yet
+        if life is None or (life.host, life.pid) == (self.entry.host, self.entry.process):
             return True
         if not self._over.is_set():
             self.taken_over()
         return False
 
-    def _another_speaks(self) -> bool:
-        """Wait a moment for the first word of whoever has taken over; return whether it came. A driver elsewhere says none."""
+    def _another_writes(self) -> bool:
+        """Wait a moment for the first entry of whoever has taken over; return whether it came."""
         deadline = time.monotonic() + _FIRST_S
         while time.monotonic() < deadline:
             with suppress(*TROUBLE):
@@ -151,16 +160,16 @@ class Reachable:
         return False
 
     def _take(self, name: str) -> None:
-        path = f"{ASKED}/{name}"
+        path = f"{REQUESTS}/{name}"
         if name not in self._taken:  # else it was taken, and only could not be deleted
             with suppress(ValueError, KeyError, TypeError, FileNotFoundError):  # nothing that we wrote
                 asked = json.loads(self.storage.read(path))
-                self._triggers[name] = self._carry_out(asked["kind"], asked)
+                self._triggers[name] = self._begin(asked["kind"], asked)
             self._taken.add(name)
         self.storage.delete(path)
         self._taken.discard(name)
 
-    def _carry_out(self, kind: str, asked: Mapping[str, Any]) -> Trigger:
+    def _begin(self, kind: str, asked: Mapping[str, Any]) -> Trigger:
         if kind == "cancel":
             made = Trigger(kind="stop")
             made.complete()
@@ -184,35 +193,32 @@ class Reachable:
             if trigger.status == "IN_PROGRESS":
                 continue
             failure = trigger.failure
-            said = {
+            answer = {
                 "location": trigger.location,
                 "failure": None if failure is None else [type(failure).__name__, failure.what, failure.next],
             }
             try:
-                put(self.storage, f"{ANSWERED}/{name}", json.dumps(said).encode())
+                put(self.storage, f"{ANSWERS}/{name}", json.dumps(answer).encode())
                 del self._triggers[name]
             except TROUBLE as error:
                 self.log(f"an answer in {self.storage.root}/{FOLDER} cannot be written: {error}")
                 written = False
         return written
 
-    def _say(self) -> bool:
-        """Say the word as it is now, if this is the driver that is heard; return False where it could not be written."""
+    def _write(self) -> bool:
+        """Write the entry as it is now, if this is the driver that is read; return False where it could not be written."""
         with self._lock:
-            self.word = dataclasses.replace(self.word, said_ms=_now_ms())
-            word = self.word
+            self.entry = entry = replace(self.entry, written_ms=now_ms())
         try:
-            if self._said is not None and not self._newest():
+            if self._written is not None and not self._newest():
                 return True
-            say(self.storage, word)
-            if word.ended:  # the checkpoint may be another application's before anybody listens
-                say_aside(self.storage, word)
-            self._said = time.monotonic()
+            if self.copy is not None:
+                self.copy.bring(self.storage)
+            put_entry(self.storage, entry)
+            if entry.ended:  # the checkpoint may be another application's before anybody looks
+                put_aside(self.storage, entry)
+            self._written = time.monotonic()
         except TROUBLE as error:
             self.log(f"{self.storage.root}/{DRIVER} cannot be written: {error}")
             return False
         return True
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,52 +1,49 @@
-"""How a job goes whose driver runs on a cluster: that driver's newest word, and where it is silent, what the cluster says."""
+"""How a job goes by its checkpoint folder: what its driver wrote there, and where that is silent, what the cluster or a lock says."""
 
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from poundlock.checkpoint.epoch import DriverLock
 from poundlock.control import yarn
 from poundlock.control.cluster_driver import ANOTHER_ATTEMPT, NOT_INSTALLED, OTHER_PYTHON
-from poundlock.control.control_files import Word, last_word, word_of
+from poundlock.control.control_files import entry_of, last_entry, newest_entry
+from poundlock.control.process_id import is_alive
+from poundlock.control.registry import JobEntry, now_ms
 from poundlock.errors import FencedError, PoundlockError, TransientError
-from poundlock.storage import open_storage
-
-if TYPE_CHECKING:
-    from poundlock.control.registry import JobEntry
-
+from poundlock.storage import LocalStorage, Storage, open_storage
 
 _FRESH_MS = 30_000
 _LONGEST = 300
 _MINORS = range(50)
 
 
-def heard_from(application: str, checkpoint: str) -> Word | None:
-    """Return the newest word of an application's driver; see `control_files.word_of`.
+def newest_of(application: str, checkpoint: str) -> JobEntry | None:
+    """Return the newest entry of an application's driver; see `control_files.entry_of`.
 
     Args:
         application: the cluster's id of it.
         checkpoint: the job's checkpoint folder.
     """
     try:
-        return word_of(open_storage(checkpoint), application)
+        return entry_of(open_storage(checkpoint), application)
     except PoundlockError:
         return None
 
 
-def heard_last(application: str, checkpoint: str) -> Word | None:
-    """Return the last word of an application that is over; see `control_files.last_word`.
+def last_of(application: str, checkpoint: str) -> JobEntry | None:
+    """Return the last entry of an application that is over; see `control_files.last_entry`.
 
     Args:
         application: the cluster's id of it.
         checkpoint: the job's checkpoint folder.
 
     Raises:
-        TransientError: the folder cannot be read, so that it may have said one.
+        TransientError: the folder cannot be read, and there may be one.
     """
     try:
-        return last_word(open_storage(checkpoint), application)
+        return last_entry(open_storage(checkpoint), application)
     except (OSError, RuntimeError, ValueError, PoundlockError) as error:
         why = error.what if isinstance(error, PoundlockError) else str(error)
         raise TransientError(
@@ -86,44 +83,62 @@ def lost(application: yarn.Application) -> PoundlockError:
             next="send an environment along with --archives env.tar.gz#env, or name the Python there: "
             "--conf spark.pyspark.python=/path/to/python",
         )
-    said = f": {application.why[:_LONGEST]}" if application.why else ""
+    why = f": {application.why[:_LONGEST]}" if application.why else ""
     return PoundlockError(
-        f"{application.id} is over ({application.state}), without a last word of its driver{said}",
+        f"{application.id} is over ({application.state}), without a last word of its driver{why}",
         next=f"read yarn logs -applicationId {application.id}, then start the job again; nothing is lost",
     )
 
 
-def hear(entry: JobEntry) -> JobEntry:
-    """Return the entry of a job whose driver runs on a cluster as it stands now."""
-    assert entry.application is not None
-    word = heard_from(entry.application, entry.checkpoint_dir)
-    if word is not None and (word.ended or abs(_now_ms() - word.said_ms) < _FRESH_MS):
-        return _with(entry, word)
+def in_folder(storage: Storage) -> JobEntry | None:
+    """Return the entry of the newest driver on a checkpoint as it stands now; None where none has written one.
+
+    Args:
+        storage: the checkpoint folder, as whoever looks calls it.
+    """
+    newest = newest_entry(storage)
+    if newest is None:
+        return None
+    entry = replace(newest, checkpoint_dir=storage.root)
+    if entry.application is not None or entry.ended or not isinstance(storage, LocalStorage):
+        return polled(entry)
+    alive = is_alive(entry.pid, entry.process_start) if entry.here else DriverLock.holder(storage) is not None
+    return entry if alive or newest_entry(storage) != newest else gone(entry)
+
+
+def gone(entry: JobEntry) -> JobEntry:
+    """Return the entry of a process that ended without a last word."""
+    why = (f"process {entry.pid} is gone, without a last word", f"read {entry.log}, then start the job again")
+    return replace(entry, state="FAILED", failure=why)
+
+
+def polled(entry: JobEntry) -> JobEntry:
+    """Return the entry of a job whose driver runs on a cluster as it stands now; any other as it is."""
+    if entry.application is None:
+        return entry
+    newest = newest_of(entry.application, entry.checkpoint_dir)
+    if newest is not None and (newest.ended or abs(now_ms() - (newest.written_ms or 0)) < _FRESH_MS):
+        return _with(entry, newest)
     known = yarn.ask(entry.application)
     if known is None or not known.over:
-        return entry if word is None else _with(entry, word)
-    # It may have said its last word between the reading and the asking.
+        return _with(entry, newest)
+    # It may have written its last entry between the reading and the asking.
     try:
-        last = heard_last(entry.application, entry.checkpoint_dir)
+        newest = last_of(entry.application, entry.checkpoint_dir) or newest
     except TransientError:
-        return entry if word is None else _with(entry, word)
-    word = last or word
-    if word is not None and word.ended:
-        return _with(entry, word)
+        return _with(entry, newest)
+    now = _with(entry, newest)
+    if now.ended:
+        return now
     error = lost(known)
-    found = entry if word is None else _with(entry, word)
-    return replace(found, state="FAILED", exit_code=error.exit_code, failure=(error.what, error.next))
+    return replace(now, state="FAILED", exit_code=error.exit_code, failure=(error.what, error.next))
 
 
-def _with(entry: JobEntry, word: Word) -> JobEntry:
-    return replace(
-        entry,
-        state=word.state,
-        ended_ms=word.ended_ms,
-        exit_code=word.exit_code,
-        failure=word.failure,
-        progress=word.progress,
-    )
+def _with(entry: JobEntry, newest: JobEntry | None) -> JobEntry:
+    if newest is None:
+        return entry
+    names = ("state", "ended_ms", "exit_code", "failure", "progress", "since", "troubles", "written_ms")
+    return replace(entry, **{name: getattr(newest, name) for name in names})
 
 
 def _exit_codes(why: str) -> list[int]:
@@ -132,9 +147,5 @@ def _exit_codes(why: str) -> list[int]:
 
 
 def _missing_program(why: str) -> str | None:
-    found = re.search(r'Cannot run program "([^"]+)"', why)
-    return found[1] if found else None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    match = re.search(r'Cannot run program "([^"]+)"', why)
+    return match[1] if match else None

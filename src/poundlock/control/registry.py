@@ -1,4 +1,4 @@
-"""The registry of job processes: a JSON file each in the state directory, so that any command of this user finds the jobs.
+"""The one record of how a job is, and the registry of job processes: a file each in the state directory, for all commands of this user.
 
 A file is written whole, and only by the process it is about, or by that process and its supervisor in turn, each while the
 other does not; what others do with it is to read it and, long after its end, to remove it.
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from poundlock.control.process_id import is_alive, process_start
+from poundlock.driver.progress import Progress
 from poundlock.errors import DefinitionError
 from poundlock.storage import is_uri
 from poundlock.storage.storage_errors import is_full, storage_trouble
@@ -31,11 +32,12 @@ _FORMAT = 1
 _FILE = re.compile(r"[0-9a-f]{32}-[0-9]+-[0-9]+\.json")
 _ABANDONED_S = 3600.0
 _LARGEST = 1 << 47  # of a number that is still a time in ms
+_TROUBLES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobEntry:
-    """One job process.
+    """One job process, as it is listed on its machine, kept in its checkpoint folder, and shown over REST.
 
     Args:
         job_id: 32 hex digits; the same for every process that goes on from one checkpoint.
@@ -55,11 +57,14 @@ class JobEntry:
         ended_ms: when it ended; None while it runs.
         exit_code: how it ended.
         failure: the two lines it failed with, as (what, next); (what it was restarted for, "") while it is RESTARTING.
-        progress: the newest that is known, as fields of Progress; while it runs, ask it by REST.
-        application: the cluster's id of it where its driver runs there, and is asked by `folder_client.py`; None = it is a process
-            of a machine.
+        progress: the newest that is known, as fields of Progress; while it runs, the job itself knows better.
+        application: the cluster's id of it where its driver runs there; None = it is a process of a machine.
+        attempt: which of the cluster's attempts, from 1.
         spark_application: the cluster's id of the application that its tasks belong to, where its driver is a process of a
             machine; None = they run there too.
+        since: when each state was last entered, ms since the epoch.
+        troubles: why it was restarted, as (what, ms since the epoch), the newest last.
+        written_ms: when its driver wrote this into the checkpoint folder; None where it is no copy of that.
     """
 
     job_id: str
@@ -84,6 +89,30 @@ class JobEntry:
     process_restarts: int = 0
     application: str | None = None
     spark_application: str | None = None
+    attempt: int = 1
+    since: Mapping[str, int] = field(default_factory=dict)
+    troubles: Sequence[tuple[str, int]] = ()
+    written_ms: int | None = None
+
+    @property
+    def process(self) -> int:
+        """The driver's own process, whoever supervises it."""
+        return self.child or self.pid
+
+    @property
+    def driver(self) -> tuple[str | None, int, str, int, int]:
+        """Which driver it is about: of another one it is different."""
+        return self.application, self.attempt, self.host, self.process, self.started_ms
+
+    @property
+    def here(self) -> bool:
+        """Whether the process is one of this machine."""
+        return self.application is None and self.host == socket.gethostname()
+
+    @property
+    def between(self) -> bool:
+        """Whether its supervisor is about to start the next process."""
+        return self.state == "RESTARTING" and self.child is None and self.process_restarts > 0
 
     @property
     def on_cluster(self) -> str | None:
@@ -100,9 +129,36 @@ class JobEntry:
         """Whether it ended without a last word."""
         return self.ended and self.ended_ms is None
 
+    def after(self, progress: Progress) -> JobEntry:
+        """Return the entry with newer progress."""
+        now = now_ms()
+        entered = progress.state != self.state or not self.since
+        why = (progress.message, now) if progress.restarts > self.progress.get("restarts", 0) else None
+        return replace(
+            self,
+            state=progress.state,
+            failure=None if progress.state != "RESTARTING" else (progress.message, "") if entered else self.failure,
+            progress=asdict(progress),
+            spark_application=None if self.application else progress.application,
+            since={**self.since, progress.state: now} if entered else self.since,
+            troubles=(*self.troubles, why)[-_TROUBLES:] if why is not None else self.troubles,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return asdict(self)
+
+    def to_bytes(self) -> bytes:
+        """Return it as it is kept."""
+        return json.dumps({"v": _FORMAT, **self.to_json()}, ensure_ascii=False).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> JobEntry:
+        """Return what was kept. Raises ValueError if it is something else."""
+        try:
+            return cls.from_json(json.loads(data))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no entry of a job: {error}") from error
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> JobEntry:
@@ -112,6 +168,7 @@ class JobEntry:
         known = {each.name: value[each.name] for each in fields(cls) if each.name in value}
         for name in ("rest", "failure"):
             known[name] = tuple(known[name]) if known.get(name) else None
+        known["troubles"] = tuple((str(what), int(at_ms)) for what, at_ms in known.get("troubles", ()))
         made = cls(**known)
         made._check()
         return made
@@ -119,7 +176,10 @@ class JobEntry:
     def _check(self) -> None:
         """Raise TypeError unless every field is what it says: the file may be anything."""
         texts = (self.job_id, self.name, self.process_start, self.host, self.state, self.checkpoint_dir, self.log)
-        numbers = (self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child)
+        numbers = (
+            self.pid, self.started_ms, self.process_restarts, self.ended_ms, self.exit_code, self.child, self.attempt,
+            self.written_ms,
+        )  # fmt: skip
         right = (
             all(
                 isinstance(text, str)
@@ -131,6 +191,7 @@ class JobEntry:
             and [type(part) for part in self.rest or ("", 0)] == [str, int]
             and [type(part) for part in self.failure or ("", "")] == [str, str]
             and isinstance(self.progress, Mapping)
+            and isinstance(self.since, Mapping)
         )
         if not right:
             raise TypeError("a field is of another type")
@@ -214,7 +275,7 @@ class Registry:
                 file = path.with_suffix(".token")
                 _write(file, token.encode())
                 entry = replace(entry, token_file=str(file.absolute()))
-            _write(path, _dump(entry))
+            _write(path, entry.to_bytes())
         except OSError as error:
             if is_full(error):
                 raise storage_trouble(error, doing=f"listing the job in {self.folder}", starting=True) from error
@@ -253,27 +314,28 @@ class Registry:
 
     def _load(self, path: Path) -> JobEntry | None:
         try:
-            return JobEntry.from_json(json.loads(path.read_bytes()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return JobEntry.from_bytes(path.read_bytes())
+        except (OSError, ValueError):
             return None  # removed meanwhile, or another version's: no reason to hide the others
 
     def _looked_at(self, entry: JobEntry) -> JobEntry:
         if entry.application is not None:
-            from poundlock.control.driver_status import hear
+            from poundlock.control.driver_status import polled
 
-            found = entry if entry.ended else hear(entry)
+            found = entry if entry.ended else polled(entry)
             if found is not entry and found.ended:
                 with suppress(OSError):  # its checkpoint folder will be another's to write to
-                    _write(self._path(entry), _dump(found))
+                    _write(self._path(entry), found.to_bytes())
             return found
-        if entry.ended or entry.host != socket.gethostname() or self._alive(entry.pid, entry.process_start):
+        if entry.ended or not entry.here or self._alive(entry.pid, entry.process_start):
             return entry
         # It may have said its last word between the reading and the looking.
         said = self._load(self._path(entry))
         if said is not None and said.ended:
             return said
-        lost = (f"process {entry.pid} is gone, without a last word", f"read {entry.log}, then start the job again")
-        return replace(entry, state="FAILED", failure=lost)
+        from poundlock.control.driver_status import gone
+
+        return gone(entry)
 
 
 class Registration:
@@ -284,14 +346,14 @@ class Registration:
         self._lock = threading.Lock()
         self.entry = entry
 
-    def update(self, **changes: Any) -> None:
-        """Change fields of the entry."""
+    def update(self, newer: Progress | None = None, **changes: Any) -> None:
+        """Take newer progress, and change fields of the entry."""
         with self._lock:
             if self.entry.ended:
                 return
-            self.entry = replace(self.entry, **changes)
+            self.entry = replace(self.entry if newer is None else self.entry.after(newer), **changes)
             with suppress(OSError):
-                _write(self._path, _dump(self.entry))
+                _write(self._path, self.entry.to_bytes())
 
     def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
         """Say the last word; the token is worth nothing from now on."""
@@ -300,7 +362,7 @@ class Registration:
             exit_code=exit_code,
             failure=failure,
             progress=dict(progress),
-            ended_ms=time.time_ns() // 1_000_000,
+            ended_ms=now_ms(),
         )
         self._forget_token()
 
@@ -321,6 +383,11 @@ class Registration:
             _remove(Path(self.entry.token_file))
 
 
+def now_ms() -> int:
+    """Return ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
 def registered(
     *, job_id: str, name: str, checkpoint_dir: str, log: Path, job_file: str, arguments: Sequence[str]
 ) -> JobEntry:
@@ -332,7 +399,7 @@ def registered(
         pid=pid,
         process_start=process_start(pid) or "",
         host=socket.gethostname(),
-        started_ms=time.time_ns() // 1_000_000,
+        started_ms=now_ms(),
         state="INITIALIZING",
         checkpoint_dir=checkpoint_dir if is_uri(checkpoint_dir) else os.path.abspath(checkpoint_dir),
         log=str(log.absolute()),
@@ -351,10 +418,6 @@ def _only(wanted: str, matches: Sequence[JobEntry]) -> JobEntry:
             next="give more digits of the id",
         )
     return matches[0]
-
-
-def _dump(entry: JobEntry) -> bytes:
-    return json.dumps({"v": _FORMAT, **entry.to_json()}, ensure_ascii=False).encode() + b"\n"
 
 
 def _write(path: Path, data: bytes) -> None:

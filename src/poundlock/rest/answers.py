@@ -10,20 +10,20 @@ import time
 from collections.abc import Sequence
 
 from poundlock import __version__
-from poundlock.control.registry import ENDED
+from poundlock.control.registry import ENDED, now_ms
 from poundlock.driver.requests import Trigger
 from poundlock.errors import PoundlockError
 from poundlock.rest import models
 from poundlock.rest.figures import CheckpointFigures
-from poundlock.rest.observed import Observed, Vertex, now_ms
+from poundlock.rest.observed import Observed, Vertex
 
 _REFRESH_MS = 3000
 
 
 def overview(job: Observed) -> models.Overview:
     """Answer GET /overview."""
-    slots = job.parallelism or 1
-    state = job.progress.state
+    slots = job.setup.parallelism or 1
+    state = job.entry.state
     return models.Overview(
         taskmanagers=1,
         slots_total=slots,
@@ -53,12 +53,12 @@ def summary(job: Observed) -> models.JobSummary:
     begin, end, duration = _times(job)
     return models.JobSummary(
         jid=job.job_id,
-        name=job.name,
+        name=job.entry.name,
         state=job.state,
         start_time=begin,
         end_time=end,
         duration=duration,
-        last_modification=max(job.since().values(), default=begin),
+        last_modification=max(job.entry.since.values(), default=begin),
         tasks=_tasks(job),
     )
 
@@ -68,15 +68,15 @@ def details(job: Observed) -> models.JobDetails:
     begin, end, duration = _times(job)
     return models.JobDetails(
         jid=job.job_id,
-        name=job.name,
+        name=job.entry.name,
         isStoppable=not job.ended,
         state=job.state,
         start_time=begin,
         end_time=end,
         duration=duration,
         now=now_ms(),
-        timestamps=dict(job.since()),
-        vertices=[_vertex(job, vertex) for vertex in job.vertices],
+        timestamps=dict(job.entry.since),
+        vertices=[_vertex(job, vertex) for vertex in job.setup.vertices],
         status_counts=_tasks(job),
         progress=dataclasses.asdict(job.progress),
     )
@@ -124,8 +124,8 @@ def checkpoint_details(job: Observed, number: int) -> models.CheckpointDetails |
 def exceptions(job: Observed) -> models.Exceptions:
     """Answer GET /jobs/{jid}/exceptions. There are no stack traces: those are in the log."""
     entries = [
-        models.ExceptionEntry(exceptionName=trouble.what, stacktrace="", timestamp=trouble.at_ms)
-        for trouble in job.troubles()
+        models.ExceptionEntry(exceptionName=what, stacktrace="", timestamp=at_ms)
+        for what, at_ms in reversed(job.entry.troubles)
     ]
     newest = entries[0] if entries else None
     return models.Exceptions(
@@ -156,11 +156,11 @@ def job_configuration(job: Observed) -> models.JobConfiguration:
     """Answer GET /jobs/{jid}/config."""
     config = {
         "execution-mode": "STREAMING",
-        "restart-strategy": job.settings.get("restart_strategy_type", "exponential-delay"),
-        "job-parallelism": job.parallelism,
-        "user-config": dict(job.settings),
+        "restart-strategy": job.setup.settings.get("restart_strategy_type", "exponential-delay"),
+        "job-parallelism": job.setup.parallelism,
+        "user-config": dict(job.setup.settings),
     }
-    return models.JobConfiguration(jid=job.job_id, name=job.name, execution_config=config)
+    return models.JobConfiguration(jid=job.job_id, name=job.entry.name, execution_config=config)
 
 
 def checkpoint_trigger(trigger: Trigger) -> models.CheckpointTriggerInfo:
@@ -193,15 +193,15 @@ def _cause(error: PoundlockError | None) -> models.FailureCause | None:
 
 def _times(job: Observed) -> tuple[int, int, int]:
     """Return when it started and ended (-1 = not yet) and how long it has run, ms."""
-    end = job.since().get(job.progress.state, -1) if job.ended else -1
-    return job.started_ms, end, max(0, (end if end >= 0 else now_ms()) - job.started_ms)
+    end = job.entry.since.get(job.entry.state, -1) if job.ended else -1
+    return job.entry.started_ms, end, max(0, (end if end >= 0 else now_ms()) - job.entry.started_ms)
 
 
 def _tasks(job: Observed) -> dict[str, int]:
-    state = job.progress.state.lower()
+    state = job.entry.state.lower()
     counts = dict.fromkeys(("created", "running", "canceling", "failed", "finished", "canceled", "initializing"), 0)
-    counts[state if state in counts else "created"] = len(job.vertices)
-    return {"total": len(job.vertices), **counts}
+    counts[state if state in counts else "created"] = len(job.setup.vertices)
+    return {"total": len(job.setup.vertices), **counts}
 
 
 def _vertex(job: Observed, vertex: Vertex) -> models.VertexDetails:
@@ -219,7 +219,7 @@ def _vertex(job: Observed, vertex: Vertex) -> models.VertexDetails:
     return models.VertexDetails(
         id=vertex.name,
         name=f"{vertex.kind.capitalize()}: {vertex.name} ({vertex.description})",
-        parallelism=job.parallelism or 1,
+        parallelism=job.setup.parallelism or 1,
         status=job.state,
         start_time=begin,
         end_time=end,

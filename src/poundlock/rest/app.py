@@ -276,5 +276,5 @@ def _check(job: Observed, jid: str) -> None:
 def _alive(job: Observed, jid: str) -> Requests:
     _check(job, jid)
     if job.ended:
-        raise _refusal(409, f"the job has ended: {job.progress.state}", "start it again with: poundlock run")
+        raise _refusal(409, f"the job has ended: {job.entry.state}", "start it again with: poundlock run")
     return job.requests

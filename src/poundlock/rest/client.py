@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from poundlock.control.channel import EndedMeanwhile, NoAnswer
 from poundlock.control.registry import JobEntry
-from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.driver.requests import Then
+from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
 
 _TIMEOUT_S = 30.0
+_POLL_S = 0.1
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
-
-class NoAnswer(TransientError):
-    """The job's server could not be reached; the job may have ended."""
+_KINDS = {kind.__name__: kind for kind in (DefinitionError, TransientError, TerminalError)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Client:
-    """A way to one job's REST server.
+class HttpChannel:
+    """A way to one job's REST server; see `ControlChannel`.
 
     Args:
         job: the job's name, for errors.
@@ -42,13 +43,13 @@ class Client:
     token_file: str
 
     @classmethod
-    def of(cls, entry: JobEntry) -> Client | None:
-        """Return the way to a job, None if it has no server.
+    def of(cls, entry: JobEntry) -> HttpChannel | None:
+        """Return the way to a job; None if it has no server, or one that another machine keeps to itself.
 
         Raises:
             NoAnswer: the token file cannot be read: the job has ended, or it is another user's.
         """
-        if entry.rest is None or entry.token_file is None:
+        if entry.rest is None or entry.token_file is None or not entry.here:
             return None
         try:
             token = Path(entry.token_file).read_text(encoding="utf-8").strip()
@@ -65,6 +66,46 @@ class Client:
             token=token,
             token_file=entry.token_file,
         )
+
+    def stop(self) -> None:
+        self.post("/stop")
+
+    def cancel(self) -> None:
+        self.patch("?mode=cancel")
+
+    def checkpoint(self) -> int:
+        return int(self._done("/checkpoints", "/checkpoints", {}, "checkpoint")["checkpointId"])
+
+    def savepoint(self, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
+        if then == "stop":
+            place, body = "/stop", {"drain": drain, **({} if directory is None else {"targetDirectory": directory})}
+        else:
+            place, body = "/savepoints", {} if directory is None else {"target-directory": directory}
+            body["cancel-job"] = then == "cancel"
+        return str(self._done(place, "/savepoints", body, "savepoint")["location"])
+
+    def status(self) -> Mapping[str, Any]:
+        progress: Mapping[str, Any] = self.get()["progress"]
+        return progress
+
+    def _done(self, place: str, below: str, body: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+        """Ask for something, wait for it, and return what came of it. Raises PoundlockError if it failed."""
+        asked = self.post(place, body)["request-id"]
+        while True:
+            try:
+                now: Mapping[str, Any] = self.get(f"{below}/{asked}")
+            except NoAnswer as error:
+                raise EndedMeanwhile(error.what, next=error.next) from error
+            if now["status"]["id"] != "IN_PROGRESS":
+                break
+            time.sleep(_POLL_S)
+        cause = now["operation"].get("failure-cause")
+        if cause is not None:
+            why, _, next = cause["stack-trace"].partition("\nNext: ")
+            kind = _KINDS.get(cause["class"], PoundlockError)
+            raise kind(f"no {what} of job {self.job_id} was taken: {why}", next=next)
+        operation: Mapping[str, Any] = now["operation"]
+        return operation
 
     def get(self, path: str = "") -> Any:
         """Return the answer to GET `/jobs/<id><path>`. Raises PoundlockError."""
@@ -110,6 +151,6 @@ class Client:
             value = None
         if status < http.HTTPStatus.BAD_REQUEST and value is not None:
             return value
-        said = value.get("errors") if isinstance(value, dict) else None
-        what, *more = said or [f"job {self.job} answered with HTTP status {status}"]
+        errors = value.get("errors") if isinstance(value, dict) else None
+        what, *more = errors or [f"job {self.job} answered with HTTP status {status}"]
         raise PoundlockError(what, next=more[0] if more else f"read its log: poundlock logs {self.job_id[:8]}")

@@ -1,4 +1,4 @@
-"""A running job as REST sees it: its newest progress, when its state changed, why it was restarted, and how to ask it for things.
+"""A running job as REST sees it: its entry, how it is set up, its ledger's figures, and how to ask it for things.
 
 It is told by the driver's threads and looked at by the server's; what is handed out are values that do not change.
 """
@@ -6,31 +6,16 @@ It is told by the driver's threads and looked at by the server's; what is handed
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from poundlock.control.registry import ENDED
+import msgspec
+
+from poundlock.control.registry import ENDED, JobEntry
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.rest.figures import Figures
-
-_TROUBLES = 20
-
-
-def now_ms() -> int:
-    """Return ms since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """Why a job was restarted: what, and when in ms since the epoch."""
-
-    what: str
-    at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,70 +33,73 @@ class Vertex:
     description: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSetup:
+    """What does not change while a job runs.
+
+    Args:
+        parallelism: number of tasks; None = the cores of the master.
+        settings: what is set, without secrets.
+        vertices: its sources and sinks.
+    """
+
+    parallelism: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    vertices: Sequence[Vertex] = ()
+
+    def to_bytes(self) -> bytes:
+        """Return it as it is kept."""
+        return msgspec.json.encode(self, enc_hook=str)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> JobSetup:
+        """Return what was kept. Raises ValueError if it is something else."""
+        return msgspec.json.decode(data, type=cls)
+
+
 @dataclass(kw_only=True)
 class Observed:
     """A job and its way of being asked.
 
     Args:
-        job_id, name: which job.
-        started_ms: when its process started, ms since the epoch.
-        parallelism: number of tasks; None = the cores of the master.
-        settings: what is set, without secrets.
-        vertices: its sources and sinks.
-        figures: its ledger; None before there is one.
+        entry: of its process.
+        setup: what does not change.
+        figures: its ledger.
         stop: how it is stopped.
         requests: how it is asked for checkpoints and savepoints.
-        process_restarts: how often its supervisor has started the process again; None without a supervisor.
-        earlier: why the processes before this one ended, the newest last.
     """
 
-    job_id: str
-    name: str
-    started_ms: int
-    parallelism: int | None
-    settings: Mapping[str, Any]
-    vertices: Sequence[Vertex]
+    entry: JobEntry
+    setup: JobSetup
     figures: Figures
     stop: StopRequest
     requests: Requests
-    process_restarts: int | None = None
-    earlier: Sequence[Trouble] = ()
-    progress: Progress = field(default_factory=lambda: Progress("INITIALIZING"))
-    _since: dict[str, int] = field(default_factory=dict)
-    _troubles: deque[Trouble] = field(default_factory=lambda: deque(maxlen=_TROUBLES))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __post_init__(self) -> None:
-        self._troubles.extend(self.earlier)
-
     def update(self, progress: Progress) -> None:
-        """Be told how the job goes."""
+        """Take how the job goes."""
         with self._lock:
-            if progress.state != self.progress.state or not self._since:
-                self._since[progress.state] = now_ms()
-            if progress.restarts > self.progress.restarts:
-                self._troubles.append(Trouble(what=progress.message, at_ms=now_ms()))
-            self.progress = progress
+            self.entry = self.entry.after(progress)
         if progress.checkpoint is not None and progress.last_ms is not None:
             self.figures.took(progress.checkpoint, progress.last_ms)
 
     @property
+    def job_id(self) -> str:
+        return self.entry.job_id
+
+    @property
+    def progress(self) -> Progress:
+        """The newest; its state is that of the job."""
+        known = {name: value for name, value in self.entry.progress.items() if name in Progress.__slots__}
+        return Progress(**{**known, "state": self.entry.state})
+
+    @property
     def state(self) -> str:
         """Its state in Flink's words; one that was asked to end and has not yet is CANCELLING, or RUNNING still."""
-        state = self.progress.state
+        state = self.entry.state
         return "CANCELLING" if self.stop.canceling and state not in ENDED else state
 
     @property
     def ended(self) -> bool:
         """Whether it has ended, and only its server is left for a moment."""
-        return self.progress.state in ENDED
-
-    def since(self) -> Mapping[str, int]:
-        """Return when each state was last entered, ms since the epoch."""
-        with self._lock:
-            return dict(self._since)
-
-    def troubles(self) -> Sequence[Trouble]:
-        """Return why it was restarted, the newest first."""
-        with self._lock:
-            return tuple(reversed(self._troubles))
+        return self.entry.ended

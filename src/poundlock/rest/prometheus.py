@@ -33,7 +33,7 @@ class _OfJob(Collector):
 
     def __init__(self, job: Observed) -> None:
         self._job = job
-        self._labels = [job.job_id, job.name]
+        self._labels = [job.job_id, job.entry.name]
 
     def collect(self) -> Iterable[Metric]:
         yield from self._flow()
@@ -95,10 +95,10 @@ class _OfJob(Collector):
     def _of_state(self) -> Iterator[Metric]:
         progress = self._job.progress
         yield self._sole("restarts_total", "Restarts since this process started.", progress.restarts)
-        if self._job.process_restarts is not None:
+        if self._job.entry.child is not None:
             what = "How often the supervisor has started the job's process again."
-            yield self._sole("process_restarts_total", what, self._job.process_restarts)
-        yield self._sole("process_start_seconds", "When the process started.", self._job.started_ms / 1000)
+            yield self._sole("process_restarts_total", what, self._job.entry.process_restarts)
+        yield self._sole("process_start_seconds", "When the process started.", self._job.entry.started_ms / 1000)
         if progress.state_bytes is not None:
             yield self._sole("state_size_bytes", "Memory of the state, as Spark tells it.", progress.state_bytes)
         made = GaugeMetricFamily(

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from poundlock.control import control_client as folder_client
+from poundlock.control import control_client
 from poundlock.control import control_server as control
-from poundlock.control.control_client import FolderClient
-from poundlock.control.control_files import Word, newest_word
-from poundlock.control.control_server import Reachable
+from poundlock.control.control_client import FolderChannel
+from poundlock.control.control_files import newest_entry
+from poundlock.control.control_server import ControlServer
 from poundlock.control.registry import Registry, registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
@@ -27,7 +27,10 @@ from poundlock.storage import LocalStorage
 
 pytestmark = pytest.mark.slow
 
-FIRST = Word(job_id="a" * 32, name="job", application="application_1_2", state="RUNNING", started_ms=1, said_ms=1)
+FIRST = replace(
+    registered(job_id="a" * 32, name="job", checkpoint_dir="c", log=Path("log"), job_file="job.py", arguments=()),
+    application="application_1_2", state="RUNNING", started_ms=1, host="", pid=0,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -36,8 +39,8 @@ def storage(tmp_path: Path) -> LocalStorage:
 
 
 @pytest.fixture
-def driver(storage: LocalStorage) -> Iterator[Reachable]:
-    made = Reachable(storage, FIRST, StopRequest(), Requests())
+def driver(storage: LocalStorage) -> Iterator[ControlServer]:
+    made = ControlServer(storage, FIRST, StopRequest(), Requests())
     made.start()
     yield made
     made.requests.close()
@@ -59,15 +62,15 @@ def asked(ask: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     return thread, found
 
 
-def taken(driver: Reachable) -> Any:
+def taken(driver: ControlServer) -> Any:
     while (trigger := driver.requests.take()) is None:
         time.sleep(0.01)
     return trigger
 
 
-def test_a_savepoint_is_asked_for_and_answered(driver: Reachable, storage: LocalStorage) -> None:
+def test_a_savepoint_is_asked_for_and_answered(driver: ControlServer, storage: LocalStorage) -> None:
     thread, found = asked(
-        lambda: FolderClient(storage, "job").ask("savepoint", directory="/there", then="cancel", drain=True)
+        lambda: FolderChannel(storage, "job").ask("savepoint", directory="/there", then="cancel", drain=True)
     )
     trigger = taken(driver)
     assert (trigger.kind, trigger.directory, trigger.then, trigger.drain) == ("savepoint", "/there", "cancel", True)
@@ -77,26 +80,26 @@ def test_a_savepoint_is_asked_for_and_answered(driver: Reachable, storage: Local
     assert list(storage.names("control/requests")) == []
 
 
-def test_a_failure_comes_back_as_it_was(driver: Reachable, storage: LocalStorage) -> None:
-    thread, found = asked(lambda: FolderClient(storage, "job").ask("checkpoint"))
+def test_a_failure_comes_back_as_it_was(driver: ControlServer, storage: LocalStorage) -> None:
+    thread, found = asked(lambda: FolderChannel(storage, "job").ask("checkpoint"))
     taken(driver).fail(DefinitionError("no such folder", next="make it"))
     thread.join(30)
     assert isinstance(found[0], DefinitionError)
     assert (found[0].what, found[0].next) == ("no such folder", "make it")
 
 
-def test_stop_is_answered_by_the_end_and_cancel_at_once(driver: Reachable, storage: LocalStorage) -> None:
-    thread, found = asked(lambda: FolderClient(storage, "job").ask("stop"))
+def test_stop_is_answered_by_the_end_and_cancel_at_once(driver: ControlServer, storage: LocalStorage) -> None:
+    thread, found = asked(lambda: FolderChannel(storage, "job").ask("stop"))
     while not driver.stop.stopping:
         time.sleep(0.01)
     assert not found
-    assert FolderClient(storage, "job").ask("cancel") is None
+    assert FolderChannel(storage, "job").ask("cancel") is None
     assert driver.stop.canceling
     driver.requests.close()
     driver.end("CANCELED", 0, failure=None, progress={"message": "ended"})
     thread.join(30)
     assert found == [None]
-    word = newest_word(storage)
+    word = newest_entry(storage)
     assert word is not None
     assert (word.state, word.exit_code, dict(word.progress)) == ("CANCELED", 0, {"message": "ended"})
 
@@ -104,7 +107,7 @@ def test_stop_is_answered_by_the_end_and_cancel_at_once(driver: Reachable, stora
 def test_what_an_earlier_driver_was_asked_is_forgotten(storage: LocalStorage) -> None:
     storage.create_exclusive("control/requests/1.json", b'{"kind": "cancel"}')
     storage.create_exclusive("control/answers/1.json", b"{}")
-    made = Reachable(storage, FIRST, StopRequest(), Requests())
+    made = ControlServer(storage, FIRST, StopRequest(), Requests())
     made.start()
     made.end("FINISHED", 0, failure=None, progress={})
     assert not made.stop.canceling
@@ -117,7 +120,7 @@ def test_what_an_earlier_driver_was_asked_is_forgotten_although_it_cannot_be_del
     monkeypatch.setattr(control, "_LOOK_S", 0.01)
     storage.create_exclusive("control/requests/1.json", b'{"kind": "cancel"}')
     storage.create_exclusive("control/requests/2.json", b'{"kind": "cancel"}')
-    made = Reachable(Troubled(storage.root, "delete", "requests/", [1]), FIRST, StopRequest(), Requests())
+    made = ControlServer(Troubled(storage.root, "delete", "requests/", [1]), FIRST, StopRequest(), Requests())
     made.start()
     deadline = time.monotonic() + 60
     while storage.names("control/requests") and time.monotonic() < deadline:
@@ -127,7 +130,7 @@ def test_what_an_earlier_driver_was_asked_is_forgotten_although_it_cannot_be_del
     made.end("FINISHED", 0, failure=None, progress={})
 
 
-def test_what_is_no_request_is_dropped(driver: Reachable, storage: LocalStorage) -> None:
+def test_what_is_no_request_is_dropped(driver: ControlServer, storage: LocalStorage) -> None:
     storage.create_exclusive("control/requests/1.json", b"[]")
     storage.create_exclusive("control/requests/2.json", b"{")
     deadline = time.monotonic() + 60
@@ -171,9 +174,9 @@ def test_a_request_that_cannot_be_deleted_is_carried_out_once(
 ) -> None:
     monkeypatch.setattr(control, "_LOOK_S", 0.01)
     troubled = Troubled(storage.root, "delete", "requests/", [3])
-    made = Reachable(troubled, FIRST, StopRequest(), Requests())
+    made = ControlServer(troubled, FIRST, StopRequest(), Requests())
     made.start()
-    thread, found = asked(lambda: FolderClient(storage, "job").ask("savepoint", directory="/there"))
+    thread, found = asked(lambda: FolderChannel(storage, "job").ask("savepoint", directory="/there"))
     taken(made).complete("/there/savepoint-1")
     deadline = time.monotonic() + 60
     while storage.names("control/requests") and time.monotonic() < deadline:
@@ -190,10 +193,10 @@ def test_a_last_word_is_said_again_where_it_could_not_be_written(
 ) -> None:
     monkeypatch.setattr(control, "_LOOK_S", 0.01)
     monkeypatch.setattr(control, "_BEAT_S", 600)
-    made = Reachable(Troubled(storage.root, "replace", "driver.json", [2]), FIRST, StopRequest(), Requests())
+    made = ControlServer(Troubled(storage.root, "replace", "driver.json", [2]), FIRST, StopRequest(), Requests())
     made.start()
     made.end("FINISHED", 0, failure=None, progress={})
-    word = newest_word(storage)
+    word = newest_entry(storage)
     assert word is not None
     assert (word.state, word.ended) == ("FINISHED", True)
 
@@ -205,7 +208,7 @@ def test_a_last_word_that_can_never_be_written_does_not_hold_the_driver(
     monkeypatch.setattr(control, "_LAST_S", 0.1)
     told: list[str] = []
     away = Troubled(storage.root, "replace", "driver.json", [1_000_000])
-    made = Reachable(away, FIRST, StopRequest(), Requests(), told.append)
+    made = ControlServer(away, FIRST, StopRequest(), Requests(), told.append)
     made.start()
     made.end("FINISHED", 0, failure=None, progress={})
     assert "control/driver.json cannot be written" in told[-1]
@@ -216,11 +219,11 @@ def test_an_answer_that_can_never_be_written_holds_back_no_last_word(
 ) -> None:
     monkeypatch.setattr(control, "_LOOK_S", 0.01)
     monkeypatch.setattr(control, "_LAST_S", 0.1)
-    made = Reachable(
+    made = ControlServer(
         Troubled(storage.root, "create_exclusive", "answers/", [1_000_000]), FIRST, StopRequest(), Requests()
     )
     made.start()
-    thread, found = asked(lambda: FolderClient(storage, "job").ask("cancel"))
+    thread, found = asked(lambda: FolderChannel(storage, "job").ask("cancel"))
     made.stop.wait(60)
     made.end("CANCELED", 0, failure=None, progress={})
     thread.join(30)
@@ -229,44 +232,44 @@ def test_an_answer_that_can_never_be_written_holds_back_no_last_word(
 
 def test_a_driver_that_was_taken_over_leaves_the_word_to_the_next(storage: LocalStorage) -> None:
     """Whoever follows the application would take a last word for its end, while its next attempt goes on."""
-    made = Reachable(storage, replace(FIRST, host="here", pid=1), StopRequest(), Requests())
+    made = ControlServer(storage, replace(FIRST, host="here", pid=1), StopRequest(), Requests())
     made.start()
     life = {"v": 1, "epoch": 2, "host": "here", "pid": 2, "started_ms": 1}
     storage.create_exclusive("epochs/00000002.json", json.dumps(life).encode())  # and has not said anything yet
     thread, _ = asked(lambda: made.end("FAILED", 5, failure=("taken over", ""), progress={}))
     time.sleep(0.5)
-    word = newest_word(storage)
+    word = newest_entry(storage)
     assert word is not None
     assert not word.ended
     later = replace(word, attempt=2, pid=2)
     storage.replace("control/driver.json", later.to_bytes())
     thread.join(30)
-    assert newest_word(storage) == later
+    assert newest_entry(storage) == later
 
 
 def test_a_driver_that_was_taken_over_by_one_that_says_nothing(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "_FIRST_S", 0.1)
-    made = Reachable(storage, FIRST, StopRequest(), Requests())
+    made = ControlServer(storage, FIRST, StopRequest(), Requests())
     made.start()
     made.end("FAILED", 5, failure=("taken over", ""), progress={})
-    word = newest_word(storage)
+    word = newest_entry(storage)
     assert word is not None
     assert (word.exit_code, word.failure) == (5, ("taken over", ""))
 
 
 def test_a_driver_that_is_silent_is_not_waited_for(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_client, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(control_client, "_PATIENCE_S", 0.2)
     with pytest.raises(TransientError, match="has written nothing into"):
-        FolderClient(storage, "job").ask("stop")
+        FolderChannel(storage, "job").ask("stop")
     assert list(storage.names("control/requests")) == []  # it must not be found by a driver that comes later
     storage.create_exclusive("control/driver.json", replace(FIRST, state="FINISHED", ended_ms=5).to_bytes())
     with pytest.raises(PoundlockError, match=r"ended before this was done \(FINISHED\)"):
-        FolderClient(storage, "job").ask("stop")
+        FolderChannel(storage, "job").ask("stop")
 
 
-def test_the_registry_hears_the_driver(tmp_path: Path, driver: Reachable, storage: LocalStorage) -> None:
+def test_the_registry_hears_the_driver(tmp_path: Path, driver: ControlServer, storage: LocalStorage) -> None:
     entry = registered(
         job_id="a" * 32, name="job", checkpoint_dir=str(tmp_path), log=tmp_path / "log", job_file="job.py", arguments=[]
     )
@@ -288,14 +291,14 @@ def test_a_driver_that_was_taken_over_is_silent_and_told(
     monkeypatch.setattr(control, "_BEAT_S", 0.01)
     told = threading.Event()
     first = replace(FIRST, host="here", pid=1)
-    older = Reachable(storage, first, StopRequest(), Requests(), taken_over=told.set)
+    older = ControlServer(storage, first, StopRequest(), Requests(), taken_over=told.set)
     older.start()
     life = {"v": 1, "epoch": 1, "host": "here", "pid": 1, "started_ms": 1}
     storage.create_exclusive("epochs/00000001.json", json.dumps(life).encode())
-    other = replace(first, application="application_1_3", pid=2, said_ms=5)
+    other = replace(first, application="application_1_3", pid=2, written_ms=5)
     storage.replace("control/driver.json", other.to_bytes())  # by one that does not know yet that it is over
     deadline = time.monotonic() + 60
-    while newest_word(storage) == other and time.monotonic() < deadline:
+    while newest_entry(storage) == other and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not told.is_set()
     storage.create_exclusive("epochs/00000002.json", json.dumps({**life, "epoch": 2, "pid": 2}).encode())
@@ -305,12 +308,12 @@ def test_a_driver_that_was_taken_over_is_silent_and_told(
     storage.replace("control/driver.json", other.to_bytes())
     older.requests.close()
     older.end("FAILED", 5, failure=None, progress={})
-    assert newest_word(storage) == other
+    assert newest_entry(storage) == other
 
 
 def test_what_an_older_driver_was_asked_is_not_waited_for(storage: LocalStorage) -> None:
     storage.create_exclusive("control/driver.json", FIRST.to_bytes())
-    thread, found = asked(lambda: FolderClient(storage, "job").ask("stop"))
+    thread, found = asked(lambda: FolderChannel(storage, "job").ask("stop"))
     deadline = time.monotonic() + 60
     while not storage.names("control/requests") and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -324,38 +327,38 @@ def test_a_driver_that_begins_while_it_is_asked_has_forgotten_it(storage: LocalS
     class Begun(LocalStorage):
         def create_exclusive(self, path: str, data: bytes) -> bool:
             made = super().create_exclusive(path, data)
-            Reachable(storage, replace(FIRST, attempt=2), StopRequest(), Requests()).start()
+            ControlServer(storage, replace(FIRST, attempt=2), StopRequest(), Requests()).start()
             return made
 
     storage.create_exclusive("control/driver.json", FIRST.to_bytes())
-    thread, found = asked(lambda: FolderClient(Begun(storage.root), "job").ask("stop"))
+    thread, found = asked(lambda: FolderChannel(Begun(storage.root), "job").ask("stop"))
     thread.join(10)
     assert "was started again before this was done" in found[0].what
 
 
-def test_an_answer_that_cannot_be_read_for_a_moment_is_waited_for(driver: Reachable, storage: LocalStorage) -> None:
+def test_an_answer_that_cannot_be_read_for_a_moment_is_waited_for(driver: ControlServer, storage: LocalStorage) -> None:
     away = Troubled(storage.root, "read", "answers/", [2])
-    thread, found = asked(lambda: FolderClient(away, "job").ask("checkpoint"))
+    thread, found = asked(lambda: FolderChannel(away, "job").ask("checkpoint"))
     taken(driver).complete(7)
     thread.join(30)
     assert (found, away.times) == ([7], [0])
 
 
 def test_an_answer_that_cannot_be_read_at_all(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_client, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(control_client, "_PATIENCE_S", 0.2)
     away = Troubled(storage.root, "read", "answers/", [1000])
     with pytest.raises(TransientError, match=r"the answer of job job in .* cannot be read: .*timed out"):
-        FolderClient(away, "job").ask("stop")
+        FolderChannel(away, "job").ask("stop")
 
 
 def test_a_driver_that_is_gone_is_asked_no_longer(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_client, "_SILENT_S", 0.0)
+    monkeypatch.setattr(control_client, "_SILENT_S", 0.0)
     with pytest.raises(PoundlockError, match="job job is gone: it was killed"):
-        FolderClient(storage, "job", lambda: "it was killed").ask("stop")
+        FolderChannel(storage, "job", lambda: "it was killed").ask("stop")
     assert list(storage.names("control/requests")) == []
 
 
 def test_no_word(storage: LocalStorage) -> None:
-    assert newest_word(storage) is None
+    assert newest_entry(storage) is None
     storage.create_exclusive("control/driver.json", b'{"v": 7}')
-    assert newest_word(storage) is None
+    assert newest_entry(storage) is None

@@ -15,7 +15,7 @@ from poundlock.driver.progress import Progress
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.rest.app import make_app
 from poundlock.rest.figures import Figures
-from poundlock.rest.observed import Observed, Trouble
+from poundlock.rest.observed import Observed
 from poundlock.rest.probe import answers
 from poundlock.rest.server import RestServer, read_token, take_port
 from poundlock.storage import open_storage
@@ -162,7 +162,7 @@ def test_the_savepoint_a_job_began_with_is_told(tmp_path: Path, processes: int) 
 
 def test_restarts_of_the_process_are_told_with_their_causes(tmp_path: Path) -> None:
     job, _ = observed(tmp_path)
-    job = replace(job, process_restarts=2, earlier=[Trouble(what="killed", at_ms=5), Trouble(what="again", at_ms=9)])
+    job.entry = replace(job.entry, child=7, process_restarts=2, troubles=[("killed", 5), ("again", 9)])
     client = TestClient(make_app(job, TOKEN), headers=ALLOWED)
     assert (
         f'poundlock_process_restarts_total{{job="orders",job_id="{ID}"}} 2.0' in client.get("/metrics/prometheus").text

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
 
-from poundlock.cli.job_lookup import (
-    RunningJobArgument,
-    await_end,
-    client_of,
-    failed,
-    find_running,
-    folder_client,
-    folder_of,
-    saved,
-    send,
-    trigger_savepoint,
-)
+from poundlock.cli.job_lookup import RunningJobArgument, await_end, failed, find_running, saved, take_savepoint
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import PoundlockError
@@ -40,34 +28,18 @@ def command(
 
     Pending data stays hidden for the next start; nothing is lost.
     """
-    from poundlock.rest.client import NoAnswer
-
     output = Output(json)
-    registry, entry = find_running(job, define, config)
+    known = find_running(job, define, config)
+    entry = known.entry
     if directory is not None:
-        folder = folder_of(directory)
         if not json:
-            output.line(f"Cancelling job {entry.job_id} with CANONICAL savepoint to {folder}.")
-        path = trigger_savepoint(registry, entry, "/savepoints", {"target-directory": folder, "cancel-job": True})
-        await_end(registry, entry, output)
-        output.show(saved(entry, path))
+            output.line(f"Cancelling job {entry.job_id} with CANONICAL savepoint to {directory}.")
+        output.show(saved(entry, take_savepoint(known, directory, then="cancel")))
         return 0
     if not json:
         output.line(f"Cancelling job {entry.job_id}.")
-    folder_of_job = folder_client(entry)
-    try:
-        client = None if folder_of_job is not None else client_of(entry)
-        if client is not None:
-            client.patch("?mode=cancel")
-    except NoAnswer:
-        client = None
-    if folder_of_job is not None:
-        folder_of_job.ask("cancel")
-    elif client is None:
-        # Two of one kind may arrive as one.
-        send(entry, signal.SIGTERM)
-        send(entry, signal.SIGINT)
-    ended = await_end(registry, entry, output, _PATIENCE_S)
+    known.channel().cancel()
+    ended = await_end(known, output, _PATIENCE_S)
     if ended is None:
         raise PoundlockError(
             f"job {entry.job_id} has not ended within {_PATIENCE_S:.0f} s",

@@ -52,6 +52,7 @@ class _Info:
             "token": None if entry.ended else entry.token_file,
             "watermark": _watermark(self.progress),
             "progress": progress_line(self.progress),
+            "written": None if entry.written_ms is None else _time(entry.written_ms),
             "failure": None if entry.failure is None else entry.failure[0],
             "next": None if entry.failure is None else entry.failure[1] or None,
         }
@@ -99,5 +100,5 @@ def command(
     config: ConfigOption = None,
 ) -> None:
     """Show one job: how it goes or how it ended."""
-    _, entry = find_job(job, define, config)
-    Output(json).show(_Info(entry=entry, progress=progress_of(entry), savepoint=_ended_with(entry)))
+    known = find_job(job, define, config)
+    Output(json).show(_Info(entry=known.entry, progress=progress_of(known), savepoint=_ended_with(known.entry)))

@@ -1,5 +1,5 @@
-"""`poundlock list`: the jobs of this user, in Flink's words. It reads the registry, and asks no job that runs
-on a machine; one that runs on a cluster it hears of by files."""
+"""`poundlock list`: the jobs of this user, in Flink's words, or those of a folder of checkpoints. No job is asked: it reads
+the registry, and what drivers elsewhere write into their checkpoint folders."""
 
 from __future__ import annotations
 
@@ -54,15 +54,21 @@ def _line(entry: JobEntry) -> str:
 
 
 def command(
+    folder: Annotated[
+        str | None,
+        typer.Argument(metavar="[FOLDER]", help="A checkpoint folder, or one with several in it; default: your jobs."),
+    ] = None,
     every: Annotated[bool, typer.Option("-a", "--all", help="Jobs that ended, too.")] = False,
     json: JsonOption = False,
     define: DefineOption = None,
     config: ConfigOption = None,
 ) -> None:
     """List the running jobs."""
+    from poundlock.cli.job_lookup import jobs_in
     from poundlock.config import load_settings
     from poundlock.control.registry import Registry
 
-    entries = Registry(load_settings(define or (), config=config).state_dir).entries()
+    settings = load_settings(define or (), config=config)
+    entries = Registry(settings.state_dir).entries() if folder is None else jobs_in(folder)
     running = [entry for entry in entries if not entry.ended]
     Output(json).show(_Jobs(running=running, ended=[e for e in entries if e.ended] if every else None))

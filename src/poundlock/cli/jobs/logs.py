@@ -1,4 +1,4 @@
-"""`poundlock logs`: the log of a job's process, and what is added to it while it runs."""
+"""`poundlock logs`: the log of a job's process, wherever it runs, and what is added to it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import time
 from collections.abc import Iterator
 from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from poundlock.cli.job_lookup import RunningJobArgument, find_job
+from poundlock.cli.job_lookup import KnownJob, RunningJobArgument, find_job
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, PoundlockError
 
 if TYPE_CHECKING:
-    from poundlock.control.registry import JobEntry, Registry
+    from poundlock.control.control_logs import CopiedLog, LogFile
+    from poundlock.control.registry import JobEntry
 
 
 _POLL_S = 0.25
+_FOLDER_POLL_S = 2.0
 
 
 def command(
@@ -34,57 +36,62 @@ def command(
 
     With --json the lines are as they are in the file, one JSON object each.
     """
-    registry, entry = find_job(job, define, config)
-    if entry.application is not None:
-        raise DefinitionError(
-            f"the log of job {entry.name} is where its driver runs, in a container of {entry.application}",
-            next=f"type: yarn logs -applicationId {entry.application}",
-        )
-    output = Output(json)
-    path = Path(entry.log)
+    known = find_job(job, define, config)
+    entry, output = known.entry, Output(json)
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            lines = [line for line in file if line.strip()]
-            for line in lines[-last:] if last else lines:
+        log = _log_of(entry)
+        data = log.new()
+        if not data and not entry.here and (entry.ended or not follow):
+            raise FileNotFoundError(2, "its driver has put no copy there")
+        *lines, begun = data.split(b"\n")
+        lines = [line for line in [*lines, *([] if follow else [begun])] if line.strip()]
+        for line in lines[-last:] if last else lines:
+            _print(line, output)
+        if follow:
+            for line in _followed(known, log, begun):
                 _print(line, output)
-            if follow:
-                for line in _followed(file, registry, entry):
-                    _print(line, output)
-    except OSError as error:
+    except BrokenPipeError:
+        raise
+    except (OSError, PoundlockError) as error:
         raise DefinitionError(
-            f"the log of job {entry.name} cannot be read: {path}: {error.strerror or error}",
-            next=f"see where its process ran: poundlock info {entry.job_id[:8]}",
+            f"the log of job {entry.name} cannot be read: {_place(entry)}: {getattr(error, 'strerror', None) or error}",
+            next=f"see where its process ran: poundlock info {entry.job_id[:8]}"
+            if entry.application is None
+            else f"type: yarn logs -applicationId {entry.application}",
         ) from error
 
 
-def _followed(file: Any, registry: Registry, entry: JobEntry) -> Iterator[str]:
+def _log_of(entry: JobEntry) -> LogFile | CopiedLog:
+    """Return the log of a process of this machine, else the copy that the driver makes in its checkpoint folder."""
+    from poundlock.control.control_logs import CopiedLog, LogFile
+    from poundlock.storage import open_storage
+
+    return LogFile(Path(entry.log)) if entry.here else CopiedLog(open_storage(entry.checkpoint_dir))
+
+
+def _place(entry: JobEntry) -> str:
+    return entry.log if entry.here else entry.checkpoint_dir
+
+
+def _followed(known: KnownJob, log: LogFile | CopiedLog, begun: bytes) -> Iterator[bytes]:
     """Yield lines as they are written, until the job has ended; a process that its supervisor starts has a log of its own."""
-    yield from _coming(file, registry, entry)
-    while (now := registry.reread(entry)) is not None and now.log != entry.log:
-        entry = now
-        with Path(entry.log).open(encoding="utf-8", errors="replace") as next:
-            yield from _coming(next, registry, entry)
-
-
-def _coming(file: Any, registry: Registry, entry: JobEntry) -> Iterator[str]:
-    """Yield lines as they are written, until the job has ended or writes another log, and all of them are read."""
-    begun = ""
+    path = known.entry.log
     while True:
-        now = registry.reread(entry)
-        over = now is None or now.ended or now.log != entry.log
-        while part := file.readline():
-            begun += part
-            if begun.endswith("\n"):
-                if begun.strip():
-                    yield begun
-                begun = ""
+        now = known.again()
+        over = now is None or now.ended
+        *lines, begun = (begun + log.new()).split(b"\n")
+        yield from (line for line in lines if line.strip())
         if over:
             return
-        time.sleep(_POLL_S)
+        if now is not None and now.here and now.log != path:
+            path, log = now.log, _log_of(now)
+        else:
+            time.sleep(_POLL_S if now is None or now.here else _FOLDER_POLL_S)
 
 
-def _print(line: str, output: Output) -> None:
-    output.line(line.rstrip("\n") if output.as_json else _for_people(line))
+def _print(data: bytes, output: Output) -> None:
+    line = data.decode(errors="replace")
+    output.line(line if output.as_json else _for_people(line))
 
 
 def _for_people(line: str) -> str:
@@ -93,7 +100,7 @@ def _for_people(line: str) -> str:
         value = loads(line)
         head = f"{value.pop('time')} {value.pop('level'):<7} {value.pop('message')}"
     except (ValueError, KeyError, TypeError, AttributeError):
-        return line.rstrip("\n")
+        return line
     trace = value.pop("exception", None)
     rest = [f"{name}={item}" for name, item in value.items() if name not in ("job", "logger")]
     return "\n".join([" ".join([head, *rest]), *([str(trace)] if trace else [])])

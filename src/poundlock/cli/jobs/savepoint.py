@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from poundlock.cli.job_lookup import find_running, folder_of, saved, trigger_savepoint
+from poundlock.cli.job_lookup import find_running, saved, take_savepoint
 from poundlock.cli.jobs import savepoint_edit
 from poundlock.cli.jobs import savepoint_inspect as savepoint_about
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
@@ -44,7 +44,8 @@ DirectoryArgument = Annotated[
 @app.command(_TAKE)
 def command(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="A job's id, the beginning of it, or its name.")
+        str | None,
+        typer.Argument(metavar="[JOB]", help="A job's id, the beginning of it, its name, or its checkpoint folder."),
     ] = None,
     directory: DirectoryArgument = None,
     dispose: Annotated[str | None, typer.Option("-d", "--dispose", metavar="PATH", help="Remove a savepoint.")] = None,
@@ -62,13 +63,11 @@ def command(
         return
     if job is None:
         raise DefinitionError("Missing JobID. Specify a job to take a savepoint of", next="type: poundlock list")
-    registry, entry = find_running(job, define, config)
+    known = find_running(job, define, config)
     if not json:
-        output.line(f"Triggering savepoint for job {entry.job_id}.")
+        output.line(f"Triggering savepoint for job {known.entry.job_id}.")
         output.line("Waiting for response...")
-    body: dict[str, Any] = {} if directory is None else {"target-directory": folder_of(directory)}
-    path = trigger_savepoint(registry, entry, "/savepoints", body)
-    output.show(saved(entry, path))
+    output.show(saved(known.entry, take_savepoint(known, directory)))
 
 
 def _dispose(path: str, output: Output) -> None:

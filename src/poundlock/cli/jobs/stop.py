@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
 
-from poundlock.cli.job_lookup import (
-    RunningJobArgument,
-    await_end,
-    client_of,
-    failed,
-    find_running,
-    folder_client,
-    folder_of,
-    saved,
-    send,
-    trigger_savepoint,
-)
+from poundlock.cli.job_lookup import RunningJobArgument, await_end, failed, find_running, saved, take_savepoint
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import PoundlockError
@@ -45,32 +33,18 @@ def command(
 
     The running checkpoint and all pending files are finished; with a savepoint, pending files go into it instead.
     """
-    from poundlock.rest.client import NoAnswer
-
     output = Output(json)
-    registry, entry = find_running(job, define, config)
+    known = find_running(job, define, config)
+    entry = known.entry
     if directory is not None or drain:
         if not json:
             output.line(f'Suspending job "{entry.job_id}" with a CANONICAL savepoint.')
-        body = {"drain": drain, **({} if directory is None else {"targetDirectory": folder_of(directory)})}
-        path = trigger_savepoint(registry, entry, "/stop", body)
-        await_end(registry, entry, output)
-        output.show(saved(entry, path))
+        output.show(saved(entry, take_savepoint(known, directory, then="stop", drain=drain)))
         return 0
     if not json:
         output.line(f"Stopping job {entry.job_id}.")
-    folder_of_job = folder_client(entry)
-    try:
-        client = None if folder_of_job is not None else client_of(entry)
-        if client is not None:
-            client.post("/stop")
-    except NoAnswer:
-        client = None
-    if folder_of_job is not None:
-        folder_of_job.ask("stop")
-    elif client is None:
-        send(entry, signal.SIGTERM)
-    ended = await_end(registry, entry, output)
+    known.channel().stop()
+    ended = await_end(known, output)
     assert ended is not None
     if ended.state == "FAILED":
         return failed(ended, output)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from poundlock.errors import PoundlockError, TransientError
 if TYPE_CHECKING:
     from poundlock.cli.progress_display import Watcher
     from poundlock.config import Settings
-    from poundlock.control.control_files import Word
     from poundlock.control.registry import JobEntry
     from poundlock.driver.progress import Progress, StopRequest
     from poundlock.driver.savepoints.restore import Beginning
@@ -113,66 +113,61 @@ def submit(
 
 def _detach(following: _Following, output: Output) -> int:
     while True:
-        word = following.look()
-        if word.ended or word.state in _UNDER_WAY:
+        now = following.look()
+        if now.ended or now.state in _UNDER_WAY:
             break
         time.sleep(_LOOK_S)
-    if word.state == "FAILED":
-        return _failed(word, output)
-    entry = following.entry
-    data = {"job_id": word.job_id, "name": word.name, "application": word.application, "state": word.state}
-    output.show(
-        Text(
-            text=f"Job has been submitted with JobID {word.job_id}",
-            data={**data, "log": entry.log if entry is not None else str(following.log)},
-        )
-    )
+    if now.state == "FAILED":
+        return _failed(now, output)
+    data = {"job_id": now.job_id, "name": now.name, "application": now.application, "state": now.state}
+    text = f"Job has been submitted with JobID {now.job_id}"
+    output.show(Text(text=text, data={**data, "log": str(following.log)}))
     return 0
 
 
 def _follow(following: _Following, watch: Watcher, output: Output) -> int:
     from poundlock.cli.signals import signals_asking
 
-    told = ""
+    shown_id = ""
     shown: Progress | None = None
     with signals_asking(following.stop, watch.say, following.job) as signals:
         while True:
-            word = following.look()
-            if word.job_id and word.job_id != told:
-                told = word.job_id
-                watch.say(f"Job has been submitted with JobID {told}")
-            progress = _progress(word)
-            if progress != shown and word.job_id:
+            now = following.look()
+            if now.job_id and now.job_id != shown_id:
+                shown_id = now.job_id
+                watch.say(f"Job has been submitted with JobID {shown_id}")
+            progress = _progress(now)
+            if progress != shown and now.job_id:
                 watch.update(progress)
                 shown = progress
-            if word.ended:
+            if now.ended:
                 break
             following.hand_on(watch.say)
             if following.stop.stopping:
                 time.sleep(_LOOK_S)
             else:
                 following.stop.wait(_LOOK_S)
-        if word.state == "FAILED":
-            return _failed(word, output)
+        if now.state == "FAILED":
+            return _failed(now, output)
         watch.done(progress)
-    if word.state == "CANCELED":
+    if now.state == "CANCELED":
         return 128 + (signals.newest or signal.SIGINT)
-    return word.exit_code or 0
+    return now.exit_code or 0
 
 
-def _failed(word: Word, output: Output) -> int:
-    what, next = word.failure or (f"job {word.name} failed", "")
-    output.error(PoundlockError(what, next=next or f"type: yarn logs -applicationId {word.application}"))
-    return word.exit_code or 1
+def _failed(now: JobEntry, output: Output) -> int:
+    what, next = now.failure or (f"job {now.name} failed", "")
+    output.error(PoundlockError(what, next=next or f"type: yarn logs -applicationId {now.application}"))
+    return now.exit_code or 1
 
 
-def _progress(word: Word) -> Progress:
+def _progress(now: JobEntry) -> Progress:
     from poundlock.driver.progress import Progress
 
     try:
-        return Progress(**{**word.progress, "state": word.state})
+        return Progress(**{**now.progress, "state": now.state})
     except TypeError:  # of another version
-        return Progress(word.state)  # type: ignore[arg-type]
+        return Progress(now.state)  # type: ignore[arg-type]
 
 
 @dataclass(kw_only=True)
@@ -199,21 +194,19 @@ class _Following:
     _asked: set[str] = field(default_factory=set)
     _looked: float = field(default_factory=time.monotonic)
     _over: float | None = None
-    _since: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
-    def look(self) -> Word:
-        """Return the driver's newest word; one of ours where it has none, also where it has ended without.
+    def look(self) -> JobEntry:
+        """Return how the driver goes; an entry of ours where it has written none, also where it has ended without.
 
         Raises:
             TransientError: it has ended, and how could not be read for a while.
         """
         from poundlock.control import yarn
-        from poundlock.control.control_files import Word
-        from poundlock.control.driver_status import heard_from, heard_last, lost
+        from poundlock.control.driver_status import last_of, lost, newest_of
 
-        word = heard_from(self.application, self.checkpoint)
-        if word is not None and word.ended:
-            return self._kept(word)
+        newest = newest_of(self.application, self.checkpoint)
+        if newest is not None and newest.ended:
+            return self._kept(newest)
         now = time.monotonic()
         known = None
         if now - self._looked > _ASK_S:
@@ -222,43 +215,45 @@ class _Following:
         if known is not None and known.over:
             self._over = self._over or now
             try:
-                word = heard_last(self.application, self.checkpoint) or word
+                newest = last_of(self.application, self.checkpoint) or newest
             except TransientError:
                 if now - self._over > _PATIENCE_S:
                     raise
                 known = None  # it may have ended well
-        if word is None:
-            word = Word(
-                job_id="", name=self.job.name, application=self.application, state="INITIALIZING",
-                started_ms=self._since, said_ms=self._since,
-            )  # fmt: skip
-        if known is not None and known.over and not word.ended:
+        newest = newest or self._ours
+        if known is not None and known.over and not newest.ended:
             error = lost(known)
             ended = time.time_ns() // 1_000_000
-            word = replace(
-                word, state="FAILED", ended_ms=ended, exit_code=error.exit_code, failure=(error.what, error.next)
+            newest = replace(
+                newest, state="FAILED", ended_ms=ended, exit_code=error.exit_code, failure=(error.what, error.next)
             )
-        return self._kept(word)
+        return self._kept(newest)
 
-    def _kept(self, word: Word) -> Word:
-        """List the job on this machine as soon as its id is known, and keep its last word there."""
-        from poundlock.control.registry import Registry, registered
+    @cached_property
+    def _ours(self) -> JobEntry:
+        from poundlock.control.registry import registered
         from poundlock.redaction import redact_text
 
-        if word.job_id and self.entry is None:
-            made = registered(
-                job_id=word.job_id,
-                name=word.name,
-                checkpoint_dir=self.checkpoint,
-                log=self.log,
-                job_file=self.typed[0],
-                arguments=[redact_text(word, self.settings.secrets()) for word in self.typed],
-            )
-            made = replace(made, application=self.application)
-            self.entry = Registry(self.settings.state_dir).register(made).entry
-        if self.entry is not None and word.ended:
-            Registry(self.settings.state_dir).reread(self.entry)
-        return word
+        made = registered(
+            job_id="",
+            name=self.job.name,
+            checkpoint_dir=self.checkpoint,
+            log=self.log,
+            job_file=self.typed[0],
+            arguments=[redact_text(word, self.settings.secrets()) for word in self.typed],
+        )
+        return replace(made, application=self.application)
+
+    def _kept(self, newest: JobEntry) -> JobEntry:
+        """List the job on this machine as soon as its id is known, and keep there how it ended."""
+        from poundlock.control.registry import Registry
+
+        registry = Registry(self.settings.state_dir)
+        if newest.job_id and self.entry is None:
+            self.entry = registry.register(replace(self._ours, job_id=newest.job_id)).entry
+        if self.entry is not None and newest.ended:
+            registry.reread(self.entry)
+        return newest
 
     def hand_on(self, say: Callable[[str], None]) -> None:
         """Ask the driver for what was asked here, once it can be asked; whoever asked is told where that fails."""
@@ -268,14 +263,13 @@ class _Following:
         if kind in self._asked:
             return
         self._asked.add(kind)
-        from poundlock.cli.job_lookup import folder_client
+        from poundlock.cli.job_lookup import folder_channel
 
-        client = folder_client(self.entry)
-        assert client is not None
+        channel = folder_channel(self.entry)
 
         def ask() -> None:
             try:
-                client.ask(kind)
+                channel.ask(kind)
             except (TransientError, OSError) as error:
                 say(f"the driver could not be asked to {kind}: {error}")
                 time.sleep(_ASK_S)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import MutableMapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from poundlock.control import cluster_driver as submitted
 from poundlock.errors import FencedError, PoundlockError
@@ -68,19 +69,24 @@ def _check_installed(place: submitted.Container) -> None:
 def _earlier(place: submitted.Container) -> int | None:
     """Return the exit code where there is nothing left to do for this attempt; None where it has to go on."""
     from poundlock.checkpoint.epoch import newest_life
-    from poundlock.control.control_files import newest_word, word_of
+    from poundlock.control.control_files import entry_of, newest_entry
     from poundlock.storage import open_storage
 
     storage = open_storage(place.checkpoint)
-    word, newest = word_of(storage, place.application), newest_word(storage)
-    if word is not None and word.ended:
-        return word.exit_code or 0
+    own, newest = entry_of(storage, place.application), newest_entry(storage)
+    if own is not None and own.ended:
+        return own.exit_code or 0
     if newest is not None and newest.application != place.application:
         # An application that was killed never says that it ended; this one was submitted after it, to go on from there.
-        before = newest.ended or _number(newest.application) < _number(place.application)
-        return None if before and word is None else _taken_over(place, newest.application)
+        other = newest.application or ""
+        before = newest.ended or _number(other) < _number(place.application)
+        return (
+            None
+            if before and own is None
+            else _taken_over(place, other or f"process {newest.process} on {newest.host}")
+        )
     life = newest_life(storage)
-    if word is not None and life is not None and (life.host, life.pid) != (word.host, word.pid):
+    if own is not None and life is not None and (life.host, life.pid) != (own.host, own.process):
         return _taken_over(place, f"process {life.pid} on {life.host}")
     return None
 
@@ -97,27 +103,27 @@ def _taken_over(place: submitted.Container, who: str) -> int:
 
 def _say(place: submitted.Container, error: PoundlockError) -> None:
     """Leave the error where the one who submitted looks for it, unless the job has said it itself."""
-    from poundlock.control.control_files import Word, say_aside, word_of
+    from poundlock.control.control_files import entry_of, put_aside
+    from poundlock.control.registry import now_ms, registered
     from poundlock.storage import open_storage
 
-    now = time.time_ns() // 1_000_000
     storage = open_storage(place.checkpoint)
-    said = word_of(storage, place.application)
-    if isinstance(error, FencedError) or (said is not None and said.ended):
+    own = entry_of(storage, place.application)
+    if isinstance(error, FencedError) or (own is not None and own.ended):
         return
-    word = Word(
-        job_id="",
-        name="",
+    made = registered(
+        job_id="", name="", checkpoint_dir=place.checkpoint, log=Path("log"), job_file="", arguments=()
+    )  # fmt: skip
+    ended = replace(
+        made,
         application=place.application,
         attempt=place.attempt,
         state="FAILED",
-        started_ms=now,
-        said_ms=now,
-        ended_ms=now,
+        ended_ms=now_ms(),
         exit_code=error.exit_code,
         failure=(error.what, error.next),
     )
     try:
-        say_aside(storage, word)
+        put_aside(storage, ended)
     except (OSError, PoundlockError) as trouble:
         sys.stderr.write(f"{storage.root} cannot be written: {trouble}\n")

@@ -196,9 +196,12 @@ def test_a_wrong_token_changes_nothing(capsys: pytest.CaptureFixture[str], serve
     assert served.job.requests.take() is None
 
 
-def test_no_checkpoint_without_rest(capsys: pytest.CaptureFixture[str], state: Path) -> None:
+def test_a_job_that_answers_in_no_way(
+    capsys: pytest.CaptureFixture[str], state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("poundlock.control.control_client._PATIENCE_S", 0.2)
     Registry(state).register(entry())
-    assert "serves no REST" in refused(capsys, 2, "checkpoint", "orders")
+    assert "has written nothing into" in refused(capsys, 3, "checkpoint", "orders")
 
 
 @pytest.mark.parametrize(("command", "numbers"), [("stop", "15"), ("cancel", "15 2")])

@@ -22,9 +22,9 @@ from poundlock.cli.main import main
 from poundlock.control import cluster_driver as submitted
 from poundlock.control import spark_submit as submission
 from poundlock.control import yarn
-from poundlock.control.control_files import Word, newest_word, say_aside, word_of
-from poundlock.control.control_server import Reachable
-from poundlock.control.registry import Registry
+from poundlock.control.control_files import entry_of, newest_entry, put_aside
+from poundlock.control.control_server import ControlServer
+from poundlock.control.registry import Registry, registered
 from poundlock.control.yarn import Application
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
@@ -51,22 +51,24 @@ class Driver:
         self.act: Callable[[Driver], None] = lambda driver: driver.end("FINISHED", 0)
         self.over: Application | None = None
         self.taken: list[Any] = []
-        self.made: Reachable | None = None
+        self.made: ControlServer | None = None
 
     def submitted(self, given: Any, java_home: str, log: Path) -> str:
         self.taken.append(given)
         threading.Thread(target=self.act, args=(self,), daemon=True).start()
         return APPLICATION
 
-    def begin(self) -> Reachable:
-        now = time.time_ns() // 1_000_000
-        first = Word(
-            job_id=ID, name="gen", application=APPLICATION, state="INITIALIZING", started_ms=now, said_ms=now,
-            host="there", pid=7,
-        )  # fmt: skip
-        self.made = Reachable(self.storage, first, self.stop, self.requests)
+    def begin(self) -> ControlServer:
+        log = Path(self.storage.root).parent / "driver.log"
+        made = registered(
+            job_id=ID, name="gen", checkpoint_dir=self.storage.root, log=log, job_file="job.py", arguments=()
+        )
+        first = replace(made, application=APPLICATION, host="there", pid=7)
+        self.made = ControlServer(self.storage, first, self.stop, self.requests)
         self.made.start()
         self.made.update(Progress("RUNNING", checkpoint=3, application=APPLICATION))
+        while (entry := newest_entry(self.storage)) is None or entry.state != "RUNNING":
+            time.sleep(0.01)
         return self.made
 
     def end(self, state: str, code: int, failure: tuple[str, str] | None = None) -> None:
@@ -129,9 +131,9 @@ def test_a_driver_that_died_is_not_waited_for(
     driver.act = die
     _, err = said(capsys, 1, *RUN)
     assert "without a last word of its driver: killed by its user" in err[-2]
-    stale = newest_word(driver.storage)
+    stale = newest_entry(driver.storage)
     assert stale is not None
-    driver.storage.replace("control/driver.json", replace(stale, said_ms=1).to_bytes())
+    driver.storage.replace("control/driver.json", replace(stale, written_ms=1).to_bytes())
     assert "(FAILED, gone)" in said(capsys, 0, "list", "-a")[0]
 
 
@@ -196,7 +198,7 @@ def test_a_job_that_nobody_listened_to_has_ended_as_it_said(driver: Driver, caps
     said(capsys, 0, *RUN, "-d")
     driver.end("FINISHED", 0)
     driver.over = Application(id=APPLICATION, state="FINISHED")
-    word = newest_word(driver.storage)
+    word = newest_entry(driver.storage)
     assert word is not None
     later = replace(word, application="application_1545534487726_0002", state="RUNNING", ended_ms=None)
     driver.storage.replace("control/driver.json", later.to_bytes())
@@ -209,7 +211,7 @@ def test_why_a_later_attempt_did_not_begin_is_told(driver: Driver, capsys: pytes
         made._over.set()
         time.sleep(0.5)
         why = ("the topic is gone", "make it again")
-        say_aside(driver.storage, replace(made.word, attempt=2, state="FAILED", ended_ms=1, exit_code=4, failure=why))
+        put_aside(driver.storage, replace(made.entry, attempt=2, state="FAILED", ended_ms=1, exit_code=4, failure=why))
         driver.over = Application(id=APPLICATION, state="FAILED")
 
     driver.act = die
@@ -250,7 +252,7 @@ def test_detached_it_returns_once_the_driver_runs(driver: Driver, capsys: pytest
         assert "runs on a cluster" in err[0]
         assert err[1] == "Next: name a folder that all machines share, such as hdfs://namenode/savepoints"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("poundlock.cli.job_lookup._shared", lambda entry, directory: directory)
+        patch.setattr("poundlock.cli.job_lookup._check_shared", lambda entry, directory: None)
         assert "/local/savepoint-1" in said(capsys, 0, "savepoint", "gen", "/local")[0]
 
     def stop() -> None:
@@ -347,11 +349,11 @@ def test_what_ended_before_it_began_is_told_beside(
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert attempt(tmp_path, 1, monkeypatch, ("run", "missing.py")) == 2
-    word = word_of(driver.storage, APPLICATION)
+    word = entry_of(driver.storage, APPLICATION)
     assert word is not None
     assert word.failure is not None
     assert (word.state, word.exit_code, word.failure[0]) == ("FAILED", 2, "there is no file missing.py")
-    assert newest_word(driver.storage) is None
+    assert newest_entry(driver.storage) is None
     assert attempt(tmp_path, 2, monkeypatch, ("run", "job.py")) == 2
     capsys.readouterr()
 
@@ -396,12 +398,12 @@ def test_an_attempt_does_not_take_back_what_another_has_taken_over(
     assert "process 8 on there has taken over" in capsys.readouterr().err
     other = driver.made
     assert other is not None
-    driver.storage.replace("control/driver.json", replace(other.word, application="application_1_1").to_bytes())
+    driver.storage.replace("control/driver.json", replace(other.entry, application="application_1_1").to_bytes())
     assert attempt(tmp_path, 2, monkeypatch) == 5
     assert "application_1_1 has taken over" in capsys.readouterr().err
     driver.requests.close()
     other.end("FAILED", 5, failure=None, progress={})
-    found = newest_word(driver.storage)
+    found = newest_entry(driver.storage)
     assert found is not None
     assert (found.application, found.ended) == ("application_1_1", False)
     driver.storage.replace("control/driver.json", replace(found, ended_ms=1, state="CANCELED").to_bytes())
@@ -417,7 +419,7 @@ def test_an_attempt_after_one_that_never_began_goes_on_from_an_application_that_
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, code: int
 ) -> None:
     driver.begin()
-    word = newest_word(driver.storage)
+    word = newest_entry(driver.storage)
     assert word is not None
     driver.storage.replace("control/driver.json", replace(word, application=other).to_bytes())
     driver.storage.delete(f"control/{APPLICATION}.json")
