@@ -24,7 +24,7 @@ from benchmarks.bench import ROOT, Bench, Case, measured, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import run
 from benchmarks.result import Result
-from poundlock.spark.launch.jars import jar_set
+from benchmarks.spark_connector import connector_jars
 
 __all__ = ["CASES", "ROOT", "Bench", "Case"]
 
@@ -51,7 +51,7 @@ def spark_file_sink(bench: Bench, kind: str) -> Result:
     """The reference job on Spark's own file sink."""
     work = bench.folder(f"{kind}-spark")
     command = program("spark_file_sink.py", kind, bench.place(kind), work / "out", work / "checkpoints")
-    jars = ",".join(jar_set("kafka", progress=print)) if kind == "kafka" else ""
+    jars = connector_jars() if kind == "kafka" else ""
     return measured(bench, f"{kind}_to_files/spark_file_sink", kind, command, work, BASELINE_JARS=jars)
 
 

@@ -10,8 +10,8 @@ from functools import partial
 
 from benchmarks.bench import Bench, Case, measured, program
 from benchmarks.result import Result
+from benchmarks.spark_connector import connector_jars
 from benchmarks.topics import output_topic, prove
-from poundlock.spark.launch.jars import jar_set
 
 __all__ = ["CASES"]
 
@@ -41,7 +41,7 @@ def poundlock(bench: Bench, engine: str, guarantee: str) -> Result:
 
 def spark(bench: Bench) -> Result:
     """The copy on Spark's own Kafka sink, which is at-least-once."""
-    jars = ",".join(jar_set("kafka", progress=print))
+    jars = connector_jars()
     words = partial(program, "spark_kafka_sink.py")
     return _copied(
         bench, "spark_kafka_sink", lambda source, out: words(source, out, f"rows:{ROWS_PER_CHECKPOINT}"), jars=jars

@@ -14,8 +14,8 @@ from benchmarks.bench import Bench, Case, program
 from benchmarks.data import WrongOutput
 from benchmarks.measure import process_cpu_s, run
 from benchmarks.result import Result
+from benchmarks.spark_connector import connector_jars
 from benchmarks.topics import output_topic
-from poundlock.spark.launch.jars import jar_set
 
 __all__ = ["CASES", "percentile"]
 
@@ -81,7 +81,7 @@ def spark(bench: Bench) -> Result:
         checkpoints = bench.home / "out" / name.replace("/", "-") / "checkpoints"
         return program("spark_kafka_sink.py", source, out, "every:0", checkpoints, stop)
 
-    return _followed(bench, name, command, jars=",".join(jar_set("kafka", progress=print)))
+    return _followed(bench, name, command, jars=connector_jars())
 
 
 CASES: tuple[Case, ...] = (

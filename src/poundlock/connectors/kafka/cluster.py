@@ -134,6 +134,26 @@ class Cluster:
                 ids |= {name: told} if told != _NO_ID else {}
         return ids
 
+    def compacted(self, topics: Iterable[str]) -> set[str]:
+        """Return those topics of which the brokers keep the newest record of a key only, as far as this user may know.
+
+        Raises:
+            TransientError: no answer.
+        """
+        kafka, resource = confluent(), confluent("admin").ConfigResource
+        hidden = {kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, kafka.KafkaError.UNKNOWN_TOPIC_OR_PART}
+        wanted = [resource(resource.Type.TOPIC, topic) for topic in sorted(topics)]
+        answers = self._admin().describe_configs(wanted, request_timeout=self._timeout) if wanted else {}
+        found = set()
+        for topic, answer in answers.items():
+            try:
+                if "compact" in answer.result(self._timeout + 5)["cleanup.policy"].value:
+                    found.add(topic.name)
+            except kafka.KafkaException as error:
+                if error.args[0].code() not in hidden:
+                    raise self._failed(f"the settings of topic {topic.name} cannot be looked up", error) from error
+        return found
+
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     def begin(self, partitions: Iterable[Partition]) -> Offsets:

@@ -1,6 +1,6 @@
 """Who a task is to a Kafka cluster: KafkaSecurity with its secrets and files read, so that it can travel to other machines.
 
-Nothing of it is shown in a repr; it is pickled with the plan, as Spark's connector options were, and written nowhere.
+Nothing of it is shown in a repr; it is pickled with the plan, and written nowhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from poundlock.connectors.kafka.client_loader import confluent, kafka_python
+from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.kafka.security import KafkaSecurity, secret
 from poundlock.connectors.secrets import content
 from poundlock.errors import DefinitionError
@@ -63,32 +63,6 @@ def login(security: KafkaSecurity) -> Login:
     )
 
 
-def check_kerberos(security: KafkaSecurity) -> None:
-    """Raise DefinitionError if Kerberos is asked for and one of the two clients here was built without it."""
-    if security.mechanism != "GSSAPI":
-        return
-    try:
-        settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **security.confluent()}
-        confluent("admin").AdminClient(settings)
-    except confluent().KafkaException as error:
-        raise DefinitionError(
-            f"Kerberos (GSSAPI) cannot be used: the driver's client confluent-kafka refuses it: {error.args[0].str()}",
-            next="build librdkafka with libsasl2 and install confluent-kafka from source, or use SCRAM-SHA-512 or OAUTHBEARER",
-        ) from error
-    try:
-        __import__("gssapi")
-    except (ImportError, OSError) as error:
-        raise DefinitionError(
-            "Kerberos (GSSAPI) cannot be used: tasks need the package gssapi, which is not installed here",
-            next="pip install gssapi on the driver and on every executor",
-        ) from error
-    if security.keytab is not None or security.principal is not None:
-        raise DefinitionError(
-            "keytab and principal mean nothing to tasks that read Kafka: they take the credentials of their environment",
-            next="leave them out and set KRB5_CLIENT_KTNAME=/path/of.keytab on the driver and the executors",
-        )
-
-
 @cache
 def tls_context(who: Login) -> ssl.SSLContext:
     """Return the TLS settings of a login.
@@ -130,14 +104,12 @@ def sasl_mechanism(who: Login, host: str) -> Any:
 
     Args:
         who: the login.
-        host: the broker's name, which Kerberos needs.
+        host: the broker's name.
     """
     s = who.security
     settings: dict[str, Any] = {"host": host, "security_protocol": s.protocol, "sasl_mechanism": str(s.mechanism)}
     if s.mechanism == "OAUTHBEARER":
         settings["sasl_oauth_token_provider"] = _token_provider(who)
-    elif s.mechanism == "GSSAPI":
-        settings["sasl_kerberos_service_name"] = s.service_name
     else:
         settings |= {"sasl_plain_username": s.username, "sasl_plain_password": who.password}
     return kafka_python("net.sasl").get_sasl_mechanism(str(s.mechanism))(**settings)

@@ -14,7 +14,7 @@ from poundlock.errors import DefinitionError
 __all__ = ["KafkaSecurity", "Redacted", "secret"]
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 
 class Redacted(dict[str, str]):
@@ -39,14 +39,13 @@ class KafkaSecurity:
 
     Args:
         protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
-        mechanism: with SASL: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER" or "GSSAPI".
+        mechanism: with SASL: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER".
         username, password: for PLAIN and SCRAM.
         ca: path of a PEM file with the certificates to trust; None = those of the system.
         certificate, key: paths of PEM files with the client's certificate chain and its PKCS#8 key, for mutual TLS.
         key_password: of an encrypted key.
         check_hostname: whether the server's certificate must be for the name that was called.
         token_url, client_id, client_secret, scope: for OAUTHBEARER, of the OpenID Connect provider.
-        service_name, principal, keytab: for GSSAPI (Kerberos); see login.py for what it needs.
     """
 
     protocol: Protocol = "PLAINTEXT"
@@ -62,14 +61,16 @@ class KafkaSecurity:
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     scope: str | None = None
-    service_name: str = "kafka"
-    principal: str | None = None
-    keytab: str | None = None
 
     def __post_init__(self) -> None:
         if self.protocol not in get_args(Protocol):
             raise DefinitionError(
                 f"Kafka security protocol {self.protocol!r} is not known", next=f"use one of {get_args(Protocol)}"
+            )
+        if str(self.mechanism) == "GSSAPI":
+            raise DefinitionError(
+                "Kerberos (GSSAPI) cannot be used with Kafka: confluent-kafka as pip installs it is built without it",
+                next="use SCRAM-SHA-512, OAUTHBEARER or a client's certificate; brokers offer these on a listener besides",
             )
         if self.mechanism is not None and self.mechanism not in get_args(Mechanism):
             raise DefinitionError(
@@ -132,10 +133,6 @@ class KafkaSecurity:
             settings["sasl.oauthbearer.client.id"] = str(self.client_id)
             settings["sasl.oauthbearer.client.secret"] = self._secret("client_secret")
             settings |= {"sasl.oauthbearer.scope": self.scope} if self.scope else {}
-        if self.mechanism == "GSSAPI":
-            settings["sasl.kerberos.service.name"] = self.service_name
-            settings |= {"sasl.kerberos.keytab": self.keytab} if self.keytab else {}
-            settings |= {"sasl.kerberos.principal": self.principal} if self.principal else {}
         if self._tls:
             settings["ssl.endpoint.identification.algorithm"] = "https" if self.check_hostname else "none"
         if self.ca is not None:
@@ -164,8 +161,6 @@ class KafkaSecurity:
             settings["sasl_oauth_token_provider"] = token_provider(
                 str(self.token_url), str(self.client_id), self._secret("client_secret"), self.scope
             )
-        if self.mechanism == "GSSAPI":
-            settings["sasl_kerberos_service_name"] = self.service_name
         if self._tls:
             settings["ssl_check_hostname"] = self.check_hostname
             paths = {"ssl_cafile": self.ca, "ssl_certfile": self.certificate, "ssl_keyfile": self.key}

@@ -34,13 +34,11 @@ class JarPins:
         what: what the set is for, in words that fit a progress line.
         pins: the jars to fetch.
         borrowed: artifacts taken from pyspark's own jars, in whatever version is there.
-        spark: the pyspark versions (major.minor) the set was tried with; empty = does not depend on it.
     """
 
     what: str
     pins: tuple[Pin, ...]
     borrowed: tuple[str, ...] = ()
-    spark: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -52,19 +50,6 @@ def _pins(table: str) -> tuple[Pin, ...]:
     words = table.split()
     return tuple(Pin(*words[i : i + 4]) for i in range(0, len(words), 4))
 
-
-# pip's pyspark has no Kafka connector. That of 4.2.0 is the newest published, and runs on pyspark 4.2 and 4.3; the
-# newest token provider is 4.0.0. Their other dependencies are in pyspark/jars.
-_CONNECTOR = _pins("""
-org.apache.spark spark-sql-kafka-0-10_2.13 4.2.0
-  64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705
-org.apache.spark spark-token-provider-kafka-0-10_2.13 4.0.0
-  f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767
-org.apache.kafka kafka-clients 3.9.2
-  014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8
-org.apache.commons commons-pool2 2.13.1
-  f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f
-""")
 
 # The class path of kafka_2.13 4.3.0. pyspark's metrics-core is another library than this one (Yammer's): not borrowed.
 _BROKER = _pins("""
@@ -239,13 +224,10 @@ org.postgresql postgresql 42.7.8
 
 JAR_SETS: Mapping[str, JarPins] = MappingProxyType(
     {
-        "kafka": JarPins(what="Spark's Kafka connector", pins=_CONNECTOR, spark=("4.2", "4.3")),
         "kafka-broker": JarPins(what="the Kafka broker for trials and tests", pins=_BROKER, borrowed=_BROKER_BORROWS),
-        "s3a": JarPins(what="Spark's access to S3", pins=_S3A, spark=("4.2", "4.3")),
-        "hdfs-minicluster": JarPins(what="the HDFS cluster for trials and tests", pins=_HDFS, spark=("4.2", "4.3")),
-        "yarn-minicluster": JarPins(
-            what="what YARN for trials and tests needs besides", pins=_YARN, spark=("4.2", "4.3")
-        ),
+        "s3a": JarPins(what="Spark's access to S3", pins=_S3A),
+        "hdfs-minicluster": JarPins(what="the HDFS cluster for trials and tests", pins=_HDFS),
+        "yarn-minicluster": JarPins(what="what YARN for trials and tests needs besides", pins=_YARN),
         "postgresql-jdbc": JarPins(what="PostgreSQL's JDBC driver", pins=_POSTGRESQL),
     }
 )

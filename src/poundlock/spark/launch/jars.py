@@ -70,7 +70,7 @@ def jar_set(
     """Return the paths of all jars of a set, fetching what is not there yet.
 
     Args:
-        name: "kafka" (Spark's connector, for `spark.jars`), "s3a" (for checkpoints on S3), "kafka-broker" (class path of the test broker) or
+        name: "s3a" (for checkpoints on S3), "kafka-broker" (class path of the test broker) or
             "hdfs-minicluster" (a test HDFS; it needs all of pyspark's jars besides).
         progress: told a line at a time while something is fetched; never called when the cache is warm.
         places: where jars come from; default: as the environment says.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from poundlock.connectors.kafka.login import check_kerberos, login, tls_context
+from poundlock.connectors.kafka.login import login, tls_context
 from poundlock.connectors.kafka.security import KafkaSecurity, secret
 from poundlock.errors import DefinitionError
 
@@ -112,9 +112,17 @@ def test_a_login_has_the_content_of_files_and_not_their_paths(tmp_path: Path, mo
         tls_context(who)
 
 
-def test_kerberos_is_refused_with_the_reason_where_a_client_lacks_it() -> None:
-    security = KafkaSecurity(protocol="SASL_SSL", mechanism="GSSAPI")
-    with pytest.raises(DefinitionError, match=r"Kerberos \(GSSAPI\) cannot be used: .*libsasl2") as caught:
-        check_kerberos(security)
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+def test_kerberos_is_refused_with_the_reason(protocol: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"Kerberos \(GSSAPI\) cannot be used .* built without it") as caught:
+        KafkaSecurity(protocol=protocol, mechanism="GSSAPI")  # type: ignore[arg-type]
     assert "SCRAM-SHA-512" in caught.value.next
-    check_kerberos(KafkaSecurity())
+
+
+def test_the_installed_client_is_built_without_kerberos() -> None:
+    """The reason why it is refused; with a client that has it, it could be tried."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    with pytest.raises(KafkaException, match="No provider for SASL mechanism GSSAPI"):
+        AdminClient({"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"})

@@ -6,10 +6,12 @@ Small, for there is one for each transaction that the ledger names; no message i
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from poundlock.audit.read_back import Decided
-from poundlock.connectors.kafka.audit.transaction_batches import RecordBatch
 from poundlock.connectors.kafka.partition_ranges import Place
 from poundlock.connectors.kafka.sink.message_encoder import Digest
 from poundlock.connectors.kafka.sink.producer import transaction_name
@@ -86,26 +88,26 @@ class TransactionSums:
         """Return whether it may have written to a partition."""
         return self.places is None or place in self.places
 
-    def add(self, place: Place, batch: RecordBatch, begin: int) -> None:
-        """Add the messages of a batch, but for those before the log's begin."""
+    def add(self, place: Place, messages: pa.RecordBatch, times_ms: Sequence[int], *, broker_time: bool) -> None:
+        """Add messages: columns value, key and headers, the time of each, and whether it is the broker's."""
         full = self._full = self._full or (Digest() if self.hashed is not None else None)
         plain = self._plain = self._plain or (Digest() if self.plain is not None else None)
         hashed = self.hashed or ()
         topic = place[0] if "topic" in hashed else None
         partition = place[1] if "partition" in hashed else None
         timed, only_value = "timestamp" in hashed, not hashed
-        for offset, time_ms, key, value, headers in batch.messages():
-            if offset < begin:
-                continue
-            self.found += 1
+        self.found += len(messages)
+        self.broker_time |= broker_time
+        values, keys, named = (messages.column(name).to_pylist() for name in ("value", "key", "headers"))
+        for value, key, given, time_ms in zip(values, keys, named, times_ms, strict=True):
+            headers = None if given is None else [(header["key"], header["value"]) for header in given]
             if full is not None:
                 if only_value and key is None and not headers:
                     full.add(value)
                 else:
-                    full.add(value, topic, key, headers or None, partition, time_ms if timed else None)
+                    full.add(value, topic, key, headers, partition, time_ms if timed else None)
             if plain is not None:
-                plain.add(value, topic, key, headers or None, None, None)
-        self.broker_time |= batch.broker_time
+                plain.add(value, topic, key, headers, None, None)
 
     @property
     def differs(self) -> bool:

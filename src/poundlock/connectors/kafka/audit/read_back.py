@@ -11,15 +11,17 @@ from datetime import UTC, datetime
 
 from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
 from poundlock.connectors.kafka.audit.checksums import TransactionSums
-from poundlock.connectors.kafka.audit.fetching import TopicLogs
 from poundlock.connectors.kafka.audit.log_scan import PartitionLog, Scan
-from poundlock.connectors.kafka.audit.transaction_batches import RecordBatch
+from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
 from poundlock.connectors.kafka.partition_ranges import Place, to_places
 from poundlock.connectors.kafka.sink.producer import transaction_name
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.connectors.kafka.sink.transactions import Transactions
+from poundlock.connectors.kafka.source.record_columns import to_batch
+from poundlock.connectors.kafka.wire.record_batches import BatchHeader, Records
 
 _OPEN = ("Ongoing", "PrepareCommit")
+_COLUMNS = {"value": "value", "key": "key", "headers": "headers"}
 
 
 @dataclass(slots=True)
@@ -37,7 +39,8 @@ class KafkaReading:
 
     Args:
         scope: of the audit.
-        asked: the cluster.
+        asked: the cluster's transactions.
+        topics: the cluster's topics.
         names: the sink's transactional ids.
         topic: the sink's topic, None where it has several.
         wait_s: how long to wait for open transactions that hold readers up, seconds.
@@ -46,8 +49,16 @@ class KafkaReading:
     whole = True
 
     def __init__(
-        self, scope: AuditScope, *, asked: Transactions, names: TransactionNames, topic: str | None, wait_s: float
+        self,
+        scope: AuditScope,
+        *,
+        asked: Transactions,
+        topics: TopicLogs,
+        names: TransactionNames,
+        topic: str | None,
+        wait_s: float,
     ) -> None:
+        self._topics = topics
         self._scope, self._asked, self._names, self._topic, self._wait_s = scope, asked, names, topic, wait_s
         self._transactions: dict[tuple[int, int], TransactionSums] = {}
         self._tids: dict[int, str] = {}  # of each producer of this sink
@@ -78,21 +89,28 @@ class KafkaReading:
         self._tids |= {pid: tid for tid, pid in self._asked.producers().items() if self._names.ours(tid)}
         topics = {topic for t in self._transactions.values() for topic, _ in t.places or ()}
         topics |= {self._topic} if self._topic is not None else set()
-        logs = TopicLogs(self._asked)
-        self._compacted = logs.compacted(topics)
-        scan = Scan(logs, topics - self._compacted, take=self._batch, progress=self._scope.progress)
+        self._compacted = self._topics.compacted(topics)
+        scan = Scan(self._topics, topics - self._compacted, take=self._take, progress=self._scope.progress)
         self._logs = scan.logs
         scan.run(self._missing, self._wait_s)
 
-    def _batch(self, log: PartitionLog, batch: RecordBatch) -> None:
-        name, count = (batch.pid, batch.epoch), min(batch.count, batch.last - log.begin + 1)
-        found = self._transactions.get(name) if batch.transactional else None
+    def _take(self, log: PartitionLog, records: Records) -> None:
+        messages, times = None, records.timestamp_ms.tolist()
+        for header, rows in records.by_batch():
+            found = self._met(log, header, rows.stop - rows.start)
+            if found is not None and found.compared:
+                messages = to_batch(records, *log.place, _COLUMNS).batch if messages is None else messages
+                part = messages.slice(rows.start, rows.stop - rows.start)
+                found.add(log.place, part, times[rows], broker_time=header.is_log_append_time)
+
+    def _met(self, log: PartitionLog, header: BatchHeader, count: int) -> TransactionSums | None:
+        """Note whose so many messages are; return the sums of the transaction if it is a decided one."""
+        name = (header.producer_id, header.producer_epoch)
+        found = self._transactions.get(name) if header.is_transactional else None
         if found is not None:
             log.record = found.record if log.record is None else log.record
             log.checkpoint = found.checkpoint
-            if found.compared:
-                found.add(log.place, batch, log.begin)
-        elif batch.transactional and batch.pid in self._tids:
+        elif header.is_transactional and header.producer_id in self._tids:
             nobodys = self._nobodys.setdefault(name, _Nobodys())
             nobodys.places.add(log.place)
             nobodys.rows += count
@@ -100,6 +118,7 @@ class KafkaReading:
                 nobodys.follows, nobodys.checkpoint = True, log.checkpoint
         else:
             self._others += count
+        return found
 
     def _missing(self, held: Sequence[PartitionLog]) -> bool:
         return any(
@@ -174,7 +193,7 @@ class KafkaReading:
 
     def _holders(self) -> dict[Place, str]:
         """Return, for each partition that was not read to its end, who keeps readers from going on."""
-        held = [log for log in self._logs.values() if log.held and not log.done]
+        held = [log for log in self._logs.values() if not log.done]
         if not held:
             return {}
         told = [(tid, found) for tid in self._asked.ongoing() if (found := self._asked.describe(tid)) is not None]

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 
 _SECRETS = ("password", "key_password", "client_secret")
+_SECURITY = frozenset(f.name for f in fields(KafkaSecurity))
 _SAID = ("bootstrap_servers", "guarantee", "transactional_id_prefix", "marker_topic", "commit_mode")
 
 
 def describe(sink: KafkaSink) -> JSON:
     """Return a sink's description."""
-    security = {f.name: getattr(sink.security, f.name) for f in fields(KafkaSecurity)}
+    security = {name: getattr(sink.security, name) for name in sorted(_SECURITY)}
     for name in _SECRETS:
         value = security[name]
         if value is not None and not value.startswith(("env:", "file:")):
@@ -44,5 +45,5 @@ def settings(description: JSON) -> dict[str, Any]:
         **{name: description[name] for name in _SAID if name in description},
         "topic": description["topic"] or TopicExpression("topic"),
         "transaction_timeout": f"{description['timeout_ms']} ms",
-        "security": KafkaSecurity(**description["security"]),
+        "security": KafkaSecurity(**{n: v for n, v in description["security"].items() if n in _SECURITY}),
     }

@@ -6,57 +6,54 @@ take offsets too.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer
-from poundlock.connectors.kafka.audit.fetching import TopicLogs
-from poundlock.connectors.kafka.audit.transaction_batches import RecordBatch, batches
+from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
 from poundlock.connectors.kafka.partition_ranges import Place
-from poundlock.connectors.kafka.sink.transactions import Transactions
-from poundlock.errors import CommitUnknown, PoundlockError, TransientError
+from poundlock.connectors.kafka.wire.record_batches import BatchHeader
+from poundlock.errors import PoundlockError, SourceGoneError
 
-_NOTE_S = 3.0
-_SILENT_S = 30.0
-_POLL_MS = 200
-_PAUSE_S = 0.2
+NOTE_S = 3.0
+"""How long a savepoint waits for the ends of a topic, seconds."""
 _MOST = 100_000
 _NAMED = 4
-_T = TypeVar("_T")
 
 
-def note(asked: Transactions, topic: str) -> JSON:
+def note(topics: TopicLogs, topic: str) -> JSON:
     """Return where the partitions of a topic end, or why that is not known; see `Portable.note`.
 
     The end is that of all records, committed or not: at a checkpoint's border the broker may still be writing the marks
     of transactions that it has committed, and to a read_committed reader a partition ends before those.
     """
-    topics = TopicLogs(asked)
     try:
-        ends = topics.ends(topics.leaders([topic], seconds=_NOTE_S), seconds=_NOTE_S)
+        ends = topics.ends(topics.places([topic]))
     except PoundlockError as error:
         return {"v": 1, "topic": topic, "unknown": error.what}
     return {"v": 1, "topic": topic, "ends": {str(number): end for (_, number), end in sorted(ends.items())}}
 
 
-def newer(asked: Transactions, topic: str, said: JSON) -> Newer:
+def newer(topics: TopicLogs, topic: str, said: JSON) -> Newer:
     """Look what stands behind the ends of a note; see `Portable.newer`.
 
     Raises:
-        TransientError: no broker answers, or this user may not read the topic.
+        TransientError: no broker answers, or none sends what stands there.
+        TerminalError: this user may not read the topic, or it is damaged.
     """
     if not said or "ends" not in said:
         return Newer(unknown=str(said.get("unknown") or "the savepoint does not say where its topic ended"))
     if said["topic"] != topic:
         return Newer()  # the job writes elsewhere now, where nothing of the savepoint is
-    behind = _Behind.of(TopicLogs(asked), topic, {int(number): end for number, end in said["ends"].items()})
-    count = behind.count()
+    logs = _logs(topics, topic, {int(number): end for number, end in said["ends"].items()})
+    count = 0
+    for log in logs:
+        if count <= _MOST:
+            _read(topics, log, _MOST - count)
+            count += log.count
     if not count:
         return Newer()
-    places = [f"{number}:{log.noted}" for (_, number), log in sorted(behind.logs.items()) if log.count]
+    places = [f"{log.place[1]}:{log.noted}" for log in logs if log.count]
     listed = ", ".join(places[:_NAMED]) + (" …" if len(places) > _NAMED else "")
     records = f"more than {_MOST:,} records" if count > _MOST else f"{count:,} records" if count > 1 else "1 record"
     return Newer(
@@ -72,95 +69,52 @@ def unseen(sink: str) -> Newer:
 
 @dataclass(slots=True)
 class _Log:
-    """One partition: its end at the cut, the offset that is read next, its end now, and what was found.
+    """One partition: its end at the cut, the offset that is read next, its end now, and what was met.
 
     Records of open transactions wait, by producer, for the mark that ends theirs.
     """
 
+    place: Place
     noted: int
     at: int
     end: int
     count: int = 0
     waiting: dict[int, int] = field(default_factory=dict)
 
-    def take(self, batch: RecordBatch) -> None:
+    def take(self, batch: BatchHeader, *, aborts: bool) -> None:
         """Count a batch."""
-        if batch.control:
-            waited = self.waiting.pop(batch.pid, 0)
-            self.count += 0 if batch.aborts else waited
-        elif batch.transactional:
-            self.waiting[batch.pid] = self.waiting.get(batch.pid, 0) + batch.count
+        if batch.is_control:
+            waited = self.waiting.pop(batch.producer_id, 0)
+            self.count += 0 if aborts else waited
+        elif batch.is_transactional:
+            self.waiting[batch.producer_id] = self.waiting.get(batch.producer_id, 0) + batch.record_count
         else:
-            self.count += batch.count
+            self.count += batch.record_count
+        self.at = batch.last_offset + 1
 
 
-@dataclass(slots=True)
-class _Behind:
-    """What stands behind the noted ends of a topic."""
-
-    topics: TopicLogs
-    topic: str
-    leaders: dict[Place, int]
-    logs: dict[Place, _Log]
-
-    @classmethod
-    def of(cls, topics: TopicLogs, topic: str, noted: Mapping[int, int]) -> _Behind:
-        """Ask where the partitions begin and end now."""
-        leaders = _now(lambda: topics.leaders([topic]))
-        ends, begins = (_now(lambda ask=ask: ask(leaders)) for ask in (topics.ends, topics.begins))  # type: ignore[misc]
-        logs = {}
-        for place, end in ends.items():
-            was = noted.get(place[1], 0)
-            # A topic that ends before was made anew: all of it came since.
-            logs[place] = _Log(was, max(was, begins[place]) if was <= end else begins[place], end)
-        return cls(topics, topic, leaders, logs)
-
-    def count(self) -> int:
-        """Read up to the ends, or until there are more than enough; return how many records there are."""
-        alive, fault = time.monotonic(), "nothing comes"
-        while open_logs := {place: log for place, log in self.logs.items() if log.at < log.end}:
-            if (found := sum(log.count for log in self.logs.values())) > _MOST:
-                return found
-            moved, fault = self._round(open_logs, fault)
-            if moved:
-                alive = time.monotonic()
-            elif time.monotonic() - alive > _SILENT_S:
-                raise TransientError(
-                    f"topic {self.topic!r} cannot be read: {fault}",
-                    next="see that the brokers run, and type the command again",
-                )
-            else:
-                time.sleep(_PAUSE_S)
-                self.leaders |= _now(lambda: self.topics.leaders([self.topic]))
-        return sum(log.count for log in self.logs.values())
-
-    def _round(self, open_logs: Mapping[Place, _Log], fault: str) -> tuple[bool, str]:
-        """Ask each broker once; return whether anything came, and what went wrong last."""
-        moved = False
-        for leader in sorted({self.leaders[place] for place in open_logs}):
-            offsets = {place: log.at for place, log in open_logs.items() if self.leaders[place] == leader}
-            if leader < 0:
-                fault = "a partition has no leader"
-                continue
-            ask = self.topics.fetch
-            answer = _now(lambda ask=ask, leader=leader, at=offsets: ask(leader, at, wait_ms=_POLL_MS, committed=False))  # type: ignore[misc]
-            for fetched in answer:
-                log = self.logs[fetched.place]
-                if fetched.fault == "OffsetOutOfRangeError":
-                    log.at = max(log.at, self.topics.begins([fetched.place])[fetched.place])
-                fault = fetched.fault or fault
-                begun = log.at
-                for batch in batches(fetched.data):
-                    if batch.last >= log.at:
-                        log.take(batch)
-                        log.at = batch.last + 1
-                moved |= log.at > begun
-        return moved, fault
+def _logs(topics: TopicLogs, topic: str, noted: dict[int, int]) -> list[_Log]:
+    """Ask where the partitions begin and end now."""
+    places = topics.places([topic])
+    begins, ends = topics.begins(places), topics.ends(places)
+    logs = []
+    for place in places:
+        was, end = noted.get(place[1], 0), ends[place]
+        # A topic that ends before was made anew: all of it came since.
+        logs.append(_Log(place, was, max(was, begins[place]) if was <= end else begins[place], end))
+    return logs
 
 
-def _now(ask: Callable[[], _T]) -> _T:
-    """Return an answer. Raises TransientError where none comes: a job that has not begun does not wait for one."""
-    try:
-        return ask()
-    except CommitUnknown as error:
-        raise TransientError(error.what, next="check bootstrap_servers, and that the brokers run") from error
+def _read(topics: TopicLogs, log: _Log, most: int) -> None:
+    """Read a partition up to its end, or until there are more records than so many."""
+    while log.at < log.end and log.count <= most:
+        try:
+            for batch, aborts in topics.headers(log.place, log.at, log.end):
+                log.take(batch, aborts=aborts)
+                if log.count > most:
+                    return
+        except SourceGoneError:
+            begin = topics.begins([log.place])[log.place]
+            if begin <= log.at:
+                raise
+            log.at = begin

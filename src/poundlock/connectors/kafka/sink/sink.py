@@ -33,6 +33,7 @@ from poundlock.values import Clock, SystemClock, duration, format_duration
 if TYPE_CHECKING:
     from poundlock.audit.read_back import AuditScope, Reading
     from poundlock.checkpoint.portable import Newer, NewerOutput
+    from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
     from poundlock.connectors.kafka.sink.message_encoder import RowSpec
     from poundlock.connectors.kafka.sink.producer import Sender
     from poundlock.connectors.kafka.sink.transactions import Transactions
@@ -288,14 +289,14 @@ class KafkaSink:
         pass  # nothing of it is in a savepoint
 
     def note(self) -> JSON:
-        from poundlock.connectors.kafka.sink.output_since import note
+        from poundlock.connectors.kafka.sink.output_since import NOTE_S, note
 
-        return note(self._asked(), self.topic) if isinstance(self.topic, str) else {}
+        return note(self._topics(NOTE_S), self.topic) if isinstance(self.topic, str) else {}
 
     def newer(self, state: JSON, note: JSON) -> Newer:
         from poundlock.connectors.kafka.sink.output_since import newer, unseen
 
-        return newer(self._asked(), self.topic, note) if isinstance(self.topic, str) else unseen(self.describe())
+        return newer(self._topics(), self.topic, note) if isinstance(self.topic, str) else unseen(self.describe())
 
     def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
         return state
@@ -318,6 +319,7 @@ class KafkaSink:
         return KafkaReading(
             scope,
             asked=self._asked(),
+            topics=self._topics(),
             names=self._names,
             topic=self.topic if isinstance(self.topic, str) else None,
             wait_s=self.audit_wait_s,
@@ -366,6 +368,11 @@ class KafkaSink:
         from poundlock.connectors.kafka.sink.transactions import transactions
 
         return transactions(self.bootstrap_servers, self.security)
+
+    def _topics(self, seconds: float = 10) -> TopicLogs:
+        from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
+
+        return TopicLogs(self.bootstrap_servers, self.security, seconds=seconds)
 
     def _spec(self) -> RowSpec:
         from poundlock.connectors.kafka.sink.message_encoder import RowSpec

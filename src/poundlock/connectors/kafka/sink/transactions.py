@@ -1,7 +1,6 @@
 """Asking a Kafka cluster about transactions and ending them, from any process, whoever began them.
 
-With fetching.py the only module that knows kafka-python, whose parts with a leading underscore they need; a test holds its
-version.
+The only module that knows parts of kafka-python with a leading underscore; a test holds its version.
 """
 
 from __future__ import annotations
@@ -279,30 +278,26 @@ class Transactions:
                 self.close()
                 time.sleep(0.05)
 
-    def ask(
-        self, question: Callable[[Any], _T], *, keep: bool = False, allow: str = _ALLOW, seconds: float | None = None
-    ) -> _T:
+    def ask(self, question: Callable[[Any], _T], *, keep: bool = False) -> _T:
         """Return the answer to a question, put again by a new connection until one comes.
 
         Args:
             question: asks the client.
             keep: let an error that a broker answered through.
-            allow: what to allow this user if it is refused.
-            seconds: how long to put it again; None = the connection's timeout.
 
         Raises:
             TransientError: this user may not ask that.
             CommitUnknown: nobody answers.
         """
         errors = kafka_python("errors")
-        end = time.monotonic() + (self._timeout if seconds is None else seconds)
+        end = time.monotonic() + self._timeout
         while True:
             try:
-                return question(self._admin(seconds))
+                return question(self._admin())
             except errors.AuthorizationError as error:
                 raise TransientError(
                     f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}",
-                    next=allow,
+                    next=_ALLOW,
                 ) from error
             except (errors.KafkaError, OSError) as error:
                 if keep and isinstance(error, errors.BrokerResponseError):
@@ -316,14 +311,13 @@ class Transactions:
                     ) from error
                 time.sleep(0.1)
 
-    def _admin(self, seconds: float | None) -> Any:
+    def _admin(self) -> Any:
         if self._client is None:
-            found_in = self._timeout if seconds is None else seconds
             logging.getLogger("kafka").addHandler(logging.NullHandler())
             self._client = admin_client(
                 bootstrap_servers=self.servers.split(","),
                 request_timeout_ms=int(self._timeout * 1000),
-                bootstrap_timeout_ms=int(found_in * 1000),
+                bootstrap_timeout_ms=int(self._timeout * 1000),
                 reconnect_backoff_max_ms=500,
                 **self._settings(),
             )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.connectors.kafka.login import check_kerberos, login
+from poundlock.connectors.kafka.login import login
 from poundlock.connectors.kafka.offsets import describe
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.source.bound_source import BoundKafkaSource
@@ -144,7 +144,6 @@ class KafkaSource:
         self._check_values()
         self._check_columns()
         parse(self.options)
-        check_kerberos(self.security)
 
     def _check_servers(self) -> None:
         servers = [s.strip() for s in str(self.bootstrap_servers or "").split(",")]

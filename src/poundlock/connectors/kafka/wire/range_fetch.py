@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -33,11 +34,14 @@ from poundlock.connectors.kafka.wire.record_batches import (
     bytes_of_first_batch,
     check_sums,
     decode,
+    is_abort_marker,
     read_headers,
     visible,
 )
 from poundlock.errors import TerminalError
 
+_T = TypeVar("_T")
+_Shown = Callable[[FetchAnswer, list[BatchHeader]], Iterator[_T]]
 _LARGEST_FETCH = (1 << 31) - 1024
 _MISSING_S = 10.0  # a broker that was just started may not know a topic yet
 _EMPTY_PAUSE_S = 0.01  # a broker waits by itself before it answers nothing, unless it throttles
@@ -76,7 +80,17 @@ def fetch_range(client: FetchClient, wanted: OffsetRange, *, committed: bool) ->
         TerminalError: a batch is damaged or of an old format, or the user may not read.
         TransientError: nothing came for too long.
     """
-    yield from _RangeFetch(client, wanted, committed).read()
+    fetch = _RangeFetch(client, wanted, committed)
+    return fetch.read(fetch.records)
+
+
+def fetch_headers(client: FetchClient, wanted: OffsetRange) -> Iterator[tuple[BatchHeader, bool]]:
+    """Yield the batches of a range, those of open and aborted transactions too, each with whether it aborts one.
+
+    Raises as `fetch_range` does.
+    """
+    fetch = _RangeFetch(client, wanted, False)
+    return fetch.read(fetch.headers)
 
 
 class _RangeFetch:
@@ -92,15 +106,15 @@ class _RangeFetch:
         self._empty = 0
         self._version = 0
 
-    def read(self) -> Iterator[Records]:
-        """Yield the records; connections that break are replaced."""
+    def read(self, shown: _Shown[_T]) -> Iterator[_T]:
+        """Yield what an answer shows of the range, for all answers; connections that break are replaced."""
         address: Address | None = None
         again = False
         while self._at < self._wanted.after:
             try:
                 address = self._leader(again=again)
                 with self._client.lent(address) as connection:
-                    yield from self._from(connection)
+                    yield from self._from(connection, shown)
             except (OSError, _TryAgain) as error:
                 if isinstance(error, OSError) and address is not None:
                     self._client.forget(address)
@@ -134,7 +148,7 @@ class _RangeFetch:
             raise _TryAgain(f"{w.topic}-{w.partition} has no leader")
         return topic.leaders[w.partition]
 
-    def _from(self, connection: BrokerConnection) -> Iterator[Records]:
+    def _from(self, connection: BrokerConnection, shown: _Shown[_T]) -> Iterator[_T]:
         """Yield what comes from one connection until the range is done."""
         topic_id = self._client.topic(self._wanted.topic).id if self._wanted.topic_id is None else self._wanted.topic_id
         version = version_for(connection.versions_of(FETCH), topic_id)
@@ -149,14 +163,15 @@ class _RangeFetch:
             answer = decode_answer(connection.receive(), self._version)
             if answer.error:
                 self._raise(answer, connection)
-            headers = self._headers(answer)
+            headers = self._whole(answer)
             reached = headers[-1].last_offset + 1 if headers else self._at
             if not headers and self._ends_here(answer, connection, topic_id):
                 self._at = self._wanted.after
                 return
             if reached < self._wanted.after:
                 self._send(connection, reached, topic_id)
-            yield from self._records(answer, headers)
+            if headers:
+                yield from self._checked(shown, answer, headers)
             if headers:
                 self._at, self._advanced, self._empty = reached, time.monotonic(), 0
                 self._pause = self._settings.backoff_s
@@ -173,7 +188,7 @@ class _RangeFetch:
         )  # fmt: skip
         connection.send(encode_request(request, self._version, connection.next_correlation(), s.client_id))
 
-    def _headers(self, answer: FetchAnswer) -> list[BatchHeader]:
+    def _whole(self, answer: FetchAnswer) -> list[BatchHeader]:
         """Return the headers of the whole batches that reach into the range."""
         try:
             headers = read_headers(answer.records)
@@ -191,16 +206,23 @@ class _RangeFetch:
             )
         return headers
 
-    def _records(self, answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[Records]:
-        if not headers:
-            return
-        data = np.frombuffer(answer.padded, np.uint8)
+    def _checked(self, shown: _Shown[_T], answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[_T]:
         try:
-            check_sums(data, headers)
-            shown = visible(answer.records, headers, answer.aborted if self._committed else ())
-            yield from decode(data, shown, self._at, self._wanted.after)
+            check_sums(np.frombuffer(answer.padded, np.uint8), headers)
+            yield from shown(answer, headers)
         except DamagedBatch as error:
             raise self._damaged(error) from error
+
+    def records(self, answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[Records]:
+        """Return the records that a reader may see."""
+        may_see = visible(answer.records, headers, answer.aborted if self._committed else ())
+        return decode(np.frombuffer(answer.padded, np.uint8), may_see, self._at, self._wanted.after)
+
+    def headers(self, answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[tuple[BatchHeader, bool]]:
+        """Yield the batches that begin in the range, each with whether it aborts a transaction."""
+        for header in headers:
+            if header.base_offset < self._wanted.after:
+                yield header, header.is_control and is_abort_marker(answer.records, header)
 
     def _damaged(self, error: DamagedBatch) -> TerminalError:
         return damaged(self._wanted.topic, self._wanted.partition, error.offset, error.why, next=error.next)
@@ -218,7 +240,7 @@ class _RangeFetch:
         if self._committed and self._empty > 1 and answer.last_stable_offset >= w.after:
             self._send(connection, self._at, topic_id, committed=False)
             probe = decode_answer(connection.receive(), self._version)
-            headers = [] if probe.error else self._headers(probe)
+            headers = [] if probe.error else self._whole(probe)
             if headers and headers[0].base_offset >= w.after:
                 return True
         time.sleep(_EMPTY_PAUSE_S)

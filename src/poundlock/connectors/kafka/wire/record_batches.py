@@ -65,7 +65,7 @@ class BatchHeader(NamedTuple):
         base_offset, last_offset: the first offset it stands for, and the last; compaction may have removed either record.
         attributes: compression, kind of time, whether it is of a transaction, whether it is a control batch.
         base_timestamp, max_timestamp: ms since the epoch.
-        producer_id: -1 where the producer has none.
+        producer_id, producer_epoch: -1 where the producer has none.
         record_count: number of records in it.
         start, records_start, end: positions in the answer: of the batch, of its records, and behind it.
         crc: the checksum that it should have.
@@ -77,6 +77,7 @@ class BatchHeader(NamedTuple):
     base_timestamp: int
     max_timestamp: int
     producer_id: int
+    producer_epoch: int
     record_count: int
     start: int
     records_start: int
@@ -123,11 +124,15 @@ def read_headers(answer: memoryview) -> list[BatchHeader]:
             raise DamagedBatch(base, f"is damaged: it says that {length} bytes follow, behind an earlier offset")
         if end > size:
             break
-        _, _, _, _, crc, attributes, delta, first_ms, max_ms, producer, _, _, count = _HEADER.unpack_from(answer, at)
+        _, _, _, _, crc, attributes, delta, first_ms, max_ms, producer, epoch, _, count = _HEADER.unpack_from(
+            answer, at
+        )
         if delta < 0 or count < 0:
             raise DamagedBatch(base, f"is damaged: it has {count} records up to offset {base + delta}")
         headers.append(
-            BatchHeader(base, base + delta, attributes, first_ms, max_ms, producer, count, at, at + _HEADER.size, end, crc)
+            BatchHeader(
+                base, base + delta, attributes, first_ms, max_ms, producer, epoch, count, at, at + _HEADER.size, end, crc
+            )
         )  # fmt: skip
         at = end
     return headers
@@ -171,14 +176,14 @@ def visible(
         while coming and coming[-1].first_offset <= header.last_offset:
             open_aborted.add(coming.pop().producer_id)
         if header.is_control:
-            if header.producer_id in open_aborted and _is_abort_marker(answer, header):
+            if header.producer_id in open_aborted and is_abort_marker(answer, header):
                 open_aborted.discard(header.producer_id)
         elif header.record_count and not (header.is_transactional and header.producer_id in open_aborted):
             shown.append(header)
     return shown
 
 
-def _is_abort_marker(answer: memoryview, header: BatchHeader) -> bool:
+def is_abort_marker(answer: memoryview, header: BatchHeader) -> bool:
     """Return whether a control batch aborts a transaction. Its one record has the key (version, kind), 16 bits each."""
     if not header.record_count:
         return False  # compaction left only the header: the marker has done its work
@@ -244,6 +249,15 @@ class Records:
         """Whether the time of each record is the broker's."""
         values: npt.NDArray[np.bool_] = self._per_record([h.is_log_append_time for h in self.headers])[self.keep]
         return values
+
+    def by_batch(self) -> Iterator[tuple[BatchHeader, slice]]:
+        """Yield the batches that have records in the range, each with which of these are its."""
+        behind = np.cumsum([h.record_count for h in self.headers]) - self.keep.start
+        first = 0
+        for header, after in zip(self.headers, behind.clip(0, len(self)).tolist(), strict=True):
+            if first < after:
+                yield header, slice(first, after)
+            first = after
 
     def _per_record(self, values: Any) -> Any:
         return np.repeat(np.asarray(values), [h.record_count for h in self.headers])

@@ -100,7 +100,7 @@ def test_a_sink_is_made_again_from_its_description_without_secrets(monkeypatch: 
     assert (again.transactional_id_prefix, again.timeout_ms) == ("p", 900_000)
 
 
-def test_the_pinned_client_is_the_one_that_is_installed_and_used_in_private_in_two_modules_only() -> None:
+def test_the_pinned_client_is_the_one_that_is_installed_and_used_in_private_in_one_module_only() -> None:
     assert importlib.metadata.version("kafka-python") == KAFKA_PYTHON
     root = Path(__file__).parents[5]
     assert f'"kafka-python=={KAFKA_PYTHON}"' in (root / "pyproject.toml").read_text()
@@ -108,12 +108,12 @@ def test_the_pinned_client_is_the_one_that_is_installed_and_used_in_private_in_t
     users = {
         p.name for p in (root / "src").rglob("*.py") if re.search(r"_find_coordinator_ids|_manager\b", p.read_text())
     }
-    assert users == {"transactions.py", "fetching.py"}
+    assert users == {"transactions.py"}
 
 
 def test_the_parts_of_the_client_that_are_private_are_there() -> None:
     from kafka import KafkaAdminClient
-    from kafka.protocol.consumer import FetchRequest, OffsetFetchRequest
+    from kafka.protocol.consumer import OffsetFetchRequest
     from kafka.protocol.producer.transaction import EndTxnRequest
 
     assert callable(KafkaAdminClient._find_coordinator_ids)
@@ -121,9 +121,6 @@ def test_the_parts_of_the_client_that_are_private_are_there() -> None:
     assert request._max_version == 4
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     assert group.OffsetFetchRequestTopics(name="m", partition_indexes=[0]).name == "m"
-    fetch = FetchRequest(isolation_level=1, topics=[], max_wait_ms=0, min_bytes=1, min_version=10, max_version=12)
-    assert (fetch._min_version, fetch._max_version) == (10, 12)
-    assert FetchRequest.FetchTopic.FetchPartition(partition=3, fetch_offset=7).fetch_offset == 7
 
 
 # --- transactional ids ------------------------------------------------------------------------------------------------

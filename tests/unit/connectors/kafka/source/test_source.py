@@ -40,10 +40,6 @@ def source(**given: Any) -> KafkaSource:
         ({"options": {"kafka.isolation.level": "read_uncommitted"}}, "kafka.isolation.level"),
         ({"schema": "a int"}, "schema= means nothing to format 'raw'"),
         ({"format_options": {"nulls": "keep"}}, "format_options mean nothing"),
-        (
-            {"security": KafkaSecurity(protocol="SASL_SSL", mechanism="GSSAPI", keytab="/etc/k")},
-            r"Kerberos \(GSSAPI\) cannot be used",
-        ),
     ],
 )
 def test_refused(given: dict[str, Any], what: str) -> None:
