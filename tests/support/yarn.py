@@ -20,6 +20,7 @@ from xml.sax.saxutils import escape
 import psutil
 
 from poundlock.errors import TransientError
+from poundlock.spark.launch.jar_lock import JarPins, Pin
 from poundlock.spark.launch.jars import jar_set, pyspark_jars
 from poundlock.spark.launch.java import find_java
 from poundlock.testing.servers import Servers, free_port, launch
@@ -30,7 +31,31 @@ _YARN = "org.apache.hadoop.yarn.server"
 _MANAGER, _NODE = f"{_YARN}.resourcemanager.ResourceManager", f"{_YARN}.nodemanager.NodeManager"
 _EXECUTOR = "YarnCoarseGrainedExecutorBackend"
 _DRIVER = "org.apache.spark.deploy.yarn.ApplicationMaster"
-_JARS = ("hdfs-minicluster", "yarn-minicluster")
+# The resource manager asks for Bouncy Castle when it starts; all else of YARN is in the jar of the HDFS cluster.
+_BESIDES = JarPins(
+    what="what YARN for tests needs besides",
+    spark=("4.2", "4.3"),
+    pins=(
+        Pin(
+            "org.bouncycastle",
+            "bcpkix-jdk18on",
+            "1.82",
+            "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
+        ),
+        Pin(
+            "org.bouncycastle",
+            "bcprov-jdk18on",
+            "1.82",
+            "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
+        ),
+        Pin(
+            "org.bouncycastle",
+            "bcutil-jdk18on",
+            "1.82",
+            "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
+        ),
+    ),
+)
 _RM_PORTS = ("", "scheduler.", "resource-tracker.", "admin.", "webapp.")
 _CAPACITY = {
     "yarn.scheduler.capacity.root.queues": "default",
@@ -78,7 +103,10 @@ class EmbeddedYarn(Servers):
             self._ports[name] = free_port(self._ports.values())
         self._write_settings()
         java = find_java()
-        jars = [jar for name in _JARS for jar in jar_set(name, progress=self._progress)]
+        jars = [
+            *jar_set("hdfs-minicluster", progress=self._progress),
+            *jar_set("yarn-minicluster", progress=self._progress, pins=_BESIDES),
+        ]
         classpath = os.pathsep.join([str(self.conf), *jars, f"{pyspark_jars()}/*"])
         environment = {**os.environ, "JAVA_HOME": java.home, "HADOOP_CONF_DIR": str(self.conf)}
         for name, main in (("manager", _MANAGER), ("node", _NODE)):

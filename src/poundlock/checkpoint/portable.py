@@ -107,7 +107,3 @@ class Legible(Protocol):
     def pending(self, state: JSON) -> Sequence[PendingFile]:
         """Return what the state carries that is still to become visible."""
         ...
-
-    def without_checkpoints(self, state: JSON) -> JSON:
-        """Return the state for a job that counts its checkpoints anew: no number in it means one of the old ones."""
-        ...

@@ -41,11 +41,6 @@ class JobLog:
     _handlers: list[logging.Handler]
     _secrets: set[str]
 
-    @property
-    def jvm_path(self) -> Path:
-        """The file for whatever the JVM and its log4j say."""
-        return self.path.with_suffix(".jvm.log")
-
     def hide(self, values: Iterable[str]) -> None:
         """Blank these values in every line from now on."""
         self._secrets.update(values)

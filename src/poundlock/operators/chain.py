@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.convert import row_bytes
@@ -167,32 +167,6 @@ class Chain:
             for reader in self._readers.get((step, tag), ()):
                 self.push(chunk, reader)
 
-    def upstream(self, step: str) -> set[str]:
-        """Return the steps that lead to a step, itself included."""
-        found = {step}
-        todo = [step]
-        while todo:
-            for edge in self.steps[todo.pop()].inputs:
-                if edge.step not in found:
-                    found.add(edge.step)
-                    todo.append(edge.step)
-        return found
-
-    def account(self, sink: str) -> tuple[int, int, int, int]:
-        """Return (read, produced, filtered, rejected) of the rows on the way to a terminal step, its own rejects left out."""
-        inside = self.upstream(sink)
-        produced = filtered = rejected = 0
-        for name in inside - {sink}:
-            tally = self.tallies[name]
-            filtered += tally.filtered
-            rejected += tally.rejected
-            out = sum(
-                rows * sum(1 for reader in self._readers.get((name, tag), ()) if reader in inside)
-                for tag, rows in tally.rows_out.items()
-            )
-            produced += out - tally.rows_in + tally.filtered + tally.rejected
-        return self.tallies[self.head].rows_in, produced, filtered, rejected
-
 
 class Filters:
     """Base of operators that emit some of the rows they are given, unchanged; those that they leave out count as filtered."""
@@ -215,15 +189,3 @@ class Pass:
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         emit(MAIN, chunk)
-
-
-@dataclass(slots=True)
-class Decode:
-    """Turn values into rows by a formats decoder; bad ones go to `reject`, which is set where the step runs."""
-
-    decoder: Any
-    want: str
-    reject: Callable[[Any], None] | None = None
-
-    def process(self, chunk: Chunk, emit: Emit) -> None:
-        emit(MAIN, self.decoder.decode(chunk, self.reject, self.want))

@@ -32,7 +32,6 @@ from poundlock.operators.time_values import (
     known,
     shown,
 )
-from poundlock.values import span_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,24 +136,6 @@ class StreamTimes:
         }
         return TimeState(clock=state.clock, streams=streams, sources=sources)
 
-    def renamed(self, state: TimeState, names: Mapping[str, str]) -> TimeState:
-        """Return the state of a job whose steps or sources have other names now.
-
-        Args:
-            state: behind the newest checkpoint.
-            names: the new name of each old one; what is not there keeps its name.
-        """
-
-        def new(name: str) -> str:
-            return names.get(name, name)
-
-        streams = {
-            new(name): msgspec.structs.replace(each, channels={new(n): c for n, c in each.channels.items()})
-            for name, each in state.streams.items()
-        }
-        sources = {new(a): {new(n): each for n, each in known_of.items()} for a, known_of in state.sources.items()}
-        return msgspec.structs.replace(state, streams=streams, sources=sources)
-
     def directive(
         self, state: TimeState, now_ms: int, sources: Mapping[str, SourceInput], *, drain: bool = False
     ) -> TimeDirective:
@@ -167,19 +148,6 @@ class StreamTimes:
             drain: whether the input ends for good with the checkpoint.
         """
         return TimeDirective(state, max(state.clock, now_ms), dict(sources), drain)
-
-    def next_look(self, state: TimeState) -> int | None:
-        """Return the time, ms, from which on a checkpoint without rows finds the next partition silent; None = none is counted."""
-        looks: list[int] = []
-        for node in self.graph.assigners:
-            if node.strategy is None or node.strategy.idleness is None:
-                continue
-            timeout = span_ms(node.strategy.idleness)
-            for source in state.sources.get(node.id, {}).values():
-                each = [(part.silent_since, part.idle) for part in source.partitions.values()]
-                silent = [since for since, idle in [(source.silent_since, source.idle), *each] if not idle]
-                looks += [since + timeout + 1 for since in silent if since is not None]
-        return min(looks, default=None)
 
     def advance(self, directive: TimeDirective, reports: Iterable[SplitTimes] = ()) -> Advanced:
         """Return the watermarks behind a checkpoint.

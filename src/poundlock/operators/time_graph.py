@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import UNKNOWN
@@ -86,11 +85,6 @@ class TimeGraph:
                 )
             nodes.append(TimeNode(node.id, inputs, node.strategy, read, kept=True))
         return cls(tuple(nodes))
-
-    @cached_property
-    def by_id(self) -> dict[str, TimeNode]:
-        """The steps by their ids."""
-        return {node.id: node for node in self.nodes}
 
     @property
     def assigners(self) -> tuple[TimeNode, ...]:

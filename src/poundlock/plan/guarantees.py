@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poundlock.checkpoint.participant import Kind
+from poundlock.connectors.kafka.source.source import KafkaSource
 from poundlock.connectors.replay_promise import ReplayKind, replay_of
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import DEAD_LETTER, Plan
@@ -96,9 +97,7 @@ def _check_repeated(plan: Plan) -> None:
             continue
         ways = _ways(sink)
         for node in _sources(sink):
-            if replay_of(plan.sources[node.id]).kind != "exact" or not getattr(
-                plan.sources[node.id], "task_per_partition", False
-            ):
+            if not isinstance(plan.sources[node.id], KafkaSource):
                 raise _not_skipping(
                     plan,
                     f'{node.id} -> {sink.id}: commit_mode="per_task" needs a task for each partition of a Kafka source, '

@@ -69,11 +69,6 @@ def first_hash(group: int, max_parallelism: int) -> int:
     return -(-(group << 32) // max_parallelism) << 32
 
 
-def task_of(group: int, parallelism: int, max_parallelism: int) -> int:
-    """Return which of several tasks has a key group: ranges that follow each other, as even as can be."""
-    return group * parallelism // max_parallelism
-
-
 def groups_of_task(task: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
     """Return the first key group of a task, and the one behind its last.
 

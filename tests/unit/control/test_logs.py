@@ -28,7 +28,6 @@ def test_lines_are_json_with_job_time_and_level(tmp_path: Path) -> None:
         logging.getLogger("poundlock.connectors.kafka").warning("lag of %s is %d", "t", 3)
         log.logger.debug("too much")
     assert log.path == tmp_path / "logs" / "event_log-20260102T030405.000Z.log"
-    assert log.jvm_path.name == "event_log-20260102T030405.000Z.jvm.log"
     first, second = _lines(log.path)
     assert list(first)[:3] == ["time", "level", "message"]
     assert first["message"] == "restored"

@@ -16,6 +16,7 @@ from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Records
 from poundlock.operators.chain import Chain, Edge, Emit, Operator, Pass, Step
 from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
 from poundlock.stream.stream import Side
+from support.chain_account import account
 
 
 class Collect:
@@ -51,7 +52,7 @@ def test_map_flat_map_and_filter_keep_the_place_of_each_row() -> None:
     run.push(numbers(1, 2, 3, 4))
     assert [r["n"] for r in sink.rows] == [-2, -2, -4, -4]
     assert [p["offset"] for p in sink.places] == [1, 1, 3, 3]
-    assert run.account("out") == (4, 2, 2, 0)  # 4 read + 2 produced = 4 that arrived + 2 filtered
+    assert account(run, "out") == (4, 2, 2, 0)  # 4 read + 2 produced = 4 that arrived + 2 filtered
 
 
 def test_side_output_goes_only_to_its_readers() -> None:
@@ -71,8 +72,8 @@ def test_side_output_goes_only_to_its_readers() -> None:
     run.push(numbers(1, -1, 2))
     assert [r["n"] for r in main.rows] == [1, 2]
     assert side.rows == [{"why": "low"}]
-    assert run.account("main-out") == (3, -1, 0, 0)
-    assert run.account("side-out") == (3, -2, 0, 0)
+    assert account(run, "main-out") == (3, -1, 0, 0)
+    assert account(run, "side-out") == (3, -2, 0, 0)
 
 
 def test_filter_keeps_lines_as_lines() -> None:
@@ -138,6 +139,6 @@ def test_every_row_is_accounted_for(values: list[int], copies: int, modulus: int
     )
     run.push(numbers(*values))
     for name, sink in (("left-out", left), ("both-out", both)):
-        read, produced, filtered, rejected = run.account(name)
+        read, produced, filtered, rejected = account(run, name)
         assert read == len(values)
         assert read + produced == len(sink.rows) + filtered + rejected

@@ -52,7 +52,8 @@ def test_the_steps_of_a_job() -> None:
     again.sink_to(FileSink("/out", format="json"), name="out")
     graph = pickle.loads(pickle.dumps(TimeGraph.of(job.sinks)))
     assert [each.id for each in graph.assigners] == ["time", "again"]
-    assert (graph.by_id["time"].sources, graph.by_id["again"].sources) == (("files", "clicks"), (UNKNOWN,))
+    by_id = {node.id: node for node in graph.nodes}
+    assert (by_id["time"].sources, by_id["again"].sources) == (("files", "clicks"), (UNKNOWN,))
     assert {each.id for each in graph.nodes if each.is_source} == {"files", "clicks"}
     kept = {each.id for each in graph.nodes if each.kept}
     assert {"time", "counts", "again"} <= kept

@@ -20,6 +20,7 @@ from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
 from poundlock.plan.steps import operator_of
 from poundlock.stream.nodes import PythonNode
 from poundlock.stream.stream import Side
+from support.chain_account import account
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -89,7 +90,7 @@ def test_rows_that_fail_are_rejected_and_every_other_row_goes_on(kind: str, form
     wanted = {"filter": [n for n in good if n % 4 == 0], "flat_map": [n for n in good for _ in range(2)]}
     assert sink.numbers == sink.places == wanted.get(kind, good)
     assert [record.where for record in bad] == [{"file": "f", "offset": n, "operator": "op"} for n in values if n % 2]
-    read, produced, filtered, rejected = run.account("out")
+    read, produced, filtered, rejected = account(run, "out")
     assert rejected == len(bad)
     assert read + produced == len(sink.numbers) + filtered + rejected
 

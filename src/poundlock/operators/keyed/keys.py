@@ -13,7 +13,6 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
 
-DEFAULT_KEY_GROUPS = 128
 _NAN = math.nan
 
 

@@ -5,11 +5,9 @@ A generator that looks at each record is run here, in the order of the partition
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from poundlock.connectors.base import Split
 from poundlock.formats import convert
 from poundlock.operators.time_values import SourceTime, SplitTimes, TimeDirective
 from poundlock.operators.user_generators import RecordGenerator
@@ -26,17 +24,6 @@ class SplitPlace(NamedTuple):
     source: str
     partition: str
     sequence: int
-
-
-def split_places(source: str, splits: Sequence[Split]) -> dict[str, SplitPlace]:
-    """Return the place of each split of a checkpoint, by its id: by the order of the ids, whoever reads them.
-
-    Args:
-        source: its id in the job.
-        splits: all of the checkpoint's; those of one name are pieces of one partition.
-    """
-    ordered = sorted(splits, key=lambda split: split.id)
-    return {split.id: SplitPlace(source, split.name or split.id, number) for number, split in enumerate(ordered)}
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from poundlock.operators.stream_times import Advanced, StreamTimes, require_agre
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import UNKNOWN, SourceInput, SplitTimes, TimeDirective
 from poundlock.tasks.event_time.assignment import EventTimeAssigner, assigner_for
-from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder, split_places
+from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
 from poundlock.tasks.exchange.blocks import BlockWriter, Delivery, ExchangeInput, deliveries
 from poundlock.tasks.exchange.grouped_rows import grouped, inputs_of
 
@@ -101,7 +101,9 @@ SPLITS = st.lists(
 def run(drawn: list[Any], shared: list[int], directive: TimeDirective, parallelism: int) -> tuple[Advanced, list[Any]]:
     """Return the driver's watermarks and the rows in the order in which tasks have them, after all have agreed."""
     splits = [Split(f"{name}-{n:03d}", {"rows": rows}, name=name) for n, (name, rows) in enumerate(drawn)]
-    places = split_places("in", splits)
+    places = {
+        split.id: SplitPlace("in", split.name, n) for n, split in enumerate(sorted(splits, key=lambda each: each.id))
+    }
     sent = [
         source_task(
             [s for s, task in zip(splits, shared, strict=True) if task == number], places, directive, parallelism

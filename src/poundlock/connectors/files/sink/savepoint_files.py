@@ -137,11 +137,3 @@ def pending(state: JSON) -> list[PendingFile]:
         PendingFile(path=join(part["bucket"], part["name"]), rows=int(part["rows"]), bytes=int(part["bytes"]))
         for part in _files(state)
     ]
-
-
-def without_checkpoints(state: JSON) -> JSON:
-    """Return the state with segments that say of no checkpoint that it wrote them; see `Legible`."""
-    made = copies.deepcopy(state)
-    for segment in carried_segments(made):
-        segment.pop("checkpoint", None)
-    return made

@@ -225,10 +225,6 @@ class FileSink:
     def next_roll_ms(self, state: JSON) -> int | None:
         return staging.next_roll_ms(self._rules(), state)
 
-    def rescale(self, state: JSON, parallelism: int) -> JSON:
-        """Return the state for another number of subtasks; without it the parts of lost ones close by age."""
-        return staging.rescale(state, parallelism)
-
     def commit(self, committable: JSON) -> Committed:
         from poundlock.connectors.files.sink.committer import commit
         from poundlock.formats.encode_bulk import BulkMerger
@@ -340,11 +336,6 @@ class FileSink:
         from poundlock.connectors.files.sink.savepoint_files import pending
 
         return pending(state)
-
-    def without_checkpoints(self, state: JSON) -> JSON:
-        from poundlock.connectors.files.sink.savepoint_files import without_checkpoints
-
-        return without_checkpoints(state)
 
     # Parts
 

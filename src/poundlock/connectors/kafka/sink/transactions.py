@@ -20,7 +20,6 @@ from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.errors import CommitUnknown, TransientError
 
-KAFKA_PYTHON = "3.0.12"
 UNSTABLE = "UNSTABLE"  # a transaction of the marker's group is open
 _OFFSETS = "__consumer_offsets"  # where the markers are
 _T = TypeVar("_T")

@@ -289,11 +289,6 @@ class KafkaSource:
         """What a second reading of a range gives: the same records, or an error that names the range."""
         return ReplayPromise("exact", "offsets always mean the same records, or the job stops and says which are gone")
 
-    @property
-    def task_per_partition(self) -> bool:
-        """Whether one task can read a partition's whole part of a checkpoint, where a sink asks for that."""
-        return True
-
     def preflight(self) -> None:
         """Check within 5 s that the servers answer and the topics are there; see `BoundKafkaSource.preflight`."""
         self.bind().preflight()
