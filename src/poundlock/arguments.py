@@ -33,6 +33,11 @@ def refuse_without_effect(
             )
 
 
+def function_name(function: object) -> str:
+    """Return what to call a user's function, or object with a method, for people."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
 def defaults_of(cls: type[Any], *names: str) -> dict[str, Any]:
     """Return the defaults of these fields of a dataclass, none of which is made by a factory."""
     return {field.name: field.default for field in fields(cls) if field.name in names}

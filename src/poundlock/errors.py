@@ -48,6 +48,11 @@ def _rebuild(
     return kind(what, next=next, job=job, checkpoint=checkpoint, participant=participant)
 
 
+def next_of(error: BaseException, otherwise: str = "") -> str:
+    """Return what an error, of whatever kind, says to type next; `otherwise` if it says nothing."""
+    return str(getattr(error, "next", "") or otherwise)
+
+
 class DefinitionError(PoundlockError, ValueError):
     """The job as written, or the machine as set up, cannot run. Raised before anything is touched."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.checkpoint.capabilities import participant_of
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import SinkNode, SourceNode, WindowNode, walk
 from poundlock.stream.process_nodes import KeyedNode
@@ -157,7 +158,7 @@ class Job:
 
     def add_sink(self, node: SinkNode) -> None:
         """Note a sink that `DataStream.sink_to` made."""
-        self.sinks.append(node)
+        self.sinks.append(replace(node, sink=participant_of(node.sink)))
 
     def graph(self) -> Sequence[SinkNode]:
         """Return the sinks, from which every node can be reached.

@@ -21,9 +21,10 @@ import pytest
 
 from poundlock import FileSink, KafkaSink
 from poundlock.audit.audit import audit
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.participant import WriterContext, bound
+from poundlock.checkpoint.participant import WriterContext
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink.sink import CommitMode
 from poundlock.connectors.kafka.sink.transactions import Transactions

@@ -25,7 +25,6 @@ from poundlock.checkpoint.participant import (
     Occasion,
     Orphan,
     Prepared,
-    Reject,
     Staged,
     WriterContext,
     unchecked,
@@ -36,6 +35,7 @@ from poundlock.errors import PoundlockError, TerminalError, TransientError
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
 from poundlock.formats.convert import to_records
 from poundlock.formats.origin import origin_of
+from poundlock.formats.reject import Reject
 from poundlock.storage import Storage
 
 ROWS = [{"n": n, "text": f"row {n}"} for n in range(24)]

@@ -21,8 +21,9 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger, record_path
 from poundlock.checkpoint.outcome import TaskResults
-from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, Reject, WriterContext
+from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, WriterContext
 from poundlock.formats.chunk import Batch
+from poundlock.formats.reject import Reject
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.values import SystemClock

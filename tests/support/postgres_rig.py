@@ -17,8 +17,9 @@ from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
-from poundlock.checkpoint.participant import Counts, Participant, Prepared, Reject, WriterContext
+from poundlock.checkpoint.participant import Counts, Participant, Prepared, WriterContext
 from poundlock.formats.chunk import Batch
+from poundlock.formats.reject import Reject
 from poundlock.storage import LocalStorage
 from poundlock.testing.postgres import EmbeddedPostgres
 from poundlock.values import SystemClock

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.checkpoint.participant import Occasion, Prepared, Reject, Writer, WriterContext
+from poundlock.checkpoint.participant import Occasion, Prepared, Writer, WriterContext
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Lines
+from poundlock.formats.reject import Reject
 from poundlock.values import ManualClock
 
 __all__ = ["JOB", "FileSinkHarness", "batch", "hidden", "lines"]

@@ -85,6 +85,34 @@ PRIVATE_TODAY = {
 
 CIRCLES_TODAY: set[frozenset[str]] = set()
 
+# Attributes that are looked for by a constant name: on objects of the system, of a library or of the user's code, which declare
+# nothing. An ability of a connector is a protocol of checkpoint/capabilities.py or connectors/base.py.
+BY_NAME_TODAY = {
+    "arguments.py": 1,
+    "cli/main.py": 7,
+    "connectors/files/sink/committer.py": 1,
+    "connectors/jdbc/committer.py": 1,
+    "connectors/kafka/admin_client.py": 1,
+    "connectors/kafka/errors.py": 1,
+    "connectors/kafka/wire/connection.py": 1,
+    "connectors/kafka/wire/fetch_client.py": 1,
+    "connectors/kafka/wire/record_fields.py": 1,
+    "control/process_id.py": 1,
+    "control/spark_submit.py": 1,
+    "errors.py": 1,
+    "spark/error_translation.py": 3,
+    "spark/pickled_functions.py": 1,
+    "spark/private.py": 3,
+    "storage/hdfs.py": 1,
+    "storage/local.py": 2,
+    "storage/object_files.py": 1,
+    "storage/storage_errors.py": 1,
+    "tasks/worker.py": 1,
+    "testing/fixtures.py": 1,
+    "testing/postgres.py": 1,
+    "testing/process_harness.py": 1,
+}
+
 
 def relative(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
@@ -246,6 +274,26 @@ def circles(graph: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
 
 def test_a_circle_is_seen() -> None:
     assert circles({"a": ["b"], "b": ["c"], "c": ["b", "d"], "d": []}) == {frozenset({"b", "c"})}
+
+
+# --- abilities ---------------------------------------------------------------------------------------------------------
+
+
+def looked_for_by_name(tree: ast.AST) -> Iterator[str]:
+    """Yield the constant names that `getattr` and `hasattr` are called with."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            yield from (str(name.value) for name in node.args[1:2] if isinstance(name, ast.Constant))
+
+
+def test_abilities_are_declared_and_not_looked_for_by_name(trees: dict[str, ast.Module]) -> None:
+    uses = Counter(path for path, tree in trees.items() for _ in looked_for_by_name(tree))
+    assert_only_shrinks(uses, BY_NAME_TODAY, "BY_NAME_TODAY")
+
+
+def test_a_name_that_is_looked_for_is_seen() -> None:
+    tree = ast.parse('getattr(sink, "close", None)\nif hasattr(x, "bulk"): ...\ngetattr(self, name)\nx.getattr("y")\n')
+    assert list(looked_for_by_name(tree)) == ["close", "bulk"]
 
 
 # --- Spark's insides ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from poundlock.checkpoint.capabilities import Inspectable, bound
 from poundlock.checkpoint.committer import Retry, carry_out
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_sinks
@@ -18,7 +19,7 @@ from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.outcome import Log, StandardLog
-from poundlock.checkpoint.participant import JSON, Finding, Inspectable, Orphan, Participant, bound
+from poundlock.checkpoint.participant import JSON, Finding, Orphan, Participant
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.storage.base import Storage
 from poundlock.storage.storage_errors import explained

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from poundlock.checkpoint.capabilities import CommitsMany
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.outcome import Log
 from poundlock.checkpoint.parallel import at_once
-from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, CommitsMany, Committed, Participant
+from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Committed, Participant
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.storage.storage_errors import storage_trouble

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from poundlock.audit.write_totals import written
+from poundlock.checkpoint.capabilities import Repeatable
 from poundlock.checkpoint.committer import Retry
 from poundlock.checkpoint.cycle import Planned, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
@@ -24,7 +25,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import resting, state_of
 from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
 from poundlock.checkpoint.parallel import verify_all
-from poundlock.checkpoint.participant import JSON, Occasion, Orphan, Participant, Prepared, Repeatable, Staged
+from poundlock.checkpoint.participant import JSON, Occasion, Orphan, Participant, Prepared, Staged
 from poundlock.checkpoint.validation import (
     check_continues,
     check_counts,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from poundlock.checkpoint.participant import CommitsMany, Early, Participant, Prepared
+from poundlock.checkpoint.capabilities import CommitsMany, Early
+from poundlock.checkpoint.participant import Participant, Prepared
 
 _MOST = 16
 Work = Callable[[], None]

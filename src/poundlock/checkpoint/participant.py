@@ -6,7 +6,7 @@ durable decision names it; everything a decision names becomes visible. All valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -15,31 +15,6 @@ from poundlock.formats.reject import Reject
 
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
-
-__all__ = [
-    "DEAD_LETTER",
-    "Aborted",
-    "Bindable",
-    "CommitOutcome",
-    "CommitsMany",
-    "Committed",
-    "Counts",
-    "Finding",
-    "Inspectable",
-    "Kind",
-    "Measurable",
-    "Occasion",
-    "Orphan",
-    "Participant",
-    "Prepared",
-    "Reject",
-    "Repeatable",
-    "Staged",
-    "Writer",
-    "WriterContext",
-    "bound",
-    "unchecked",
-]
 
 JSON = dict[str, Any]
 
@@ -236,15 +211,6 @@ def unchecked() -> None:
 
 
 @runtime_checkable
-class LimitedWriter(Protocol):
-    """A writer that wants no more than so many rows."""
-
-    @property
-    def full(self) -> bool:
-        """Whether further rows would be of no use: a task that has only such writers stops reading."""
-        ...
-
-
 class Participant(Protocol):
     """A sink's two halves. Picklable; the driver's half keeps no state in memory that recovery would need."""
 
@@ -302,101 +268,3 @@ class Participant(Protocol):
 
 
 CommitOutcome = Committed | Aborted | Exception
-
-
-@runtime_checkable
-class CommitsMany(Protocol):
-    """A participant that commits many committables at once, faster than one by one. It may be called from any thread."""
-
-    def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
-        """Commit all of them, as `commit` does each, and yield an outcome for each in the same order.
-
-        What `commit` would raise is yielded: a failure of one must not keep another from becoming visible. The committables
-        are made as they are asked for, so do not ask for all before the first is begun where there may be very many.
-        """
-        ...
-
-
-@runtime_checkable
-class Inspectable(Protocol):
-    """What a participant may offer besides, so that `fsck` can work without the user's code."""
-
-    def describe_json(self) -> JSON:
-        """Return what it takes to sweep, inspect and commit again: {"v", "kind", ...}. Kept with each driver start."""
-        ...
-
-    def inspect(self, committable: JSON) -> Sequence[Finding]:
-        """Compare what a committable makes visible with what is there; touch nothing. Empty if all is as decided."""
-        ...
-
-    def inspect_state(self, state: JSON) -> Sequence[Finding]:
-        """Compare what the state carries on, and what is still to become visible, with what is there; touch nothing."""
-        ...
-
-
-@runtime_checkable
-class Measurable(Protocol):
-    """A participant that can tell what it would write without writing it, for `poundlock replay`."""
-
-    def measuring(self, folder: str) -> Participant:
-        """Return a participant whose writers prepare the same payloads and reach nobody.
-
-        Args:
-            folder: a folder of this machine for it alone, removed afterwards; the only place it may write to.
-        """
-        ...
-
-    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
-        """Return the rows that a checkpoint wrote per place, such as a bucket, by what its decision says; {} if it has none."""
-        ...
-
-
-@runtime_checkable
-class Repeatable(Protocol):
-    """A participant whose prepared data can be aborted from outside after the decision, such as by a broker's timeout."""
-
-    def match(
-        self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
-    ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
-        """Tell, of what a checkpoint's tasks prepared once more, what replaces aborted data and what is visible already.
-
-        Args:
-            again: the committables that were aborted.
-            done: the committables of the same checkpoint that are visible.
-            prepared: what the tasks prepared now; all of the sink's part of the checkpoint.
-
-        Returns:
-            What the next decision names, and what is to be aborted.
-
-        Raises:
-            TerminalError: the tasks did not produce the same data again.
-        """
-        ...
-
-
-@runtime_checkable
-class Early(Protocol):
-    """A participant whose tasks may make rows visible before the decision."""
-
-    def verify_nothing(self, checkpoint: int) -> None:
-        """Driver, before the decision, where no task prepared anything: raise TerminalError if rows of it are visible."""
-        ...
-
-
-@runtime_checkable
-class Bindable(Protocol):
-    """A participant that marks what it writes with its job and name, so that it never takes another's for its own."""
-
-    def bind(self, *, job_id: str, sink: str) -> Participant:
-        """Return this participant for one job.
-
-        Args:
-            job_id: 32 hex digits.
-            sink: name of the sink in the job.
-        """
-        ...
-
-
-def bound(participant: Participant, *, job_id: str, sink: str) -> Participant:
-    """Return a participant as a job owns it, whether or not it wants to know."""
-    return participant.bind(job_id=job_id, sink=sink) if isinstance(participant, Bindable) else participant

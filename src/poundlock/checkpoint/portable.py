@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from poundlock.checkpoint.participant import JSON
+from poundlock.checkpoint.participant import JSON, Participant
 from poundlock.storage import Storage
 
 NewerOutput = Literal["refuse", "keep", "retract"]
@@ -35,7 +35,7 @@ class Newer:
 
 
 @runtime_checkable
-class Portable(Protocol):
+class Portable(Participant, Protocol):
     """A participant that can take part in a savepoint. Of one that is not, nobody can tell whether it has newer output."""
 
     def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:

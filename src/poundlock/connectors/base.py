@@ -167,6 +167,24 @@ class PreviewRefused(Protocol):
         ...
 
 
+@runtime_checkable
+class ExplainsErrors(Protocol):
+    """A source that knows what errors of its connector mean."""
+
+    def explain_error(self, message: str) -> Exception | None:
+        """Return a PoundlockError for an error text that this source knows, or None."""
+        ...
+
+
+@runtime_checkable
+class TaskPerPartition(Protocol):
+    """A source that can have one task read a partition's whole part of a checkpoint, where a sink asks for that."""
+
+    def read_twice(self, other: object) -> str | None:
+        """Return the name of partitions that another source, or this one once more, reads as well; None if there are none."""
+        ...
+
+
 class Reader(Protocol):
     """Task's half of a split-planned source."""
 
@@ -226,7 +244,7 @@ class SparkRead:
 
 
 @runtime_checkable
-class SparkSource(Protocol):
+class SparkSource(ExplainsErrors, Protocol):
     """A source that a streaming query of Spark's reads, by one of Spark's connectors."""
 
     @property
@@ -244,10 +262,6 @@ class SparkSource(Protocol):
 
     def describe(self, position: JSON) -> str:
         """Return a position, a number of batches, for the log."""
-        ...
-
-    def explain_error(self, message: str) -> Exception | None:
-        """Return a PoundlockError for an error text of Spark's connector that this source knows, or None."""
         ...
 
 

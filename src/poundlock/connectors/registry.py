@@ -7,11 +7,12 @@ it matters and stands in nobody else's way.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from poundlock.checkpoint.capabilities import MakesParticipant
 from poundlock.errors import DefinitionError
 
 GROUP = "poundlock.connectors"
@@ -65,13 +66,29 @@ class Connector:
         return _roles(self.load())
 
 
+class _Planned(Protocol):
+    def enumerator(self, workspace: Any) -> Any: ...
+    def reader(self, context: Any) -> Any: ...
+
+
+class _OfSpark(Protocol):
+    def spark_read(self) -> Any: ...
+
+
+class _Written(Protocol):
+    def open_writer(self, context: Any) -> Any: ...
+
+
+_ROLES: Mapping[Role, Sequence[Any]] = {
+    "source": [runtime_checkable(_Planned), runtime_checkable(_OfSpark)],
+    "sink": [runtime_checkable(_Written), MakesParticipant],
+}
+
+
 def _roles(found: Any) -> list[Role]:
-    roles: list[Role] = []
-    if hasattr(found, "spark_read") or (hasattr(found, "enumerator") and hasattr(found, "reader")):
-        roles.append("source")
-    if hasattr(found, "open_writer") or hasattr(found, "as_participant"):
-        roles.append("sink")
-    return roles
+    if not isinstance(found, type):
+        return []
+    return [role for role, protocols in _ROLES.items() if any(issubclass(found, each) for each in protocols)]
 
 
 def connectors() -> Sequence[Connector]:

@@ -75,6 +75,11 @@ class SparkFormatSource:
             "unknown", "Spark logs the range, but nobody knows whether its connector gives the same rows again"
         )
 
+    @property
+    def place(self) -> str:
+        """What it reads, for explain."""
+        return self.path or ""
+
     def preflight(self) -> None:
         """Do nothing: what the format needs is known to Spark alone, which says so when the job starts."""
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from poundlock.checkpoint.capabilities import Preflight
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -106,9 +107,8 @@ class TwoPhaseParticipant:
 
     def preflight(self) -> None:
         """Ask the user's sink, if it has a method `preflight`, whether it can work."""
-        check = getattr(self.sink, "preflight", None)
-        if callable(check):
-            check()
+        if isinstance(self.sink, Preflight):
+            self.sink.preflight()
 
     def describe(self) -> str:
         """Return one line for `explain`."""

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Recovery
-from poundlock.checkpoint.participant import Kind, bound
+from poundlock.checkpoint.participant import Kind
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource
 from poundlock.control import cluster_driver as submitted

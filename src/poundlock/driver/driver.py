@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from poundlock.checkpoint.capabilities import Closable, Inspectable, NeedsJvm, Preflight, check_tasks
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
-from poundlock.checkpoint.participant import Inspectable, Occasion
+from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
 from poundlock.driver.context import Assembly
 from poundlock.driver.failure_tolerance import Attempts, CheckpointTimedOut
@@ -141,9 +142,8 @@ def _check_master(job: Job, settings: Settings) -> None:
 def _let_go(plan: Plan) -> None:
     """Have the sinks close what connections they hold in this process."""
     for sink in plan.sinks.values():
-        close = getattr(sink, "close", None)
-        if close is not None:
-            close()
+        if isinstance(sink, Closable):
+            sink.close()
 
 
 def strategy_of(job: Job, settings: Settings) -> RestartStrategy:
@@ -162,17 +162,14 @@ def with_settings(job: Job, settings: Settings) -> Job:
 
 def preflight(plan: Plan) -> None:
     """Ask every source and sink whether it can work. Raises DefinitionError."""
-    if any(getattr(sink, "jvm", False) for sink in plan.sinks.values()):
+    if any(isinstance(sink, NeedsJvm) and sink.jvm for sink in plan.sinks.values()):
         from poundlock.spark import jdbc_gateway as jdbc
 
         jdbc.install()
     for part in (*plan.sources.values(), *plan.sinks.values()):
-        check = getattr(part, "preflight", None)
-        if check is not None:
-            check()
-    limited = [sink for sink in plan.sinks.values() if hasattr(sink, "check_tasks")]
-    for sink in limited:
-        sink.check_tasks(plan.job.parallelism or 1, len(limited))
+        if isinstance(part, Preflight):
+            part.preflight()
+    check_tasks(plan.sinks, plan.job.parallelism or 1)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from poundlock.errors import DefinitionError, FencedError, TerminalError
+from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, next_of
 from poundlock.values import duration
 
 if TYPE_CHECKING:
@@ -196,10 +196,10 @@ class RestartState:
         self._same = self._same + 1 if text == self._last_text else 1
         self._last_text = text
         if self._same >= SAME_FAILURES:
-            what = getattr(error, "what", None) or text
+            what = error.what if isinstance(error, PoundlockError) else text
             raise SameFailure(
                 f"the job failed {SAME_FAILURES} times in the same way and completed no checkpoint in between: {what}",
-                next=getattr(error, "next", "") or "mend the cause and start the job again; nothing is lost",
+                next=next_of(error, "mend the cause and start the job again; nothing is lost"),
             ) from error
 
 

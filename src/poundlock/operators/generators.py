@@ -93,33 +93,10 @@ class OfTheClock(NoWatermarks):
         output.emit_watermark(now_ms - 1)
 
 
-@dataclass(slots=True)
-class UserGenerator:
-    """A user's own; its snapshot and restore are called where it has them."""
-
-    inner: Any
-
-    def on_event(self, timestamp: int, count: int, output: WatermarkOutput) -> None:
-        self.inner.on_event(timestamp, count, output)
-
-    def on_periodic_emit(self, now_ms: int, output: WatermarkOutput) -> None:
-        self.inner.on_periodic_emit(output)
-
-    def snapshot(self) -> Any:
-        take = getattr(self.inner, "snapshot", None)
-        return None if take is None else take()
-
-    def restore(self, state: Any) -> None:
-        take = getattr(self.inner, "restore", None)
-        if take is not None and state is not None:
-            take(state)
-
-
 _MADE: Mapping[str, Callable[[WatermarkStrategy], Generator]] = {
     "bounded": lambda s: BoundedOutOfOrderness(span_ms(s.delay)),
     "monotonous": lambda s: BoundedOutOfOrderness(0),
     "none": lambda s: NoWatermarks(),
-    "generator": lambda s: UserGenerator(s.generator()),  # type: ignore[misc]
     "ingestion": lambda s: OfTheClock(),
     "processing": lambda s: OfTheClock(),
 }

@@ -12,7 +12,7 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.operators.generators import MAX, MIN, Generator, generator_of
 from poundlock.operators.time_values import GeneratorReport, shown
-from poundlock.stream.watermarks import WatermarkOutput, WatermarkStrategy
+from poundlock.stream.watermarks import Snapshots, WatermarkOutput, WatermarkStrategy
 
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -58,10 +58,9 @@ class KeptGenerator:
 
     def snapshot(self) -> Any:
         """Return what a new one needs to go on, as JSON. Raises DefinitionError if that is not known."""
-        own = getattr(self.inner, "snapshot", None)
-        if own is not None:
-            return own()
-        attributes = getattr(self.inner, "__dict__", None)
+        if isinstance(self.inner, Snapshots):
+            return self.inner.snapshot()
+        attributes = _attributes(self.inner)
         if attributes is None or not _is_plain(attributes):
             name = type(self.inner).__name__
             raise DefinitionError(
@@ -74,11 +73,16 @@ class KeptGenerator:
         """Go on from a snapshot."""
         if state is None:
             return
-        own = getattr(self.inner, "restore", None)
-        if own is not None:
-            own(state)
-        elif isinstance(state, dict) and hasattr(self.inner, "__dict__"):
-            self.inner.__dict__.update(state)
+        attributes = _attributes(self.inner)
+        if isinstance(self.inner, Snapshots):
+            self.inner.restore(state)
+        elif isinstance(state, dict) and attributes is not None:
+            attributes.update(state)
+
+
+def _attributes(inner: object) -> dict[str, Any] | None:
+    """Return the attributes of an object, None where its class has slots."""
+    return vars(inner) if "__dict__" in dir(inner) else None
 
 
 def _is_plain(value: Any) -> bool:
@@ -92,7 +96,7 @@ def _is_plain(value: Any) -> bool:
 
 def kept_generator(strategy: WatermarkStrategy) -> Generator:
     """Return a new generator for one partition."""
-    return generator_of(strategy) if strategy.generator is None else _made(strategy)
+    return generator_of(strategy) if strategy.generator is None or strategy.per_record else _made(strategy)
 
 
 def _made(strategy: WatermarkStrategy) -> KeptGenerator:

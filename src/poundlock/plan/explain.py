@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from poundlock.arguments import function_name
+from poundlock.checkpoint.capabilities import Describable, HasPlace
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
 from poundlock.plan.spark_streams import spark_streams
 from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.nodes import (
+    ApplyNode,
     Node,
     PythonNode,
     SideOutputNode,
@@ -128,7 +131,7 @@ def _what(node: Node) -> str:
     if isinstance(node, SqlNode):
         return f"{node.kind} {', '.join(node.arguments)}"
     if isinstance(node, PythonNode):
-        name = getattr(node.function, "__name__", type(node.function).__name__)
+        name = function_name(node.function)
         return f"Python {node.kind} {name}" + (", errors are bad records" if node.on_error == "bad_record" else "")
     if isinstance(node, SideOutputNode):
         return f"side output {node.tag}"
@@ -145,17 +148,14 @@ def _what(node: Node) -> str:
         return f"by {keys}, {node.describe()}" if keys else node.describe()
     if isinstance(node, SinkNode):
         return f"sink {_describe(node.sink)}"
-    return f"DataFrame function {getattr(getattr(node, 'function', None), '__name__', '')}".strip()
+    return f"DataFrame function {function_name(node.function)}" if isinstance(node, ApplyNode) else "DataFrame function"
 
 
 def _describe(part: Any) -> str:
     """Return a sink by its own `describe()`, a source by its class and where it reads."""
     if isinstance(part, SplitSource | SparkSource):
-        places = (getattr(part, name, None) for name in ("topics", "pattern", "partitions", "path"))
-        place = next((place for place in places if place is not None), None)
-        return type(part).__name__ + (f" {', '.join(place) if isinstance(place, tuple) else place}" if place else "")
-    describe = getattr(part, "describe", None)
-    return str(describe()) if callable(describe) else type(part).__name__
+        return f"{type(part).__name__} {part.place if isinstance(part, HasPlace) else ''}".rstrip()
+    return part.describe() if isinstance(part, Describable) else type(part).__name__
 
 
 def _count(number: int, one: str, many: str) -> str:

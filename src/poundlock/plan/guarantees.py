@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poundlock.checkpoint.participant import Kind
-from poundlock.connectors.kafka.source.source import KafkaSource
+from poundlock.connectors.base import TaskPerPartition
 from poundlock.connectors.replay_promise import ReplayKind, replay_of
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import DEAD_LETTER, Plan
@@ -97,7 +97,8 @@ def _check_repeated(plan: Plan) -> None:
             continue
         ways = _ways(sink)
         for node in _sources(sink):
-            if not isinstance(plan.sources[node.id], KafkaSource):
+            source = plan.sources[node.id]
+            if replay_of(source).kind != "exact" or not isinstance(source, TaskPerPartition):
                 raise _not_skipping(
                     plan,
                     f'{node.id} -> {sink.id}: commit_mode="per_task" needs a task for each partition of a Kafka source, '
@@ -115,7 +116,7 @@ def _check_repeated(plan: Plan) -> None:
         for i, node in enumerate(ways):
             one = plan.sources[node.id]
             for other in ways[i + 1 :]:
-                if topic := _both_read(one, plan.sources[other.id]):
+                if topic := one.read_twice(plan.sources[other.id]):
                     raise _not_skipping(
                         plan,
                         f'{node.id}, {other.id} -> {sink.id}: commit_mode="per_task" needs one task for each partition, '
@@ -131,14 +132,6 @@ def _not_skipping(plan: Plan, what: str, instead: str) -> DefinitionError:
 def _ways(node: Node) -> list[SourceNode]:
     """Return the source at the end of every way back from a node; each way is a reading of its own."""
     return [node] if isinstance(node, SourceNode) else [source for parent in node.inputs for source in _ways(parent)]
-
-
-def _both_read(one: Any, other: Any) -> str | None:
-    """Return a topic that two Kafka sources, or one source twice, read; None if there is none."""
-    if one is other:
-        return ", ".join(one.topics or one.partitions or ()) or one.pattern
-    pairs = ((one, other), (other, one))
-    return next((t for a, b in pairs for t in (a.topics or a.partitions or ()) if b.reads(t)), None)
 
 
 def _sources(sink: SinkNode) -> Sequence[SourceNode]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from poundlock.checkpoint.capabilities import check_rows, takes_columns
 from poundlock.checkpoint.participant import JSON, Participant, Writer, WriterContext
 from poundlock.formats.chunk import Batch, Chunk, Lines
 
@@ -35,19 +36,11 @@ class MeasuredSink:
     @property
     def bulk(self) -> bool:
         """Whether rows have to come as columns."""
-        return bool(getattr(self.sink, "bulk", False))
-
-    def check_columns(self, sink: str, columns: Sequence[str]) -> None:
-        """Ask the sink."""
-        check = getattr(self.sink, "check_columns", None)
-        if check is not None:
-            check(sink, columns)
+        return takes_columns(self.sink)
 
     def check_schema(self, sink: str, schema: pa.Schema) -> None:
         """Ask the sink."""
-        check = getattr(self.sink, "check_schema", None)
-        if check is not None:
-            check(sink, schema)
+        check_rows(self.sink, sink, schema)
 
     def open_writer(self, context: WriterContext) -> Writer:
         """Return a writer that measures."""

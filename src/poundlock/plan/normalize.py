@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from poundlock.checkpoint.capabilities import ComputesColumns
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.plan.sql_aggregates import parse_aggregates, result_type
 from poundlock.plan.sql_text import NamedColumn, named_column, resolve_column
@@ -159,7 +160,8 @@ class _Rewriting:
 
     def _sink(self, node: SinkNode, inputs: list[Node]) -> Node:
         """Put the columns before a sink that it wants computed, such as a bucket or a topic."""
-        for column, text in getattr(node.sink, "computed_columns", {}).items():
+        computed = node.sink.computed_columns if isinstance(node.sink, ComputesColumns) else {}
+        for column, text in computed.items():
             inputs = [SqlNode(f"{node.id}.{column.strip('_')}", inputs, "with_column", [column, text])]
         return replace(node, inputs=inputs)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource
+from poundlock.connectors.files.sink.sink import FileSink, RollingPolicy
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import Node, SourceNode, WindowNode, walk
 from poundlock.stream.process_nodes import KeyedNode
@@ -40,7 +41,7 @@ class Plan:
     @property
     def bounded(self) -> bool:
         """Return whether every source ends."""
-        return all(bool(getattr(source, "bounded", False)) for source in self.sources.values())
+        return all(source.bounded for source in self.sources.values())
 
     @property
     def batch(self) -> bool:
@@ -81,7 +82,7 @@ def make_plan(job: Job) -> Plan:
 
 def _check_mode(job: Job, sources: Mapping[str, Any]) -> None:
     """Refuse to wait for the end of what has none."""
-    endless = [name for name, source in sources.items() if not getattr(source, "bounded", False)]
+    endless = [name for name, source in sources.items() if not source.bounded]
     if job.runtime_mode == "batch" and endless:
         raise DefinitionError(
             f'runtime_mode="batch" needs sources that end; {endless[0]!r} does not',
@@ -94,12 +95,11 @@ def _check_places(participants: Mapping[str, Any], job: str) -> None:
     """Refuse two file sinks whose files would have the same names."""
     seen: dict[tuple[str, str], str] = {}
     for name, sink in participants.items():
-        path = getattr(sink, "path", None)
-        if isinstance(path, str):
-            place = (path.rstrip("/"), str(getattr(sink, "prefix", "")))
+        if isinstance(sink, FileSink):
+            place = (sink.path.rstrip("/"), sink.prefix)
             if place in seen:
                 raise DefinitionError(
-                    f"sinks {seen[place]!r} and {name!r} both write {place[1]}-… files to {path}",
+                    f"sinks {seen[place]!r} and {name!r} both write {sink.prefix}-… files to {sink.path}",
                     next="give one of them another folder or another prefix=",
                     job=job,
                 )
@@ -107,11 +107,9 @@ def _check_places(participants: Mapping[str, Any], job: str) -> None:
 
 
 def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:
-    from poundlock.connectors.files.sink.sink import FileSink, RollingPolicy
-
     path = job.dead_letters
     if path is None:
-        first = next((getattr(p, "path", None) for p in participants.values() if isinstance(p, FileSink)), None)
+        first = next((p.path for p in participants.values() if isinstance(p, FileSink)), None)
         path = f"{first}/_dead_letters" if first else None
     if path is None:
         raise DefinitionError(

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
+from poundlock.checkpoint.capabilities import ReadsOnlyValue, check_rows
 from poundlock.checkpoint.participant import DEAD_LETTER, Participant
 from poundlock.connectors.base import SplitSource
 from poundlock.errors import DefinitionError
@@ -405,7 +406,8 @@ class _Builder:
 
     def _operator(self, node: Node, before: pa.Schema | None) -> Operator:
         if isinstance(node, SinkNode):
-            _check_columns(self.sinks[node.id], node.id, before)
+            if before is not None:
+                check_rows(self.sinks[node.id], node.id, before)
             return SinkStep(node.id, before)
         if isinstance(node, WatermarkNode):
             return WatermarkStep(self._assigner(node, before))
@@ -456,15 +458,8 @@ def _wanted_form(source: Node, nodes: Sequence[Node]) -> Literal["batch", "recor
 def _needed_columns(source: Node, nodes: Sequence[Node]) -> tuple[str, ...] | None:
     """Return the columns that the readers of a source need, None for all of them."""
     readers = [node for node in nodes if source in node.inputs]
-    only_value = all(isinstance(n, SinkNode) and bool(getattr(n.sink, "needs_only_value", False)) for n in readers)
-    return ("value",) if only_value else None
+    return ("value",) if all(map(_reads_only_value, readers)) else None
 
 
-def _check_columns(sink: Any, name: str, schema: pa.Schema | None) -> None:
-    """Let a sink that wants to refuse rows without the columns it needs, or of other types, before anything runs."""
-    check = getattr(sink, "check_columns", None)
-    if check is not None and schema is not None:
-        check(name, list(schema.names))
-    check = getattr(sink, "check_schema", None)
-    if check is not None and schema is not None:
-        check(name, schema)
+def _reads_only_value(node: Node) -> bool:
+    return isinstance(node, SinkNode) and isinstance(node.sink, ReadsOnlyValue) and node.sink.needs_only_value

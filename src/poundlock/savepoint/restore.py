@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from poundlock.checkpoint.capabilities import Describable
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
@@ -146,8 +147,7 @@ def _check_saved(metadata: Metadata, sinks: Mapping[str, Any]) -> None:
 
 def _called(sink: Any) -> str:
     """Return what a sink calls itself, without the details."""
-    say = getattr(sink, "describe", None)
-    return str(say()).partition(" (")[0] if callable(say) else type(sink).__name__
+    return sink.describe().partition(" (")[0] if isinstance(sink, Describable) else type(sink).__name__
 
 
 def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutput) -> Iterator[str]:

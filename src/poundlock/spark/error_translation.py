@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from poundlock.connectors.base import ExplainsErrors
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
 from poundlock.redaction import redact_text
 
@@ -34,8 +35,7 @@ def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockE
             return link
     text = _text(exception)
     for source in sources:
-        known = getattr(source, "explain_error", None)
-        answer = known(text) if callable(known) else None
+        answer = source.explain_error(text) if isinstance(source, ExplainsErrors) else None
         if isinstance(answer, PoundlockError):
             return answer
     crash = _last_python_crash(text)

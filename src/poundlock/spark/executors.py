@@ -19,6 +19,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from poundlock.checkpoint.capabilities import TaskFolders, TaskModules
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 if TYPE_CHECKING:
@@ -142,12 +143,10 @@ def needs_of(plan: Plan, checkpoint: str) -> Needs:
     modules = list(_MODULES)
     written: list[str] = [checkpoint] if plan.keyed or plan.has_streams else []
     read: list[str] = []
-    for sink in plan.sinks.values():
-        modules += getattr(sink, "task_modules", ())
-        written += getattr(sink, "task_folders", ())
-    for source in plan.sources.values():
-        modules += getattr(source, "task_modules", ())
-        read += getattr(source, "task_folders", ())
+    for parts, folders in ((plan.sinks, written), (plan.sources, read)):
+        for part in parts.values():
+            modules += part.task_modules if isinstance(part, TaskModules) else ()
+            folders += part.task_folders if isinstance(part, TaskFolders) else ()
     return Needs(modules=list(dict.fromkeys(modules)), written=_local(written), read=_local(read))
 
 

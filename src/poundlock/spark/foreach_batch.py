@@ -17,6 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from poundlock.checkpoint.capabilities import (
+    ComputesColumns,
+    Inspectable,
+    NeedsJvm,
+    Preflight,
+    bound,
+    check_rows,
+    check_tasks,
+    participant_of,
+)
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
@@ -24,7 +34,7 @@ from poundlock.checkpoint.identity import Identity, open_identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive as Decided
 from poundlock.checkpoint.outcome import TaskResults
-from poundlock.checkpoint.participant import DEAD_LETTER, Counts, Inspectable, Kind, Occasion, Participant, bound
+from poundlock.checkpoint.participant import DEAD_LETTER, Counts, Occasion, Participant
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.spark.arrow_schema import arrow_schema
@@ -85,17 +95,17 @@ def foreach_batch(
 
 
 def _participant(name: str, sink: Any) -> Participant:
-    participant: Any = sink.as_participant() if hasattr(sink, "as_participant") else sink
-    if not isinstance(getattr(participant, "kind", None), Kind):
+    participant = participant_of(sink)
+    if not isinstance(participant, Participant):
         raise DefinitionError(
             f"{name}: {sink!r} is no sink", next="give a FileSink, KafkaSink, PostgresSink or your own"
         )
-    if getattr(participant, "jvm", False):
+    if isinstance(participant, NeedsJvm) and participant.jvm:
         raise DefinitionError(
             f"{name}: {type(sink).__name__} needs a JVM of its own, which a query of yours does not have",
             next="write the rows with DataFrame.write.jdbc, or make the query a poundlock Job",
         )
-    return participant  # type: ignore[no-any-return]
+    return participant
 
 
 class BatchWriter:
@@ -250,12 +260,10 @@ def _identity(storage: Storage, name: str, query: str, clock: Clock) -> Identity
 
 def _preflight(sinks: Mapping[str, Any], frame: DataFrame) -> None:
     """Ask every sink whether it can work. Raises DefinitionError."""
-    limited = [sink for sink in sinks.values() if hasattr(sink, "check_tasks")]
     for sink in sinks.values():
-        if hasattr(sink, "preflight"):
+        if isinstance(sink, Preflight):
             sink.preflight()
-    for sink in limited:
-        sink.check_tasks(frame.sparkSession.sparkContext.defaultParallelism, len(limited))
+    check_tasks(sinks, frame.sparkSession.sparkContext.defaultParallelism)
 
 
 def _inputs(frame: DataFrame, sinks: Mapping[str, Any]) -> tuple[DataFrame, dict[str, SinkInput]]:
@@ -268,7 +276,8 @@ def _inputs(frame: DataFrame, sinks: Mapping[str, Any]) -> tuple[DataFrame, dict
         if name == DEAD_LETTER:
             continue
         wanted[name] = {column: column for column in own}
-        for column, expression in getattr(sink, "computed_columns", {}).items():
+        computed = sink.computed_columns if isinstance(sink, ComputesColumns) else {}
+        for column, expression in computed.items():
             wanted[name][column] = f"__{name}{column}"
             frame = frame.withColumn(f"__{name}{column}", F.expr(expression))
     schema = arrow_schema(frame, "foreachBatch")
@@ -276,15 +285,8 @@ def _inputs(frame: DataFrame, sinks: Mapping[str, Any]) -> tuple[DataFrame, dict
     for name, columns in wanted.items():
         seen = pa.schema([schema.field(column).with_name(seen_as) for seen_as, column in columns.items()])
         inputs[name] = SinkInput(list(columns.values()), seen)
-        _check_columns(sinks[name], name, seen)
+        check_rows(sinks[name], name, seen)
     return frame, inputs
-
-
-def _check_columns(sink: Any, name: str, schema: pa.Schema) -> None:
-    if hasattr(sink, "check_columns"):
-        sink.check_columns(name, list(schema.names))
-    if hasattr(sink, "check_schema"):
-        sink.check_schema(name, schema)
 
 
 def _run_task(batches: Iterator[pa.RecordBatch], *, stage: bytes, directive: Directive) -> Iterator[pa.RecordBatch]:

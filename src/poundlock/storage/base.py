@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import BinaryIO, ClassVar, Protocol, runtime_checkable
+
+from poundlock.errors import next_of
 
 
 class OutcomeUnknown(OSError):
@@ -15,7 +17,7 @@ class OutcomeUnknown(OSError):
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.errno, error.strerror or str(error), error.filename)
-        self.next: str = getattr(error, "next", "")
+        self.next: str = next_of(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,16 @@ class Entry:
 
 
 class Storage(Protocol):
-    """A folder on some file system. Picklable: tasks receive it with the plan and open their own handles."""
+    """A folder on some file system. Picklable: tasks receive it with the plan and open their own handles.
+
+    Attributes:
+        moves_by_copy: whether a rename costs a copy, so that what is joined is better written to its last name at once. A file
+            then appears under any name only when it is complete.
+        refused_in_names: the characters that no name may have there, besides those that nobody takes.
+    """
+
+    moves_by_copy: ClassVar[bool]
+    refused_in_names: ClassVar[str]
 
     @property
     def root(self) -> str:
@@ -141,14 +152,10 @@ class Remote(Protocol):
         ...
 
 
-def moves_by_copy(storage: Storage) -> bool:
-    """Return whether a rename costs a copy, so that what is joined is better written to its last name at once.
+@runtime_checkable
+class Discardable(Protocol):
+    """A handle of `Storage.write` that publishes when it is closed, and can be given up instead."""
 
-    A file then appears under any name only when it is complete.
-    """
-    return bool(getattr(storage, "moves_by_copy", False))
-
-
-def refused_in_names(storage: Storage) -> str:
-    """Return the characters that no name may have there, besides those that nobody takes."""
-    return str(getattr(storage, "refused_in_names", ""))
+    def discard(self) -> None:
+        """Publish nothing, and close."""
+        ...

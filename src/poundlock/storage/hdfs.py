@@ -69,6 +69,7 @@ class HdfsStorage:
 
     root: str
 
+    moves_by_copy: ClassVar[bool] = False
     refused_in_names: ClassVar[str] = ":"
 
     def create_exclusive(self, path: str, data: bytes) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import BinaryIO, cast
+from typing import BinaryIO, ClassVar, cast
 
 from poundlock.storage.base import Entry
 
@@ -48,6 +48,8 @@ class LocalStorage:
     """
 
     root: str
+    moves_by_copy: ClassVar[bool] = False
+    refused_in_names: ClassVar[str] = ""
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
         """Write a whole new file durably; return False, and change nothing, if the name is taken."""

@@ -13,6 +13,7 @@ class ObjectFolder(ABC):
     """A folder of objects, of which each appears whole and at once."""
 
     moves_by_copy: ClassVar[bool] = True
+    refused_in_names: ClassVar[str] = ""
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from poundlock.errors import DefinitionError, PoundlockError, TransientError
+from poundlock.errors import DefinitionError, PoundlockError, TransientError, next_of
 from poundlock.storage import is_uri
 from poundlock.storage.base import Remote, Storage
 
@@ -45,12 +45,11 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
         kind = DefinitionError if starting else TransientError
         return kind(
             f"{error.strerror} while {doing}{place}",
-            next=getattr(error, "next", "") or "let the user that runs the job write there, or choose another path",
+            next=next_of(error, "let the user that runs the job write there, or choose another path"),
         )
     return TransientError(
         f"{error.strerror or type(error).__name__} while {doing}{place}",
-        next=getattr(error, "next", "")
-        or "look at the disk or mount; the job goes on from its last checkpoint when it answers",
+        next=next_of(error, "look at the disk or mount; the job goes on from its last checkpoint when it answers"),
     )
 
 
@@ -69,7 +68,7 @@ def unreadable(error: OSError) -> PoundlockError | None:
         other = "let this user read and write there, or type the command as the user that runs the job"
     else:
         other = "look at the address, and that what it names is up; then type the command again"
-    return (DefinitionError if refused else TransientError)(what, next=getattr(error, "next", "") or other)
+    return (DefinitionError if refused else TransientError)(what, next=next_of(error, other))
 
 
 def refuse_unreachable(storage: Storage, *, what: str) -> None:
@@ -89,7 +88,7 @@ def refuse_unreachable(storage: Storage, *, what: str) -> None:
     except OSError as error:
         raise DefinitionError(
             f"{what} {storage.root} cannot be reached: {error.strerror or error}",
-            next=getattr(error, "next", "") or "start the cluster it is on, or correct its address",
+            next=next_of(error, "start the cluster it is on, or correct its address"),
         ) from error
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from poundlock.arguments import function_name
 from poundlock.stream.nodes import Node
 from poundlock.values import format_duration
 
@@ -77,7 +78,7 @@ class RollingNode(KeyedNode):
     first: bool = True
 
     def describe(self) -> str:
-        what = getattr(self.function, "__name__", "") if self.column is None else self.column
+        what = function_name(self.function) if self.column is None else self.column
         return f"rolling {self.kind} of {what}"
 
 

@@ -271,8 +271,6 @@ class DataStream(StreamMethods):
 
     def sink_to(self, sink: Any, *, name: str | None = None) -> DataStream:
         """Send the rows to a sink; may be called several times. Returns this stream."""
-        if hasattr(sink, "as_participant"):
-            sink = sink.as_participant()
         self._job.add_sink(SinkNode(self._id("sink", name), [self._node], sink))
         return self
 

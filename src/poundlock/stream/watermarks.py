@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from poundlock.arguments import refuse_without_effect
+from poundlock.arguments import function_name, refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, format_duration
 
@@ -56,6 +56,19 @@ class WatermarkGenerator(Protocol):
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
         """Called after every checkpoint, and while nothing comes."""
+        ...
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """A generator that says itself what another one goes on from."""
+
+    def snapshot(self) -> Any:
+        """Return it as plain JSON."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Go on from what `snapshot` of another one returned."""
         ...
 
 
@@ -192,7 +205,7 @@ class WatermarkStrategy:
             raise DefinitionError(
                 f"the watermark generator {generator.__name__} has no method {needed}",
                 next="write on_record(self, record, timestamp, output) and say per_record=True"
-                if hasattr(generator, "on_record")
+                if "on_record" in dir(generator)
                 else f"write {needed}, or change per_record=",
             )
         return cls(timestamp=timestamp, column=column, kind="generator", generator=generator, per_record=per_record)
@@ -285,13 +298,13 @@ class WatermarkStrategy:
     def _time(self) -> str:
         if self.clocked:
             return f"{self.kind} time as {self.column}"
-        name = self.timestamp if isinstance(self.timestamp, str) else getattr(self.timestamp, "__name__", "a function")
+        name = self.timestamp if isinstance(self.timestamp, str) else function_name(self.timestamp)
         return f"event time {name} as {self.column}"
 
     def _late(self) -> list[str]:
         if self.kind == "bounded":
             return [f"at most {format_duration(self.delay)} late"]
         if self.kind == "generator":
-            name = getattr(self.generator, "__name__", type(self.generator).__name__)
+            name = function_name(self.generator)
             return [f"watermarks of {name}, which sees each record" if self.per_record else f"watermarks of {name}"]
         return {"monotonous": ["in order"], "none": ["no watermarks"]}.get(self.kind, [])

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from poundlock.checkpoint.participant import DEAD_LETTER, LimitedWriter, Participant, Prepared, Writer, WriterContext
+from poundlock.checkpoint.capabilities import LimitedWriter, takes_columns
+from poundlock.checkpoint.participant import DEAD_LETTER, Participant, Prepared, Writer, WriterContext
 from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.reject import Reject
@@ -52,7 +53,7 @@ class RunningSink:
             self.writer = self.participant.open_writer(self.context)
         if isinstance(chunk, Batch) and EVENT_TIME in chunk.batch.schema.names:
             chunk = Batch(chunk.batch.drop_columns([EVENT_TIME]), chunk.origin)
-        if isinstance(chunk, Records) and self.schema is not None and getattr(self.participant, "bulk", False):
+        if isinstance(chunk, Records) and self.schema is not None and takes_columns(self.participant):
             from poundlock.formats import convert
 
             chunk = convert.to_batch(chunk, self.schema)

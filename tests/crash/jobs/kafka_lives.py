@@ -14,13 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from poundlock import FileSink, KafkaSink, RollingPolicy
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
-from poundlock.checkpoint.participant import Counts, Prepared, Reject, WriterContext, bound
+from poundlock.checkpoint.participant import Counts, Prepared, Reject, WriterContext
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch
 from poundlock.storage import LocalStorage

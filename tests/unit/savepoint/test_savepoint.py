@@ -15,13 +15,14 @@ import pytest
 
 from poundlock import DatagenSource, DefinitionError, FileSink, Job, RollingPolicy
 from poundlock.audit.audit import audit
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
-from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext, bound
+from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext
 from poundlock.checkpoint.portable import NewerOutput
 from poundlock.driver.savepoints.handover import leave, left
 from poundlock.driver.savepoints.restore import Beginning, begin

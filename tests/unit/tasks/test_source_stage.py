@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from poundlock import FileSink, RichFunction
-from poundlock.checkpoint.participant import DEAD_LETTER, bound
+from poundlock.checkpoint.capabilities import bound
+from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.formats.chunk import Chunk, FileOrigin, Records
 from poundlock.formats.reject import Reject

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from poundlock.checkpoint.capabilities import Repeatable
 from poundlock.checkpoint.committer import Carried, Retry, carry_out
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.epoch import Epoch
@@ -17,7 +18,7 @@ from poundlock.checkpoint.keyed_state import KeyedState, state_parts
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import find_checkpoint, next_record, start_record, to_redo
 from poundlock.checkpoint.outcome import Log, Outcome, StandardLog
-from poundlock.checkpoint.participant import JSON, Occasion, Participant, Repeatable, Staged
+from poundlock.checkpoint.participant import JSON, Occasion, Participant, Staged
 from poundlock.checkpoint.validation import check_owner, check_removed_sinks
 from poundlock.errors import FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit

@@ -17,12 +17,13 @@ from typing import Any
 
 from poundlock.audit.replay_diff import Difference, Measure, ReplayReport, SinkReplay, compare
 from poundlock.audit.write_totals import written
+from poundlock.checkpoint.capabilities import Measurable, bound
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import checkpoint_records, state_of
 from poundlock.checkpoint.outcome import TaskResults
-from poundlock.checkpoint.participant import Counts, Kind, Measurable, Occasion, Prepared, bound
+from poundlock.checkpoint.participant import Counts, Kind, Occasion, Prepared
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, SplitSource
 from poundlock.driver.driver import checkpoint_dir, two_lines

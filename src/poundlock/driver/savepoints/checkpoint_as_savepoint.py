@@ -11,13 +11,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 
 from poundlock.audit.fsck import rebuilt_sinks
+from poundlock.checkpoint.capabilities import HoldsReaders, Inspectable, bound
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_operators, described_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.keyed_state import state_parts
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import to_redo
-from poundlock.checkpoint.participant import JSON, Inspectable, Participant, bound
+from poundlock.checkpoint.participant import JSON, Participant
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.driver.job_state import state_behind
 from poundlock.driver.savepoints.checkpoint_deletion import refuse_deleted
@@ -114,7 +115,7 @@ def _let_readers_go_on(
             return  # nobody can tell whether it runs
         for name, part in metadata.decision.sinks.items():
             sink = plan.sinks.get(name)
-            if sink is None or not getattr(sink, "holds_readers", False):
+            if not (isinstance(sink, HoldsReaders) and sink.holds_readers):
                 continue
             with suppress(TransientError, DefinitionError):
                 found = bound(sink, job_id=identity.job_id, sink=name).sweep(part.state, remove=True)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from poundlock.checkpoint.capabilities import Inspectable, bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.epoch import FOLDER as EPOCHS
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import PATH as IDENTITY
 from poundlock.checkpoint.identity import Identity
-from poundlock.checkpoint.participant import JSON, Inspectable, bound
+from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import DeletionPoint, hit

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.identity import read_identity
-from poundlock.checkpoint.participant import bound
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
@@ -47,9 +47,8 @@ def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
     check()
     for sink in sinks.values():
         if isinstance(sink, Portable):
-            sweep: Any = getattr(sink, "sweep")  # noqa: B009 - every participant has it
             with suppress(TransientError, DefinitionError):
-                sweep({}, remove=True, check=check)
+                sink.sweep({}, remove=True, check=check)
 
 
 def left(storage: Storage) -> str | None:

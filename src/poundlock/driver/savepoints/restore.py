@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.epoch import DriverLock
 from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
-from poundlock.checkpoint.participant import bound
 from poundlock.checkpoint.portable import NewerOutput
 from poundlock.driver.savepoints.handover import (
     interrupted_restore,

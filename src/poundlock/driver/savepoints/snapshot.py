@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+from poundlock.checkpoint.capabilities import Inspectable, bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.identity import Identity
-from poundlock.checkpoint.participant import Inspectable, bound
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan
 from poundlock.savepoint.metadata import Metadata, new_name

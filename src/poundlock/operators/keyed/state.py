@@ -66,7 +66,7 @@ class StateStore:
 
     def _bind(self, descriptor: StateDescriptor, state: Any) -> None:
         name = self._prefix + descriptor.name
-        ttl = getattr(descriptor, "ttl", None)
+        ttl = descriptor.ttl
         self.group.declare(
             name,
             _KINDS[type(descriptor)],
@@ -90,7 +90,7 @@ class StateStore:
 
     def get(self, descriptor: StateDescriptor) -> Any:
         """Return the state of any descriptor."""
-        known = self._states.get(getattr(descriptor, "name", ""))
+        known = self._states.get(descriptor.name) if isinstance(descriptor, StateDescriptor) else None
         if known is not None and known[0] is descriptor:
             return known[1]
         if isinstance(descriptor, ValueStateDescriptor):

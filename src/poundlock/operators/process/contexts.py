@@ -245,10 +245,11 @@ class BroadcastStates:
 
 
 def _found(states: Mapping[str, Any], descriptor: MapStateDescriptor) -> Any:
-    state = states.get(getattr(descriptor, "name", ""))
+    name = descriptor.name if isinstance(descriptor, MapStateDescriptor) else repr(descriptor)
+    state = states.get(name)
     if state is None:
         raise DefinitionError(
-            f"broadcast state {getattr(descriptor, 'name', descriptor)!r} is not there",
+            f"broadcast state {name!r} is not there",
             next=f"give its descriptor to broadcast(…), which has: {', '.join(states) or 'none'}",
         )
     return state

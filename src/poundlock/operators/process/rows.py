@@ -21,7 +21,7 @@ def check_rows(rows: Any, who: str) -> Iterable[Any]:
     Raises:
         DefinitionError: it is one record, or nothing that can be gone through.
     """
-    if isinstance(rows, (dict, str, bytes, Side)) or not hasattr(rows, "__iter__"):
+    if isinstance(rows, (dict, str, bytes, Side)) or not isinstance(rows, Iterable):
         raise DefinitionError(
             f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"
         )

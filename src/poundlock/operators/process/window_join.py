@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from poundlock.arguments import function_name
 from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
@@ -55,7 +56,7 @@ class _Apart(ProcessWindowFunction):
         self._pairs = spec.kind == "join"
         self._tags = None if spec.tags is None else frozenset(spec.tags)
         self._opened = function if isinstance(function, Function) else None
-        self._who = type(function).__name__ if self._opened else getattr(function, "__name__", repr(function))
+        self._who = function_name(function)
         self._call: Callable[[Any, Any], Any]
         if isinstance(function, JoinFunction):
             self._call = function.join

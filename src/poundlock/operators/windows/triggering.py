@@ -6,12 +6,17 @@ There is one context for an operator; it is moved from window to window.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.state import StateStore
 from poundlock.stream.functions.state import StateDescriptor
+
+
+@runtime_checkable
+class _Mergeable(Protocol):
+    def merge(self, entries: Sequence[Any]) -> None: ...
 
 
 class OperatorTriggerContext:
@@ -59,7 +64,7 @@ class OperatorTriggerContext:
 
     def merge_partitioned_state(self, descriptor: StateDescriptor) -> None:
         state = self._store.get(descriptor)
-        if not hasattr(state, "merge"):
+        if not isinstance(state, _Mergeable):
             raise DefinitionError(
                 f"state {descriptor.name!r} of a trigger cannot be merged",
                 next="use list, reducing or aggregating state",

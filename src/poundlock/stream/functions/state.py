@@ -57,9 +57,13 @@ class StateDescriptor:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise DefinitionError(f"{self.name!r} is no name of a state", next='give a name, such as "count"')
-        ttl = getattr(self, "ttl", None)
-        if ttl is not None and not isinstance(ttl, StateTtlConfig):
-            raise DefinitionError(f"{self.name}: ttl={ttl!r}", next='write ttl=StateTtlConfig(ttl="1 h")')
+        if self.ttl is not None and not isinstance(self.ttl, StateTtlConfig):
+            raise DefinitionError(f"{self.name}: ttl={self.ttl!r}", next='write ttl=StateTtlConfig(ttl="1 h")')
+
+    @property
+    def ttl(self) -> StateTtlConfig | None:
+        """How long it lives, None = until it is cleared; a field of each kind of state."""
+        return None
 
 
 @dataclass(frozen=True)

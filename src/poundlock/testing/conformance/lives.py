@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from poundlock.checkpoint.capabilities import Closable, Inspectable, Preflight, bound, participant_of
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
@@ -33,12 +34,11 @@ from poundlock.checkpoint.participant import (
     Orphan,
     Participant,
     Prepared,
-    Reject,
     WriterContext,
-    bound,
 )
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Records
+from poundlock.formats.reject import Reject
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
 
@@ -66,10 +66,7 @@ class Job:
 
     def participant(self) -> Participant:
         """Return the sink as this job owns it, made anew."""
-        sink = pickle.loads(self.sink)
-        if hasattr(sink, "as_participant"):
-            sink = sink.as_participant()
-        return bound(sink, job_id=self.job_id, sink=self.sink_name)
+        return bound(participant_of(pickle.loads(self.sink)), job_id=self.job_id, sink=self.sink_name)
 
 
 @dataclass(frozen=True)
@@ -179,11 +176,11 @@ class Driver:
         self.job = job
         storage, clock = LocalStorage(job.folder), SystemClock()
         self.participant = job.participant()
-        check = getattr(self.participant, "preflight", None)
-        if callable(check):
-            check()
-        describe = getattr(self.participant, "describe_json", None)
-        described = {job.sink_name: describe()} if describe is not None else {}
+        if isinstance(self.participant, Preflight):
+            self.participant.preflight()
+        described = (
+            {job.sink_name: self.participant.describe_json()} if isinstance(self.participant, Inspectable) else {}
+        )
         identity = open_identity(storage, name=job.name, clock=clock, job_id=job.job_id)
         self._epoch = Epoch.claim(storage, clock=clock, sinks=described)
         self.coordinator = Coordinator(
@@ -204,9 +201,8 @@ class Driver:
 
     def __exit__(self, *error: object) -> None:
         self._epoch.release()
-        close = getattr(self.participant, "close", None)
-        if callable(close):
-            close()
+        if isinstance(self.participant, Closable):
+            self.participant.close()
 
     @property
     def state(self) -> JSON:

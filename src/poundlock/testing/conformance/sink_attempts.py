@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON, CommitsMany, Committed, Kind
+from poundlock.checkpoint.capabilities import CommitsMany
+from poundlock.checkpoint.participant import JSON, Committed, Kind
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
 from poundlock.testing.conformance.lives import Driver, Job, Written

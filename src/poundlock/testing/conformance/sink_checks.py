@@ -7,7 +7,8 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from poundlock.checkpoint.participant import Inspectable, Occasion
+from poundlock.checkpoint.capabilities import Inspectable, takes_columns
+from poundlock.checkpoint.participant import Occasion
 from poundlock.checkpoint.validation import holds_pending
 from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance import lives
@@ -138,7 +139,7 @@ def empty(rig: SinkRig) -> None:
 
 
 def forms(rig: SinkRig) -> None:
-    bulk = getattr(rig.job.participant(), "bulk", False)
+    bulk = takes_columns(rig.job.participant())
     raw = rig.subject.schema.names == ["value"] and all(isinstance(row["value"], bytes) for row in rig.subject.rows)
     wanted: list[Any] = ["batch", *([] if bulk else ["records"]), *(["lines"] if raw else [])]
     with rig.driver() as driver:

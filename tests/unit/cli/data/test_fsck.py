@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
-from poundlock.checkpoint.participant import Counts, Occasion, Prepared, WriterContext, bound
+from poundlock.checkpoint.participant import Counts, Occasion, Prepared, WriterContext
 from poundlock.cli.main import main
 from poundlock.connectors.files.sink.compaction import FileCompaction
 from poundlock.connectors.files.sink.rolling import RollingPolicy

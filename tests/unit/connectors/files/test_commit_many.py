@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from poundlock.checkpoint.participant import JSON, CommitsMany, Committed, Prepared
+from poundlock.checkpoint.capabilities import CommitsMany
+from poundlock.checkpoint.participant import JSON, Committed, Prepared
 from poundlock.connectors.files.sink.bulk_commit import commit_many, verify_many
 from poundlock.connectors.files.sink.committer import commit
 from poundlock.connectors.files.sink.sink import FileSink

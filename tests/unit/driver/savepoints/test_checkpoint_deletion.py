@@ -17,13 +17,14 @@ import pyarrow as pa
 import pytest
 
 from poundlock import DatagenSource, DefinitionError, FileSink, Job, RollingPolicy, failpoints
+from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import DriverLock, Epoch
 from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, TaskResults
-from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext, bound
+from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext
 from poundlock.driver.savepoints.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.driver.savepoints.checkpoint_deletion import MARK, delete_checkpoint, finish_deletion
 from poundlock.driver.savepoints.handover import LEFT, refuse_left

@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from poundlock.arguments import function_name
 from poundlock.connectors.files.buckets.date_pattern import DatePattern
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError
@@ -240,4 +241,4 @@ class PythonBucketAssigner:
         return PythonBuckets(self.function, raw=raw)
 
     def describe(self) -> str:
-        return f"function {getattr(self.function, '__name__', self.function)!s}"
+        return f"function {function_name(self.function)}"

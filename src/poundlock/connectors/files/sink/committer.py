@@ -23,8 +23,8 @@ from poundlock.connectors.files.sink.multipart import (
     verify_upload,
 )
 from poundlock.connectors.files.sink.names import merging_name, ours
-from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
-from poundlock.storage.base import OutcomeUnknown, Storage, moves_by_copy
+from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError, next_of
+from poundlock.storage.base import OutcomeUnknown, Storage
 from poundlock.storage.storage_errors import is_full, refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import Uploads
 
@@ -87,7 +87,7 @@ def commit(storage: Storage, committable: JSON, merger: Merger) -> Committed:
     except OSError as error:
         raise CommitUnknown(
             f"making {storage.root}/{final} visible failed: {error}",
-            next=getattr(error, "next", "") or "free the disk or mend the file system",
+            next=next_of(error, "free the disk or mend the file system"),
         ) from error
     return Committed({"path": f"{storage.root}/{final}", "rows": committable["rows"], "bytes": committable["bytes"]})
 
@@ -99,7 +99,7 @@ def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merge
     try:
         if len(segments) > 1:
             # Where an object appears whole under any name, a hidden one in between would only be copied once more.
-            source = final if moves_by_copy(storage) else merging_name(final, committable["tag"])
+            source = final if storage.moves_by_copy else merging_name(final, committable["tag"])
             if merged_by_record(committable):
                 merger.merge(storage, committable["kind"], segments, source, _marker(segments))
             else:
@@ -227,5 +227,5 @@ def preflight(storage: Storage) -> None:
             raise storage_trouble(error, doing=f"making a file in {storage.root}", starting=True) from error
         raise DefinitionError(
             f"cannot write to {storage.root}: {error.strerror or error}",
-            next=getattr(error, "next", "") or "give the sink a folder this user may write to, or change its owner",
+            next=next_of(error, "give the sink a folder this user may write to, or change its owner"),
         ) from error

@@ -22,7 +22,7 @@ from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.formats.encode import Output, open_output
 from poundlock.formats.encode_bulk import BulkFile, open_bulk, schema_digest
-from poundlock.storage.base import Storage
+from poundlock.storage.base import Discardable, Storage
 from poundlock.storage.object_files import ObjectWriter
 from poundlock.storage.uploads import LEAST_PART
 
@@ -159,7 +159,8 @@ class Segments:
         ]
         for segment in self._open.values():
             with suppress(Exception):
-                getattr(segment.handle, "discard", segment.handle.close)()
+                handle = segment.handle
+                handle.discard() if isinstance(handle, Discardable) else handle.close()
         for path in paths if self.begin is None else ():
             with suppress(Exception):
                 self.storage.delete(path)

@@ -190,12 +190,11 @@ class FileSink:
     def preflight(self) -> None:
         """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
         from poundlock.connectors.files.sink.committer import preflight
-        from poundlock.storage.base import refused_in_names
 
         storage = self._storage()
         by = self.bucket
         pattern = by.pattern if isinstance(by, EventTimeBucketAssigner | ProcessingTimeBucketAssigner) else ""
-        if refused := set(refused_in_names(storage)) & set(pattern):
+        if refused := set(storage.refused_in_names) & set(pattern):
             raise DefinitionError(
                 f"date pattern {pattern!r}: no name in {storage.root} may have a {min(refused)!r}",
                 next="leave it out, such as HHmm or HH-mm",
@@ -381,7 +380,6 @@ class FileSink:
         return CsvEncoder(self.columns, hidden, header=self.header) if self.kind_of_rows == "csv" else None
 
     def _rules(self) -> staging.Rules:
-        from poundlock.storage.base import moves_by_copy
 
         return staging.Rules(
             root=self._storage().root,
@@ -391,7 +389,7 @@ class FileSink:
             suffix=self._suffix,
             compaction=self.compaction,
             tag=self.tag,
-            joins=moves_by_copy(self._storage()),
+            joins=self._storage().moves_by_copy,
         )
 
 

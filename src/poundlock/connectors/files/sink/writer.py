@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.checkpoint.participant import JSON, Reject, WriterContext
+from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
 from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, OpenAssigner, Rows
 from poundlock.connectors.files.sink.multipart import open_upload
@@ -27,14 +27,15 @@ from poundlock.connectors.files.sink.partition_rows import order, route
 from poundlock.connectors.files.sink.raw_lines import raw_rows
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.connectors.files.sink.segments import Layout, Segments
-from poundlock.errors import TransientError
+from poundlock.errors import TransientError, next_of
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.convert import to_batch
 from poundlock.formats.encode import RowEncoder, select
 from poundlock.formats.origin import origin_of
+from poundlock.formats.reject import Reject
 from poundlock.formats.utf8 import row_values
-from poundlock.storage.base import Storage, refused_in_names
+from poundlock.storage.base import Storage
 
 
 class FileWriter:
@@ -70,7 +71,7 @@ class FileWriter:
     ) -> None:
         self._context = context
         self._storage = storage
-        self._refused = refused_in_names(storage)
+        self._refused = storage.refused_in_names
         self._assigner = assigner
         self._row = row
         self._encoder = encoder
@@ -222,7 +223,7 @@ class FileWriter:
         except OSError as error:
             raise TransientError(
                 f"{doing} {self._storage.root} failed: {error.strerror or error}",
-                next=getattr(error, "next", "") or "free space or mend the file system; the checkpoint is repeated",
+                next=next_of(error, "free space or mend the file system; the checkpoint is repeated"),
                 checkpoint=self._context.checkpoint,
                 participant=self._context.sink,
             ) from error

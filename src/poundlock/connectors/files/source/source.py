@@ -202,6 +202,11 @@ class FileSource:
         )
 
     @property
+    def place(self) -> str:
+        """What it reads, for explain."""
+        return self.path
+
+    @property
     def task_folders(self) -> list[str]:
         """What tasks read."""
         return [self._place()[0].root]

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from poundlock.arguments import function_name
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -156,7 +157,7 @@ class KafkaSink:
         if isinstance(topic, TopicExpression):
             topic = f"by expression {topic.expression}"
         elif not isinstance(topic, str):
-            topic = f"by function {getattr(topic, '__name__', topic)!s}"
+            topic = f"by function {function_name(topic)}"
         rows = f"raw {self.value}" if self.format == "raw" else self.format
         keyed = f"; key {self.key}" if self.key is not None else ""
         open_for = f"; transactions up to {format_duration(duration(self.transaction_timeout))}" if self._once else ""

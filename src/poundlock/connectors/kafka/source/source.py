@@ -289,6 +289,20 @@ class KafkaSource:
         """What a second reading of a range gives: the same records, or an error that names the range."""
         return ReplayPromise("exact", "offsets always mean the same records, or the job stops and says which are gone")
 
+    @property
+    def place(self) -> str:
+        """What it reads, for explain."""
+        return ", ".join(self.topics or self.partitions or ()) or str(self.pattern)
+
+    def read_twice(self, other: object) -> str | None:
+        """Return a topic that another source reads as well; None if there is none."""
+        if not isinstance(other, KafkaSource):
+            return None
+        if other is self:
+            return self.place
+        pairs = ((self, other), (other, self))
+        return next((t for a, b in pairs for t in (a.topics or a.partitions or ()) if b.reads(t)), None)
+
     def preflight(self) -> None:
         """Check within 5 s that the servers answer and the topics are there; see `BoundKafkaSource.preflight`."""
         self.bind().preflight()
