@@ -137,24 +137,6 @@ class StreamTimes:
         }
         return TimeState(clock=state.clock, streams=streams, sources=sources)
 
-    def renamed(self, state: TimeState, names: Mapping[str, str]) -> TimeState:
-        """Return the state of a job whose steps or sources have other names now.
-
-        Args:
-            state: behind the newest checkpoint.
-            names: the new name of each old one; what is not there keeps its name.
-        """
-
-        def new(name: str) -> str:
-            return names.get(name, name)
-
-        streams = {
-            new(name): msgspec.structs.replace(each, channels={new(n): c for n, c in each.channels.items()})
-            for name, each in state.streams.items()
-        }
-        sources = {new(a): {new(n): each for n, each in known_of.items()} for a, known_of in state.sources.items()}
-        return msgspec.structs.replace(state, streams=streams, sources=sources)
-
     def directive(
         self, state: TimeState, now_ms: int, sources: Mapping[str, SourceInput], *, drain: bool = False
     ) -> TimeDirective:

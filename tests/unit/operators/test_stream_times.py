@@ -28,6 +28,7 @@ from poundlock.operators.time_values import (
     SplitTimes,
     TimeState,
     decode_state,
+    renamed_state,
 )
 from support.job_watermarks import JobWatermarks, SourceSeen
 from support.partition_watermarks import Seen
@@ -281,7 +282,7 @@ def test_steps_and_sources_with_new_names_go_on_from_what_they_had() -> None:
         keyed("joined", "clicks-time", "slow-time"),
         partitions={"clicks": ["f0", "f1"], "slow": ["s0"]},
     )
-    new.state = new.times.renamed(job.state, names)
+    new.state = renamed_state(job.state, names)
     new.checkpoint({("slow", "s0"): 5000})
     assert new.last is not None
     assert (new.last.watermarks["joined"].before, new.of("joined"), new.of("clicks-time")) == (94, 894, 894)
