@@ -131,7 +131,7 @@ def test_checkpoint_of_another_job(terminal: Terminal) -> None:
     open_identity(open_storage(str(terminal.folder / "checkpoint")), name="clicks", clock=SystemClock())
     what, next = terminal.run_fails(code=2)
     assert str(terminal.folder / "checkpoint") in what
-    assert "'clicks', not of 'event-log'" in what
+    assert "is of job 'clicks', and 'event-log' has no operator in common with it" in what
     assert "checkpoint_dir" in next
     assert terminal.out == ""
 

@@ -25,12 +25,14 @@ class Running:
     def __init__(self, job: Job, settings: Any, **more: Any) -> None:
         self.stop, self.requests, self.progress = StopRequest(), Requests(), Progress("INITIALIZING")
         self.failure: BaseException | None = None
+        self.lines: list[str] = []
         self._thread = threading.Thread(target=self._run, args=(job, settings), kwargs=more, daemon=True)
         self._thread.start()
 
     def _run(self, job: Job, settings: Any, **more: Any) -> None:
         def note(progress: Progress) -> None:
             self.progress = progress
+            self.lines.append(progress.message)
 
         try:
             run(job, settings=settings, stop=self.stop, requests=self.requests, on_progress=note, **more)

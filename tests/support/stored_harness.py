@@ -22,6 +22,7 @@ from poundlock.state.operator_state import OperatorState
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import OpenRuns, RunFiles
 from poundlock.state.runs.merge import MergePolicy
+from poundlock.state.spaces import in_spaces
 from poundlock.state.task_state import TaskState
 from poundlock.storage import LocalStorage
 from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, Snapshot
@@ -36,7 +37,7 @@ class Store:
         self.storage = LocalStorage(folder)
         self.files = RunFiles(self.storage, open_runs=OpenRuns())
         self.participant = StateParticipant(self.storage, job="job", epoch=1, policy=policy)
-        self.manifest = self.participant.start(None, [OPERATOR], max_parallelism=groups)
+        self.manifest = in_spaces({}, {"stage": [OPERATOR]}, max_parallelism=groups)["stage"]
         self.parallelism = parallelism
         self.checkpoint = 0
         self.reports: list[PreparedState] = []

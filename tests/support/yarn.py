@@ -34,7 +34,6 @@ _DRIVER = "org.apache.spark.deploy.yarn.ApplicationMaster"
 # The resource manager asks for Bouncy Castle when it starts; all else of YARN is in the jar of the HDFS cluster.
 _BESIDES = JarPins(
     what="what YARN for tests needs besides",
-    spark=("4.2", "4.3"),
     pins=(
         Pin(
             "org.bouncycastle",

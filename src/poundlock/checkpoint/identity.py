@@ -1,4 +1,4 @@
-"""Whose checkpoint this is: `job.json`, written once when a job first runs.
+"""Whose checkpoint this is: `job.json`, written when a job first runs, and once more where its name has changed.
 
 The job id is ours and random, so that forks and restores of a Spark checkpoint are never mistaken for their origin.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.storage.base import Storage
@@ -44,37 +44,39 @@ def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | No
 
     Args:
         storage: the job's checkpoint folder.
-        name: the name of the job that is about to run.
+        name: the name of a first run; one that is kept may be another, see `rename`.
         clock: the time of a first run.
         job_id: 32 hex digits for a first run; random if not given. On a later run it must be the kept one.
 
     Raises:
-        DefinitionError: the checkpoint is another job's, or job_id is not an id.
+        DefinitionError: the checkpoint is of a job with another id, or job_id is not an id.
         TerminalError: the file is damaged.
     """
     if job_id is not None and not _JOB_ID.fullmatch(job_id):
         raise DefinitionError(f"{job_id!r} is not a job id", next="give 32 lower-case hex digits", job=name)
     kept = read_identity(storage)
     if kept is None:
-        mine = {"v": 1, "job_id": job_id or new_job_id(), "name": name, "created_ms": clock.now_ms()}
+        mine = Identity(job_id=job_id or new_job_id(), name=name, created_ms=clock.now_ms())
         with explained(f"beginning a checkpoint in {storage.root}", job=name, starting=True):
-            storage.create_exclusive(PATH, json.dumps(mine).encode() + b"\n")
+            storage.create_exclusive(PATH, _dump(mine))
         kept = read_identity(storage)
         if kept is None:
             raise TerminalError(f"{storage.root}/{PATH} was written and is gone", next="check who deletes files there")
-    if kept.name != name:
-        raise DefinitionError(
-            f"{storage.root} is the checkpoint of job {kept.name!r}, not of {name!r}",
-            next=f'give {name!r} another folder: Job({name!r}, checkpoint_dir="…")',
-            job=name,
-        )
     if job_id is not None and kept.job_id != job_id:
         raise DefinitionError(
-            f"{storage.root} is the checkpoint of job {name!r} with id {kept.job_id}, not {job_id}",
+            f"{storage.root} is the checkpoint of job {kept.name!r} with id {kept.job_id}, not {job_id}",
             next=f'give this job another folder: Job({name!r}, checkpoint_dir="…")',
             job=name,
         )
     return kept
+
+
+def rename(storage: Storage, identity: Identity, name: str) -> Identity:
+    """Let a job have another name; its id stays. Call it when no other driver can run there. Raises OSError."""
+    if identity.name != name:
+        identity = replace(identity, name=name)
+        storage.replace(PATH, _dump(identity))
+    return identity
 
 
 def read_identity(storage: Storage) -> Identity | None:
@@ -94,3 +96,7 @@ def read_identity(storage: Storage) -> Identity | None:
         raise TerminalError(
             f"{storage.root}/{PATH} cannot be read: {error}", next="restore the file from a backup"
         ) from None
+
+
+def _dump(identity: Identity) -> bytes:
+    return json.dumps({"v": 1, **asdict(identity)}).encode() + b"\n"

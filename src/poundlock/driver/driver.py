@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from poundlock.checkpoint.capabilities import Closable, Inspectable, NeedsJvm, Preflight, check_tasks
 from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.identity import Identity, open_identity
+from poundlock.checkpoint.identity import Identity, open_identity, rename
 from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
 from poundlock.driver.context import Assembly
@@ -217,7 +217,7 @@ class Driver:
                 self._begin(storage)
             refuse_first_edition(storage)
             identity = open_identity(storage, name=self.job.name, clock=self.clock)
-            refuse_changed(storage, self.plan)
+            refuse_changed(storage, identity, self.plan)
             sinks = {
                 name: sink.describe_json()
                 for name, sink in self._assembly.sinks(identity).items()
@@ -225,6 +225,9 @@ class Driver:
             }
             with Epoch.claim(storage, clock=self.clock, sinks=sinks, operators=described(self.plan)) as epoch:
                 refuse_left(storage)  # now that nobody else can begin anything here
+                if identity.name != self.job.name:
+                    self._assembly.say(f"Job {identity.job_id} was called {identity.name} and is {self.job.name} now")
+                    identity = rename(storage, identity, self.job.name)
                 try:
                     self.on_claim(identity)
                     progress = self._keep_running(storage, identity, epoch)

@@ -15,7 +15,7 @@ from poundlock.errors import TerminalError
 from poundlock.state.directive import PreparedState, StateDirective
 from poundlock.state.manifest import Manifest, ManifestChange, apply_change
 from poundlock.state.participant import StateParticipant
-from poundlock.state.spaces import check_dropped, in_spaces
+from poundlock.state.spaces import in_spaces, refuse_dropped
 
 FORMAT = 1
 _WHOLE_EVERY = 50  # so many decisions say what changed, then one says all there is
@@ -74,7 +74,7 @@ class JobState:
     def resume(self, parts: Sequence[JSON], *, again: bool) -> JSON:
         """Take the state as the ledger has it; see `KeyedState`."""
         known, before = _followed(parts)
-        check_dropped(known or {}, self._spaces, allow_dropped=False)
+        refuse_dropped(known or {}, self._spaces)
         self._manifests = in_spaces(known or {}, self._spaces, max_parallelism=self._max_parallelism)
         self._before = None
         if again and before is not None:

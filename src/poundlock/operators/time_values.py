@@ -5,6 +5,7 @@ Times are whole milliseconds since 1970. In JSON no watermark yet is null, and t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ __all__ = [
     "TimeValue",
     "decode_state",
     "known",
+    "renamed_state",
     "shown",
 ]
 
@@ -178,6 +180,25 @@ def known(watermark: int | None) -> int:
 def shown(watermark: int) -> int | None:
     """Return a watermark as the state has it: None for none yet."""
     return None if watermark == MIN else watermark
+
+
+def renamed_state(state: TimeState, names: Mapping[str, str]) -> TimeState:
+    """Return the state of a job whose steps or sources have other names now.
+
+    Args:
+        state: behind the newest checkpoint.
+        names: the new name of each old one; what is not there keeps its name.
+    """
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    streams = {
+        new(name): msgspec.structs.replace(each, channels={new(n): c for n, c in each.channels.items()})
+        for name, each in state.streams.items()
+    }
+    sources = {new(a): {new(n): each for n, each in known_of.items()} for a, known_of in state.sources.items()}
+    return msgspec.structs.replace(state, streams=streams, sources=sources)
 
 
 def decode_state(raw: bytes | str) -> TimeState:

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import Metadata, check_files, new_name, read_metadata
+from poundlock.savepoint.operator_changes import renamed_operators, without_operators
 from poundlock.savepoint.positions import is_kafka
-from poundlock.savepoint.restore import without_operators
 from poundlock.savepoint.state_edits import StateEdit, write_state
 from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.storage import Storage, open_storage
@@ -53,21 +52,6 @@ class OffsetEdit:
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}"
-
-
-def parse_renamed(texts: Sequence[str]) -> dict[str, str]:
-    """Return what "old=new" texts say. Raises DefinitionError."""
-    renamed: dict[str, str] = {}
-    for text in texts:
-        old, equals, new = text.partition("=")
-        if not (old and equals and new):
-            raise DefinitionError(
-                f"--rename-operator {text} is not OLD=NEW", next="write --rename-operator counts=sums"
-            )
-        if old in renamed or new in renamed.values():
-            raise DefinitionError(f"--rename-operator {text}: {old} or {new} is there twice", next="give each id once")
-        renamed[old] = new
-    return renamed
 
 
 def edit(
@@ -224,30 +208,8 @@ class _Edit:
 
     def rename(self, renamed: Mapping[str, str]) -> None:
         """Give operators with state other ids. Raises DefinitionError."""
-        operators = self.metadata.operators
-        for old, new in renamed.items():
-            if old not in operators or operators[old].kind != "stateful":
-                there = ", ".join(id for id, each in operators.items() if each.kind == "stateful")
-                raise DefinitionError(
-                    f"{self.savepoint.root} has no operator {old!r} with state", next=f"use one of {there or 'none'}"
-                )
-            if new in operators:
-                raise DefinitionError(
-                    f"{self.savepoint.root} has an operator {new!r} already",
-                    next="give another id, or drop that one too",
-                )
-            self.done.append(f"state of {old} is {new}'s")
-        state = self.metadata.decision.state
-        if state is not None:
-            manifests = {name: _with_names(manifest, renamed) for name, manifest in state["manifest"].items()}
-            state = {**state, "manifest": manifests}
-        decision = self.metadata.decision
-        watermarks = _with_streams(decision.watermarks, renamed)
-        self.metadata = replace(
-            self.metadata,
-            operators={renamed.get(id, id): each for id, each in operators.items()},
-            decision=replace(decision, state=state, watermarks=watermarks),
-        )
+        self.metadata = renamed_operators(self.savepoint.root, self.metadata, renamed)
+        self.done += [f"state of {old} is {new}'s" for old, new in renamed.items()]
 
     # --- the new folder ------------------------------------------------------------------------------------------------
 
@@ -268,18 +230,3 @@ class _Edit:
                 for path in cut.paths:
                     target.delete(path)
             raise
-
-
-def _with_names(manifest: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """Return a manifest whose operators have other ids; their files know them by number."""
-    operators = {renamed.get(id, id): meta for id, meta in manifest["operators"].items()}
-    return {**manifest, "operators": operators}
-
-
-def _with_streams(watermarks: Any, renamed: Mapping[str, str]) -> Any:
-    """Return what a decision says of watermarks with the streams behind renamed operators under their new ids."""
-    streams = (watermarks or {}).get("state", {}).get("streams")
-    if not streams:
-        return watermarks
-    named = {renamed.get(id, id): each for id, each in streams.items()}
-    return {**watermarks, "state": {**watermarks["state"], "streams": named}}

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from poundlock.checkpoint.epoch import described_operators
+from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan
 from poundlock.savepoint.metadata import Operator
-from poundlock.savepoint.restore import changed
+from poundlock.savepoint.operator_changes import changed, refuse_stranger
 from poundlock.storage import Storage
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.process_nodes import KeyedNode
@@ -37,22 +38,32 @@ def operators(plan: Plan) -> dict[str, Operator]:
     return found
 
 
-def refuse_changed(storage: Storage, plan: Plan) -> None:
-    """Refuse to go on from state that is made of something else, as a restore does.
+def refuse_changed(storage: Storage, identity: Identity, plan: Plan) -> None:
+    """Refuse to go on from what is another job's, or from state that is made of something else, as a restore does.
 
     Args:
         storage: the job's checkpoint folder.
+        identity: whose it is.
         plan: of the job that is to go on.
 
     Raises:
-        DefinitionError: it is, in an operator that is named as before.
+        DefinitionError: nothing of the job is what was there under another name, or an operator that is named as before
+            keeps something else.
     """
+    now, before = operators(plan), {i: Operator(**said) for i, said in described_operators(storage).items()}
+    name = plan.job.name
+    refuse_stranger(
+        f"the checkpoint {storage.root}",
+        identity.name,
+        name,
+        before,
+        now,
+        next=f'give {name!r} another folder: Job({name!r}, checkpoint_dir="…")',
+    )
     newest = Ledger(storage).newest()
     if newest is None or newest.checkpoint < 0:
         return
-    now = operators(plan)
-    for i, said in described_operators(storage).items():
-        was = Operator(**said)
+    for i, was in before.items():
         if _GROUPS in was.made_of and i in now and (what := changed(was.made_of, now[i].made_of)):
             raise DefinitionError(
                 f"{i!r} cannot go on from its state: {what}",

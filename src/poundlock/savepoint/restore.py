@@ -14,12 +14,12 @@ from poundlock.checkpoint.capabilities import Describable
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
-from poundlock.savepoint.metadata import Metadata, Operator, check_files, listed, read_metadata
+from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
+from poundlock.savepoint.operator_changes import compare, refuse_stranger, renamed_operators, without_operators
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
@@ -54,6 +54,7 @@ def check(
     allow_non_restored: bool = False,
     newer: NewerOutput = "refuse",
     replace: bool = False,
+    renamed: Mapping[str, str] | None = None,
 ) -> Restoring:
     """Compare a savepoint with the job that is to go on from it; nothing is touched.
 
@@ -66,76 +67,33 @@ def check(
         allow_non_restored: whether what the job has no operator for may be left behind.
         newer: what to do about output that was finished after the savepoint was taken.
         replace: whether the job in the folder has ended with a savepoint, so that its checkpoint may go.
+        renamed: the ids that operators with state have now, by those they have in the savepoint.
 
     Raises:
-        DefinitionError: it is damaged, another job's, does not fit, output is newer and `newer` is "refuse", or it is
+        DefinitionError: it is damaged, a stranger's, does not fit, output is newer and `newer` is "refuse", or it is
             "retract" where that cannot be done.
         TransientError: a sink's system, which has to be asked, is away.
     """
     metadata = read_metadata(savepoint)
     check_files(savepoint, metadata)
-    if metadata.job != job:
-        raise DefinitionError(
-            f"the savepoint {savepoint.root} is of job {metadata.job!r}, not of {job!r}",
-            next=f"name the job {metadata.job!r}, or give a savepoint of {job!r}",
-        )
+    metadata = renamed_operators(savepoint.root, metadata, renamed or {})
+    refuse_stranger(
+        f"the savepoint {savepoint.root}",
+        metadata.job,
+        job,
+        metadata.operators,
+        operators,
+        next=f"give a savepoint of {job!r}, or its operators the names they had",
+    )
     if (found := read_identity(checkpoint)) is not None and not replace:
         raise DefinitionError(
             f"{checkpoint.root} has the checkpoint of a job already ({found.name}, id {found.job_id})",
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
-    dropped = _compare(savepoint.root, metadata.operators, operators, allow_non_restored)
+    dropped = compare(savepoint.root, metadata.operators, operators, allow_non_restored=allow_non_restored)
     _check_saved(metadata, sinks)
     unseen = [] if newer == "keep" else list(_refuse_newer(metadata, sinks, newer))
     return Restoring(savepoint, metadata, dropped, unseen)
-
-
-def _compare(
-    root: str,
-    saved: Mapping[str, Operator],
-    operators: Mapping[str, Operator],
-    allow_non_restored: bool,
-) -> list[str]:
-    """Return the ids of what is not restored; raise DefinitionError naming what cannot be restored."""
-    dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]
-    if dropped and not allow_non_restored:
-        said = ", ".join(f"{saved[i].kind} {i!r}" for i in dropped)
-        kinds = {saved[i].kind for i in dropped}
-        new = ", ".join(f"{o.kind} {i!r}" for i, o in operators.items() if o.kind in kinds and i not in saved)
-        raise DefinitionError(
-            f"the savepoint {root} has state of {said}, and the job has no such operator{new and f', but {new}'}",
-            next="give the operator its name again, or say -n (--allow-non-restored-state) to leave its state behind",
-        )
-    for i, was in saved.items():
-        if i not in dropped and (what := changed(was.made_of, operators[i].made_of)):
-            raise DefinitionError(
-                f"{was.kind} {i!r} cannot be restored: {what}",
-                next="write it as it was, or give the new one another name and begin without its state",
-            )
-    return dropped
-
-
-def without_operators(state: JSON | None, dropped: Sequence[str]) -> JSON | None:
-    """Return the keyed state of a savepoint without that of some operators: merges drop their rows."""
-    if state is None:
-        return None
-    manifests = {name: _without(manifest, dropped) for name, manifest in state["manifest"].items()}
-    return {**state, "manifest": {name: manifest for name, manifest in manifests.items() if manifest["operators"]}}
-
-
-def _without(manifest: JSON, dropped: Sequence[str]) -> JSON:
-    kept = {name: meta for name, meta in manifest["operators"].items() if name not in dropped}
-    numbers = {meta["number"] for meta in kept.values()}
-    timers = [bound for bound in manifest.get("timers", ()) if bound[0] in numbers]
-    return {**manifest, "operators": kept, "timers": timers}
-
-
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Say what of an operator's state is made of something else; None if nothing is known to be."""
-    for name, was in before.items():
-        if name in now and now[name] != was:
-            return f"its {name} was {listed(was)} and is {listed(now[name])}"
-    return None
 
 
 def _check_saved(metadata: Metadata, sinks: Mapping[str, Any]) -> None:

@@ -30,7 +30,7 @@ from poundlock.checkpoint.capabilities import (
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.identity import Identity, open_identity, read_identity
+from poundlock.checkpoint.identity import Identity, open_identity, read_identity, rename
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive as Decided
 from poundlock.checkpoint.outcome import TaskResults
@@ -70,7 +70,7 @@ def foreach_batch(
     Args:
         sink: where the rows go: a FileSink, KafkaSink, PostgresSink, or a sink of yours.
         checkpoint_dir: folder for the ledger, beside the query's own `checkpointLocation` and as durable as that.
-        name: of the query, in errors and in `poundlock audit`; it may not change.
+        name: of the query, in errors and in `poundlock audit`.
         dead_letters: folder for rows that a sink cannot take; without one, such a row fails the query.
         sinks: several sinks by name; the names are kept in the ledger, so they may not change.
 
@@ -177,6 +177,7 @@ class _Run:
         described = {each: sink.describe_json() for each, sink in mine.items() if isinstance(sink, Inspectable)}
         epoch = Epoch.claim(storage, clock=clock, sinks=described)
         try:
+            identity = rename(storage, identity, name)
             coordinator = Coordinator(
                 identity=identity, epoch=epoch, ledger=Ledger(storage), participants=mine, clock=clock
             )

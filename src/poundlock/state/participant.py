@@ -6,19 +6,18 @@ attempt, so deleting what no kept manifest names can be repeated, and never touc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from poundlock.errors import DefinitionError, TerminalError
+from poundlock.errors import TerminalError
 from poundlock.state.directive import PreparedState, StateDirective
 from poundlock.state.hashing import groups_of_task
 from poundlock.state.manifest import (
     Manifest,
     ManifestChange,
     OperatorChange,
-    OperatorMeta,
     PartChange,
     RunFile,
     apply_change,
@@ -52,52 +51,6 @@ class StateParticipant:
         self._job = job
         self._epoch = epoch
         self._policy = policy or MergePolicy()
-
-    def start(
-        self,
-        manifest: Manifest | None,
-        operators: Sequence[str],
-        *,
-        max_parallelism: int,
-        renamed: Mapping[str, str] | None = None,
-        allow_dropped: bool = False,
-    ) -> Manifest:
-        """Return the manifest that a job with these operators begins with.
-
-        Args:
-            manifest: the state there is, None for a new job.
-            operators: ids of the operators that keep state.
-            max_parallelism: number of key groups of a new job; of one that has state it must be the same.
-            renamed: the new ids of operators by their old ones.
-            allow_dropped: whether the state of operators that are no longer there may be dropped.
-
-        Raises:
-            DefinitionError: max parallelism is another, or state has no operator and may not be dropped.
-        """
-        groups_of_task(0, 1, max_parallelism)
-        known = manifest or Manifest.empty(max_parallelism)
-        if known.max_parallelism != max_parallelism:
-            raise DefinitionError(
-                f"the state has {known.max_parallelism} key groups and the job asks for {max_parallelism}",
-                next=f"set max_parallelism={known.max_parallelism}; it is fixed for the life of the state",
-            )
-        kept = _renamed(known.operators, renamed or {})
-        dropped = sorted(set(kept) - set(operators))
-        if dropped and not allow_dropped:
-            raise DefinitionError(
-                f"there is state of operators that the job no longer has: {', '.join(dropped)}",
-                next="give their new ids, or allow state to be dropped: poundlock run -n",
-            )
-        done = {name: meta for name, meta in kept.items() if name in operators}
-        number = known.next_operator
-        for name in operators:
-            if name not in done:
-                done[name] = OperatorMeta(number=number)
-                number += 1
-        numbers = {meta.number for meta in done.values()}
-        timers = tuple(bound for bound in known.timers if bound.operator in numbers)
-        new = msgspec.structs.replace(known, operators=done, timers=timers, next_operator=number)
-        return msgspec.structs.replace(new, unrecorded=known.unrecorded or _roster(new) != _roster(known))
 
     def check_files(self, manifest: Manifest) -> None:
         """Raise unless every file of a manifest is there and as long as it was.
@@ -232,24 +185,6 @@ def _files(report: PreparedState) -> list[RunFile]:
 
 def _roster(manifest: Manifest) -> dict[str, int]:
     return {name: meta.number for name, meta in manifest.operators.items()}
-
-
-def _renamed(operators: Mapping[str, OperatorMeta], renamed: Mapping[str, str]) -> dict[str, OperatorMeta]:
-    """Return operators under their new ids.
-
-    Raises:
-        DefinitionError: there is no state of an old id, or two get one id.
-    """
-    missing = sorted(set(renamed) - set(operators))
-    if missing:
-        raise DefinitionError(
-            f"there is no state of {', '.join(missing)} to be renamed",
-            next=f"the state is of: {', '.join(sorted(operators)) or 'no operator'}",
-        )
-    done = {renamed.get(name, name): meta for name, meta in operators.items()}
-    if len(done) < len(operators):
-        raise DefinitionError("two operators would have one id", next="give each operator an id of its own")
-    return done
 
 
 def _operator_changes(prepared: Sequence[PreparedState]) -> dict[int, OperatorChange]:

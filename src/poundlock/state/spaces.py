@@ -15,27 +15,24 @@ from poundlock.errors import DefinitionError
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TimerBound
 
 
-def check_dropped(
-    known: Mapping[str, Manifest], spaces: Mapping[str, Sequence[str]], *, allow_dropped: bool
-) -> list[str]:
-    """Return the operators whose state has no place any more.
+def refuse_dropped(known: Mapping[str, Manifest], spaces: Mapping[str, Sequence[str]]) -> None:
+    """Raise if there is state of an operator that the job no longer has.
 
     Args:
         known: the state there is, by space.
         spaces: the operators of each stage of the job.
-        allow_dropped: whether there may be any.
 
     Raises:
-        DefinitionError: there are, and there may not be.
+        DefinitionError: there is.
     """
     wanted = {name for operators in spaces.values() for name in operators}
     dropped = sorted({name for manifest in known.values() for name in manifest.operators} - wanted)
-    if dropped and not allow_dropped:
+    if dropped:
         raise DefinitionError(
             f"there is state of operators that the job no longer has: {', '.join(dropped)}",
-            next="give an operator its name again; or take a savepoint with the job as it was, and restore it with -n",
+            next="give an operator its name again; or begin with a savepoint, or with this checkpoint in another"
+            " checkpoint_dir: poundlock run -s PATH with --rename-operator OLD=NEW, or with -n to leave state behind",
         )
-    return dropped
 
 
 def in_spaces(

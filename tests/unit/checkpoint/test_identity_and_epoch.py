@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from poundlock.checkpoint.epoch import DriverLock, Epoch, described_sinks
-from poundlock.checkpoint.identity import open_identity, read_identity
+from poundlock.checkpoint.identity import open_identity, read_identity, rename
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError, FencedError, TerminalError
 from poundlock.storage import LocalStorage, objects
@@ -44,12 +44,14 @@ def test_a_given_id_is_used_on_a_first_run(storage: LocalStorage) -> None:
         open_identity(storage, name="j", clock=CLOCK, job_id="xyz")
 
 
-def test_another_jobs_checkpoint_is_refused_by_both_names(storage: LocalStorage) -> None:
-    open_identity(storage, name="event-log", clock=CLOCK)
-    with pytest.raises(DefinitionError, match=r"job 'event-log', not of 'clicks'\nNext: .*checkpoint_dir"):
-        open_identity(storage, name="clicks", clock=CLOCK)
+def test_a_jobs_name_may_change_and_its_id_may_not(storage: LocalStorage) -> None:
+    first = open_identity(storage, name="event-log", clock=CLOCK)
+    assert open_identity(storage, name="clicks", clock=CLOCK) == first, "who it is to be is for the driver to say"
+    named = rename(storage, first, "clicks")
+    assert (named.name, named.job_id, named.created_ms) == ("clicks", first.job_id, first.created_ms)
+    assert read_identity(storage) == rename(storage, named, "clicks") == named
     with pytest.raises(DefinitionError, match="with id"):
-        open_identity(storage, name="event-log", clock=CLOCK, job_id="ab" * 16)
+        open_identity(storage, name="clicks", clock=CLOCK, job_id="ab" * 16)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"v": 2}'])

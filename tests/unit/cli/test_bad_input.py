@@ -36,7 +36,9 @@ class Terminal:
         self.folder = folder
         self.token = folder / "token"
         (folder / "job.py").write_text(JOB.format(name="made"))
-        (folder / "other.py").write_text(JOB.format(name="other"))
+        (folder / "other.py").write_text(
+            JOB.format(name="other").replace("events", "clicks").replace('"out")', '"files")')
+        )
         self.savepoint = Path(save(folder / "saved", positions={"events": {"offset": 5}}).root)
 
     def fails(self, *arguments: str, code: int = 2) -> str:
@@ -115,7 +117,7 @@ def test_a_savepoint_that_is_not_whole_or_not_known(
 
 def test_a_savepoint_of_another_job(terminal: Terminal) -> None:
     text = terminal.fails("run", "other.py", "-s", str(terminal.savepoint))
-    assert f"the savepoint {terminal.savepoint} is of job 'made', not of 'other'" in text
+    assert f"the savepoint {terminal.savepoint} is of job 'made', and 'other' has no operator in common with it" in text
 
 
 def test_no_savepoint_and_options_without_one(terminal: Terminal) -> None:

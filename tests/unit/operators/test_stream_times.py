@@ -28,6 +28,7 @@ from poundlock.operators.time_values import (
     SplitTimes,
     TimeState,
     decode_state,
+    renamed_state,
 )
 from support.job_watermarks import JobWatermarks, SourceSeen
 from support.partition_watermarks import Seen
@@ -250,6 +251,24 @@ def test_a_step_that_was_put_in_later_goes_on_from_what_its_streams_have() -> No
     after = more.advance(more.directive(more.resume(job.state), 0, {}), ())
     assert after.watermarks["fast-counts"].before == 894
     assert (after.watermarks["new"].before, after.watermarks["new"].after) == (MIN, 894)
+
+
+def test_steps_and_sources_with_new_names_go_on_from_what_they_had() -> None:
+    job = two_streams(strategy=IDLE)
+    job.checkpoint({("fast", "f0"): 1000, ("fast", "f1"): 900, ("slow", "s0"): 100})
+    names = {"fast": "clicks", "fast-time": "clicks-time", "join": "joined"}
+    new = Played(
+        source("clicks"),
+        source("slow"),
+        assigner("clicks-time", "clicks", strategy=IDLE),
+        assigner("slow-time", "slow", strategy=IDLE),
+        keyed("joined", "clicks-time", "slow-time"),
+        partitions={"clicks": ["f0", "f1"], "slow": ["s0"]},
+    )
+    new.state = renamed_state(job.state, names)
+    new.checkpoint({("slow", "s0"): 5000})
+    assert new.last is not None
+    assert (new.last.watermarks["joined"].before, new.of("joined"), new.of("clicks-time")) == (94, 894, 894)
 
 
 # --- any order, any process -----------------------------------------------------------------------------------------------

@@ -153,13 +153,15 @@ def test_modes_are_flink_s(text: str) -> None:
 
 
 def test_a_mode_goes_along_to_the_background() -> None:
-    beginning = _beginning("p", False, None, "claim")
+    beginning = _beginning("p", False, None, "claim", ["a=b", "b=a"])
     assert beginning is not None
     words = typed_beginning(beginning)
     assert words[words.index("--claim-mode") + 1] == "CLAIM"
-    assert _beginning("p", False, None, None) == _beginning("p", False, None, "no_claim")
-    with pytest.raises(DefinitionError, match="none is given"):
-        _beginning(None, False, None, "CLAIM")
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--rename-operator"] == ["a=b", "b=a"]
+    assert _beginning("p", False, None, None, ()) == _beginning("p", False, None, "no_claim", ())
+    for mode, renamed in (("CLAIM", ()), (None, ["a=b"])):
+        with pytest.raises(DefinitionError, match="none is given"):
+            _beginning(None, False, None, mode, renamed)
 
 
 @pytest.mark.parametrize("flag", ["--claim-mode=LEGACY", "-claim=LEGACY", "--claimMode=legacy", "--restoreMode=LEGACY"])

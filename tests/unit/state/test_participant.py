@@ -1,4 +1,4 @@
-"""State seen from the driver: operators that come, go and are renamed, what is verified, what is deleted, what a decision says."""
+"""State seen from the driver: operators that come and go, what is verified, what is deleted, what a decision says."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.runs.run import DamagedRunError
+from poundlock.state.spaces import in_spaces, refuse_dropped
 from poundlock.state.task_state import TaskState
 from poundlock.storage import LocalStorage
 
@@ -39,9 +40,14 @@ class Job:
         self.storage = LocalStorage(str(folder))
         self.files = RunFiles(self.storage)
         self.participant = StateParticipant(self.storage, job="j", epoch=epoch, policy=MergePolicy(**policy))
-        self.manifest = self.participant.start(None, ["a", "b"], max_parallelism=groups)
+        self.manifest = in_spaces({}, {"s": ["a", "b"]}, max_parallelism=groups)["s"]
         self.number = 0
         self.changes: list[ManifestChange] = []
+
+    def has(self, *operators: str) -> None:
+        """Start again with these."""
+        known = {"s": self.manifest}
+        self.manifest = in_spaces(known, {"s": operators}, max_parallelism=self.manifest.max_parallelism)["s"]
 
     def prepare(self, keys: list[Any], *, parallelism: int = 2) -> tuple[StateDirective, list[PreparedState]]:
         self.number += 1
@@ -110,13 +116,13 @@ def test_operators_come_and_go(tmp_path: Path) -> None:
     job = Job(tmp_path, fan_in=2)
     job.checkpoint([1, 2])
     with pytest.raises(DefinitionError, match="state of operators that the job no longer has: b"):
-        job.participant.start(job.manifest, ["a", "c"], max_parallelism=8)
-    job.manifest = job.participant.start(job.manifest, ["a", "c"], max_parallelism=8, allow_dropped=True)
+        refuse_dropped({"s": job.manifest}, {"s": ["a", "c"]})
+    job.has("a", "c")
     job.checkpoint([1, 3])
     assert job.counts("a") == {1: 2, 2: 1, 3: 1}
     assert job.counts("c") == {1: 1, 3: 1}
     # What was dropped does not come back under its name, and goes when runs are merged.
-    job.manifest = job.participant.start(job.manifest, ["a", "c", "b"], max_parallelism=8)
+    job.has("a", "c", "b")
     assert job.counts("b") == {}
     for _ in range(4):
         job.checkpoint([1, 2, 3])
@@ -125,23 +131,10 @@ def test_operators_come_and_go(tmp_path: Path) -> None:
     assert job.counts("a") == {1: 6, 2: 5, 3: 5}
 
 
-def test_operators_are_renamed(tmp_path: Path) -> None:
-    job = Job(tmp_path)
-    job.checkpoint([1])
-    job.manifest = job.participant.start(job.manifest, ["b", "x"], max_parallelism=8, renamed={"a": "x"})
-    job.checkpoint([1])
-    assert job.counts("x") == job.counts("b") == {1: 2}
-    swapped = job.participant.start(job.manifest, ["b", "x"], max_parallelism=8, renamed={"b": "x", "x": "b"})
-    assert swapped.operators["b"].number == job.manifest.operators["x"].number
-    for renamed, what in (({"gone": "y"}, "no state of gone"), ({"b": "x"}, "two operators would have one id")):
-        with pytest.raises(DefinitionError, match=what):
-            job.participant.start(job.manifest, ["b", "x"], max_parallelism=8, renamed=renamed)
-
-
 def test_max_parallelism_stays(tmp_path: Path) -> None:
     job = Job(tmp_path)
     with pytest.raises(DefinitionError, match="has 8 key groups and the job asks for 16"):
-        job.participant.start(job.manifest, ["a", "b"], max_parallelism=16)
+        in_spaces({"s": job.manifest}, {"s": ["a", "b"]}, max_parallelism=16)
     with pytest.raises(DefinitionError, match="9 tasks share 8 key groups"):
         job.participant.directive(job.manifest, checkpoint=1, parallelism=9)
 

@@ -72,6 +72,10 @@ def command(
             help="Output finished after the savepoint; default: refuse.",
         ),
     ] = None,
+    rename_operator: Annotated[
+        list[str] | None,
+        typer.Option("--rename-operator", metavar="OLD=NEW", help="Give state in it to an operator with another id."),
+    ] = None,
     claim_mode: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +126,7 @@ def command(
         deploy_mode=deploy_mode,
         rest_enabled=False if no_rest else None,
     )
-    beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode)
+    beginning = _beginning(savepoint, allow_non_restored, newer_output, claim_mode, rename_operator or ())
     where = {"--config": config, "--master": master, "-p": parallelism, "--py-files": py_files, "--archives": archives}
     where["--deploy-mode"] = deploy_mode
     arguments = [*_typed(define, conf, where, no_rest), *typed_beginning(beginning)]
@@ -201,25 +205,33 @@ def typed_beginning(beginning: Beginning | None) -> list[str]:
     if beginning is None:
         return []
     words = ["-s", beginning.path, "--on-newer-output", beginning.newer, "--claim-mode", beginning.claim]
+    words += [word for old, new in beginning.renamed.items() for word in ("--rename-operator", f"{old}={new}")]
     return [*words, "-n"] if beginning.allow_non_restored else words
 
 
 def _beginning(
-    savepoint: str | None, allow_non_restored: bool, newer: str | None, mode: str | None
+    savepoint: str | None, allow_non_restored: bool, newer: str | None, mode: str | None, renamed: Sequence[str]
 ) -> Beginning | None:
     if newer not in (None, "refuse", "keep", "retract"):
         raise DefinitionError(f"--on-newer-output={newer} is not known", next="use one of refuse, keep, retract")
     if savepoint is None:
-        if allow_non_restored or newer is not None or mode is not None:
+        if allow_non_restored or newer is not None or mode is not None or renamed:
             raise DefinitionError(
-                "-n, --on-newer-output and --claim-mode are said of a savepoint, and none is given",
+                "-n, --on-newer-output, --rename-operator and --claim-mode are said of a savepoint, and none is given",
                 next="add -s PATH, or leave them out",
             )
         return None
     from poundlock.driver.savepoints.restore import Beginning
     from poundlock.savepoint.claim import parse_mode
+    from poundlock.savepoint.operator_changes import parse_renamed
 
-    return Beginning(savepoint, allow_non_restored, newer or "refuse", parse_mode(mode or "NO_CLAIM"))  # type: ignore[arg-type]
+    return Beginning(
+        savepoint,
+        allow_non_restored,
+        newer or "refuse",  # type: ignore[arg-type]
+        parse_mode(mode or "NO_CLAIM"),
+        renamed=parse_renamed(renamed),
+    )
 
 
 def _watched(

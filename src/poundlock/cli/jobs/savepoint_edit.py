@@ -59,7 +59,8 @@ def command(
     With other offsets, other state, or operators that are renamed or left out; the old one stays as it is.
     """
     from poundlock.errors import DefinitionError
-    from poundlock.savepoint.edit import OffsetEdit, edit, parse_renamed
+    from poundlock.savepoint.edit import OffsetEdit, edit
+    from poundlock.savepoint.operator_changes import parse_renamed
     from poundlock.savepoint.state_edits import KeyEdit, ParquetEdit, StateEdit
     from poundlock.storage import open_storage
     from poundlock.storage.storage_errors import explained

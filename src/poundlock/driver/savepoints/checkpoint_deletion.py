@@ -14,7 +14,7 @@ from typing import Any
 from poundlock.checkpoint.capabilities import Inspectable, bound
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.epoch import FOLDER as EPOCHS
-from poundlock.checkpoint.epoch import Epoch
+from poundlock.checkpoint.epoch import Epoch, described_operators
 from poundlock.checkpoint.identity import PATH as IDENTITY
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
@@ -22,6 +22,9 @@ from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import DeletionPoint, hit
 from poundlock.plan.plan import Plan
+from poundlock.savepoint.metadata import Operator
+from poundlock.savepoint.operator_changes import refuse_stranger
+from poundlock.savepoint.operator_ids import operators
 from poundlock.storage import Storage
 from poundlock.storage.removal import remove_empty
 from poundlock.values import Clock
@@ -68,17 +71,21 @@ def finish_deletion(plan: Plan, storage: Storage, *, clock: Clock, say: Callable
     Raises:
         DefinitionError: it is another job's, or that job still deletes it.
     """
-    if _marked(storage) is None:
+    mark = _marked(storage)
+    if mark is None:
         return
-    with Epoch.claim(storage, clock=clock) as epoch:
-        mark = _marked(storage)
-        if mark is None:
+    known = described_operators(storage)
+    refuse_stranger(
+        f"the rest of a cancelled job's checkpoint in {storage.root}",
+        mark["name"],
+        plan.job.name,
+        {i: Operator(**each) for i, each in known.items()},
+        operators(plan),
+        next=f"start {mark['name']!r} once, or give {plan.job.name!r} another checkpoint_dir",
+    )
+    with Epoch.claim(storage, clock=clock, operators=known) as epoch:
+        if _marked(storage) is None:
             return
-        if mark["name"] != plan.job.name:
-            raise DefinitionError(
-                f"{storage.root} has the rest of a cancelled job's checkpoint, of {mark['name']!r} and not of {plan.job.name!r}",
-                next=f"start {mark['name']!r} once, or give {plan.job.name!r} another checkpoint_dir",
-            )
         _delete(storage, _sinks(plan, mark), epoch)
     say(f"Deleted the rest of the checkpoint of the cancelled job {mark['job_id']}")
 

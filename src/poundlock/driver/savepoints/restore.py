@@ -5,8 +5,8 @@ Everything is compared before anything is touched, and a beginning that was kill
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.epoch import DriverLock
@@ -44,6 +44,7 @@ class Beginning:
         job_id: 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder
             already, it has begun before, and goes on from its checkpoint.
         named: how the user calls it; None = as the path.
+        renamed: the ids that operators with state have in the job, by those they have in it.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Beginning:
     claim: ClaimMode = "NO_CLAIM"
     job_id: str | None = None
     named: str | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def begin(
@@ -91,6 +93,7 @@ def begin(
         allow_non_restored=beginning.allow_non_restored,
         newer=beginning.newer,
         replace=interrupted is not None or left(checkpoint) is not None,
+        renamed=beginning.renamed,
     )
     lock = DriverLock.acquire(checkpoint, clock=clock)
     try:
@@ -116,6 +119,10 @@ def begin(
     finally:
         lock.release()
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
+    if restoring.metadata.job != plan.job.name:
+        say(f"The job was called {restoring.metadata.job} in it and is {plan.job.name} now")
+    for old, new in beginning.renamed.items():
+        say(f"State of {old} is {new}'s")
     for name in restoring.dropped:
         say(f"Not restored: {restoring.metadata.operators[name].kind} {name}{_waited(restoring.metadata, name)}")
     for name, operator in operators(plan).items():
