@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     found: dict[str, list[Result]] = {}
     failed = False
-    with Bench(ROOT / "build" / "bench", quick=given.quick) as bench:
+    with Bench(ROOT / "build" / "bench", quick=given.quick, millions=given.millions) as bench:
         for _ in range(given.runs):
             for case in wanted:
                 failed |= not _one(case, bench, found, console)
@@ -53,6 +53,10 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", help="only benchmarks whose names begin so, such as files_to_files")
     parser.add_argument("--quick", action="store_true", help="small inputs: does everything run?")
     parser.add_argument("--runs", type=int, default=1, help="runs of each, taken in turn; the median counts")
+    parser.add_argument(
+        "--millions", type=int, default=10, choices=range(2, 101, 2), metavar="N",
+        help="millions of rows of files and topic, an even number (10)",
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 

@@ -36,10 +36,12 @@ class Bench:
     Args:
         home: folder for inputs, outputs and logs.
         quick: small inputs: shows that everything runs, its figures mean little.
+        millions: rows of the files and of the topic, in millions; an even number.
     """
 
     home: Path
     quick: bool = False
+    millions: int = 10
     _exits: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Bench:
@@ -52,13 +54,10 @@ class Bench:
 
     @cached_property
     def lines(self) -> Input:
-        """10 million lines in 40 files; quick: 200 000 in 8."""
-        return files(self.home / "data", 200_000) if self.quick else files(self.home / "data", 2_000_000, copies=5)
-
-    @cached_property
-    def kafka_lines(self) -> Input:
-        """What the topic holds."""
-        return files(self.home / "data", 200_000) if self.quick else files(self.home / "data", 2_000_000, copies=2)
+        """What the files and the topic hold: 10 million lines in 40 files; quick: 200 000 in 8."""
+        if self.quick:
+            return files(self.home / "data", 200_000)
+        return files(self.home / "data", 2_000_000, copies=self.millions // 2)
 
     @cached_property
     def broker(self) -> EmbeddedKafka:
@@ -74,7 +73,7 @@ class Bench:
         """A topic of three partitions with the lines."""
         self.broker.create_topic(TOPIC, partitions=3)
         producer = self.broker.producer(linger_ms=50, batch_size=500_000, queue_buffering_max_messages=500_000)
-        for number, file in enumerate(sorted(self.kafka_lines.folder.iterdir())):
+        for number, file in enumerate(sorted(self.lines.folder.iterdir())):
             for i, line in enumerate(file.read_bytes().splitlines()):
                 if i % 10_000 == 0:
                     producer.poll(0)
@@ -122,10 +121,6 @@ class Bench:
         """Return where a source is, as the programs take it."""
         return str(self.lines.folder) if kind == "files" else f"{self.broker.bootstrap_servers}/{self.topic}"
 
-    def given(self, kind: str) -> Input:
-        """Return what a source holds."""
-        return self.lines if kind == "files" else self.kafka_lines
-
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -158,7 +153,7 @@ def measured(
         rewritten: the files hold the rows as another text, see `check`.
         env: further environment.
     """
-    given = bench.given(kind)
+    given = bench.lines
     pid = bench.broker.pid if kind == "kafka" else None
     before = process_cpu_s(pid) if pid else 0.0
     usage = run(command, env=bench.environment(work, **env), log=bench.log(name))

@@ -5,11 +5,6 @@ What is compared with one another runs engine after engine, in the same minutes.
 
 from __future__ import annotations
 
-import json
-import shutil
-import statistics
-import time
-
 from benchmarks import (
     kafka_to_kafka,
     keyed,
@@ -19,16 +14,13 @@ from benchmarks import (
     postgres,
     postgres_copy,
     savepoint,
+    small,
 )
 from benchmarks.bench import ROOT, Bench, Case, measured, program
-from benchmarks.data import WrongOutput
-from benchmarks.measure import run
 from benchmarks.result import Result
 from benchmarks.spark_connector import connector_jars
 
 __all__ = ["CASES", "ROOT", "Bench", "Case"]
-
-_SMALL_CHECKPOINTS, _WARM_UP, _COLD_STARTS = 60, 15, 3
 
 
 def event_log(bench: Bench, kind: str) -> Result:
@@ -64,42 +56,6 @@ def flink(bench: Bench, kind: str) -> Result | None:
     return measured(bench, f"{kind}_to_files/flink", kind, command, work)
 
 
-def small_checkpoint(bench: Bench) -> Result:
-    """The median time of a checkpoint of ten rows, after the first ones."""
-    bench.warm()
-    name, work = "small_checkpoint/poundlock", bench.folder("small-checkpoint")
-    count = 25 if bench.quick else _SMALL_CHECKPOINTS
-    command = program("jobs/small_checkpoints.py", count, work / "out", work / "checkpoints", work / "times")
-    usage = run(command, env=bench.environment(work), log=bench.log(name))
-    took = json.loads((work / "times").read_text())
-    lines = sum(p.read_bytes().count(b"\n") for p in (work / "out").rglob("part-*"))
-    if lines != count * 10:
-        raise WrongOutput(f"{lines} of {count * 10} rows came out")
-    shutil.rmtree(work)
-    return Result.of(name, lines, usage, median_ms=statistics.median(took[_WARM_UP:]))
-
-
-def cold_start(bench: Bench) -> Result:
-    """Process start to first commit, ten rows; the median of a few."""
-    bench.warm()
-    name, took, results = "cold_start/poundlock", list[float](), list[Result]()
-    for _ in range(1 if bench.quick else _COLD_STARTS):
-        work = bench.folder("cold-start")
-        (work / "in").mkdir()
-        rows = sorted(bench.lines.folder.iterdir())[0].open("rb").read(950)
-        (work / "in" / "events.json").write_bytes(rows)
-        command = program("jobs/cold_start.py", work / "in", work / "out", work / "checkpoints", work / "times")
-        begin = time.time()
-        usage = run(command, env=bench.environment(work), log=bench.log(name))
-        took.append((float((work / "times").read_text()) - begin) * 1000)
-        lines = b"".join(p.read_bytes() for p in (work / "out").rglob("part-*"))
-        if lines != rows:
-            raise WrongOutput(f"{len(lines)} of {len(rows)} bytes came out")
-        shutil.rmtree(work)
-        results.append(Result.of(name, 10, usage, median_ms=statistics.median(took)))
-    return results[-1]
-
-
 # In this order, engine after engine, so that what is compared ran in the same minutes.
 CASES: tuple[Case, ...] = (
     Case("files_to_files/poundlock", lambda bench: event_log(bench, "files")),
@@ -117,6 +73,5 @@ CASES: tuple[Case, ...] = (
     *parquet_to_s3.CASES,
     *savepoint.CASES,
     *postgres.CASES,
-    Case("small_checkpoint/poundlock", small_checkpoint),
-    Case("cold_start/poundlock", cold_start),
+    *small.CASES,
 )

@@ -28,7 +28,7 @@ def _copied(bench: Bench, engine: str, command: Callable[[str, str], list[str]],
     work = bench.folder(name.replace("/", "-"))
     source = bench.place("kafka")
     with output_topic(bench.broker, _OUT, _PARTITIONS) as out:
-        proof = partial(prove, bench.broker.bootstrap_servers, out, bench.kafka_lines)
+        proof = partial(prove, bench.broker.bootstrap_servers, out, bench.lines)
         words = [*command(source, out), str(work / "checkpoints")]
         return measured(bench, name, "kafka", words, work, proof=proof, BASELINE_JARS=jars)
 

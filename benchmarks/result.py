@@ -105,6 +105,8 @@ class Bar:
         least: least rows per CPU second.
         least_per_s: least rows per second of wall time.
         most_ms: greatest median, ms.
+        share: the greatest part that the median may be of that of `against`.
+        most_mb: greatest peak memory, MB.
         figure: one of the result's own figures, which is to be `most` at most.
         most: see `figure`.
     """
@@ -116,6 +118,8 @@ class Bar:
     least: float | None = None
     least_per_s: float | None = None
     most_ms: float | None = None
+    share: float | None = None
+    most_mb: float | None = None
     figure: str = ""
     most: float = 0.0
 
@@ -135,6 +139,9 @@ class Bar:
                 f"{mine.median_ms:.0f} ms",
                 mine.median_ms <= self.most_ms,
             )
+        if self.most_mb is not None:
+            figure = mine.peak_rss_mb
+            return f"{self.name} peak memory ≤ {self.most_mb:.0f} MB", f"{figure:.0f} MB", figure <= self.most_mb
         if self.least is not None:
             figure = mine.rows_per_cpu_s
             return f"{self.name} ≥ {self.least:,.0f} rows/CPU-s", f"{figure:,.0f}", figure >= self.least
@@ -144,6 +151,11 @@ class Bar:
         other = results.get(self.against or "")
         if other is None:
             return None
+        if self.share is not None:
+            if not mine.median_ms or not other.median_ms:
+                return None
+            ratio = mine.median_ms / other.median_ms
+            return f"{self.name} median ≤ {self.share:g} × {self.against}", f"{ratio:.2f} ×", ratio <= self.share
         if self.per == "wall":
             ratio, unit = mine.rows_per_s / other.rows_per_s, " in rows/s"
         else:
@@ -153,9 +165,11 @@ class Bar:
 
 BARS = (
     Bar(name="files_to_files/poundlock", factor=5, against="files_to_files/spark_file_sink"),
-    Bar(name="files_to_files/poundlock", factor=3, against="files_to_files/flink"),
+    Bar(name="files_to_files/poundlock", factor=3.5, against="files_to_files/flink"),
     Bar(name="kafka_to_files/poundlock", factor=2, against="kafka_to_files/spark_file_sink"),
-    Bar(name="kafka_to_files/poundlock", factor=1, against="kafka_to_files/flink"),
+    Bar(name="kafka_to_files/poundlock", factor=3.5, against="kafka_to_files/flink"),
+    Bar(name="kafka_to_files/poundlock", factor=2.5, per="wall", against="kafka_to_files/flink"),
+    Bar(name="kafka_to_files/poundlock", most_mb=700),
     Bar(name="files_to_files/poundlock_python_map", least=200_000),
     Bar(name="kafka_to_kafka/poundlock", factor=0.6, per="wall", against="kafka_to_kafka/spark_kafka_sink"),
     Bar(name="postgres_copy/poundlock", factor=0.9, per="wall", against="postgres_copy/spark_jdbc"),
@@ -174,7 +188,11 @@ BARS = (
     Bar(name="savepoint/100MB", figure="pause / checkpoint", most=1),
     Bar(name="savepoint/1GB", figure="pause / checkpoint", most=1),
     Bar(name="postgres_to_parquet/poundlock", factor=0.9, per="wall", against="postgres_to_parquet/spark_jdbc"),
-    Bar(name="small_checkpoint/poundlock", most_ms=200),
+    Bar(name="small_checkpoint/poundlock", share=0.5, against="small_checkpoint/first_edition"),
+    Bar(name="state_cost/10M", figure="CPU growth", most=1.5),
+    Bar(name="state_cost/10M", figure="bytes growth", most=1.5),
+    Bar(name="many_branches/20", most_ms=1000),
+    Bar(name="many_branches/20", figure="growth / branches", most=1),
 )
 
 

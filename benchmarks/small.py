@@ -1,0 +1,137 @@
+"""What small checkpoints cost: ten rows, a thousand keys of a large state, four rows into many branches; and the start of a job."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.bench import ROOT, Bench, Case, program
+from benchmarks.data import WrongOutput
+from benchmarks.jobs.many_branches import ROWS, expected
+from benchmarks.measure import Usage, run
+from benchmarks.result import Result
+
+__all__ = ["CASES", "FIRST_EDITION"]
+
+FIRST_EDITION = "POUNDLOCK_FIRST_EDITION"
+"""Names the folder of a checkout of the first edition, to be measured in the same minutes."""
+
+_CHECKPOINTS, _WARM_UP, _COLD_STARTS = 60, 15, 3
+_STATE_CHECKPOINTS = 40
+_KEYS = {"10k": 10_000, "1M": 1_000_000, "10M": 10_000_000}
+_BRANCHES, _BRANCH_CHECKPOINTS = (5, 10, 20), 40
+
+
+def _counted(folder: Path) -> int:
+    return sum(p.read_bytes().count(b"\n") for p in folder.rglob("part-*"))
+
+
+def small_checkpoint(bench: Bench, engine: str, env: Mapping[str, str], folder: Path) -> Result:
+    """The median time of a checkpoint of ten rows, after the first ones."""
+    name, work = f"small_checkpoint/{engine}", bench.folder(f"small-checkpoint-{engine}")
+    count = 25 if bench.quick else _CHECKPOINTS
+    words = (count, work / "out", work / "checkpoints", work / "times")
+    command = [sys.executable, str(folder / "benchmarks" / "jobs" / "small_checkpoints.py"), *map(str, words)]
+    usage = run(command, env={**bench.environment(work), **env}, log=bench.log(name))
+    took = json.loads((work / "times").read_text())
+    if (lines := _counted(work / "out")) != count * 10:
+        raise WrongOutput(f"{lines} of {count * 10} rows came out")
+    shutil.rmtree(work)
+    return Result.of(name, lines, usage, median_ms=statistics.median(took[_WARM_UP:]))
+
+
+def ours(bench: Bench) -> Result:
+    """Ten rows a checkpoint on what is here."""
+    bench.warm()
+    return small_checkpoint(bench, "poundlock", {}, ROOT)
+
+
+def first_edition(bench: Bench) -> Result | None:
+    """The same on the first edition; None where no checkout of it is named."""
+    folder = os.environ.get(FIRST_EDITION)
+    if not folder:
+        return None
+    path = os.pathsep.join([f"{folder}/src", folder])
+    return small_checkpoint(bench, "first_edition", {"PYTHONPATH": path}, Path(folder))
+
+
+def cold_start(bench: Bench) -> Result:
+    """Process start to first commit, ten rows; the median of a few."""
+    bench.warm()
+    name, took, results = "cold_start/poundlock", list[float](), list[Result]()
+    for _ in range(1 if bench.quick else _COLD_STARTS):
+        work = bench.folder("cold-start")
+        (work / "in").mkdir()
+        rows = sorted(bench.lines.folder.iterdir())[0].open("rb").read(950)
+        (work / "in" / "events.json").write_bytes(rows)
+        command = program("jobs/cold_start.py", work / "in", work / "out", work / "checkpoints", work / "times")
+        begin = time.time()
+        usage = run(command, env=bench.environment(work), log=bench.log(name))
+        took.append((float((work / "times").read_text()) - begin) * 1000)
+        lines = b"".join(p.read_bytes() for p in (work / "out").rglob("part-*"))
+        if lines != rows:
+            raise WrongOutput(f"{len(lines)} of {len(rows)} bytes came out")
+        shutil.rmtree(work)
+        results.append(Result.of(name, 10, usage, median_ms=statistics.median(took)))
+    return results[-1]
+
+
+def state_cost(bench: Bench) -> Result:
+    """A checkpoint touches 1,000 keys of ten thousand, of a million, of ten million: how much more the most costs than the fewest."""
+    bench.warm()
+    found: dict[str, Mapping[str, float]] = {}
+    for size, keys in _KEYS.items():
+        keys = keys // 100 if bench.quick else keys
+        work = bench.folder(f"state-cost-{size}")
+        words = (keys, _STATE_CHECKPOINTS, work / "out", work / "checkpoints", work / "found")
+        usage = run(
+            program("jobs/state_keys.py", *words), env=bench.environment(work), log=bench.log(f"state_cost/{size}")
+        )
+        found[size] = json.loads((work / "found").read_text())
+        shutil.rmtree(work)
+    few, *_, many = found.values()
+    figures = {f"{size} {name}": value for size, each in found.items() for name, value in each.items()}
+    figures |= {f"{what} growth": many[name] / few[name] for what, name in (("CPU", "CPU ms"), ("bytes", "kB written"))}
+    return Result.of("state_cost/10M", keys, usage, median_ms=many["ms"], figures=figures)
+
+
+def many_branches(bench: Bench) -> Result:
+    """Four rows a checkpoint into 5, 10 and 20 keyed branches: the median of the most, and how it grows with them."""
+    bench.warm()
+    count = 20 if bench.quick else _BRANCH_CHECKPOINTS
+    took = {branches: _many_branches(bench, branches, count) for branches in _BRANCHES}
+    medians = {branches: ms for branches, (_, ms) in took.items()}
+    few, most = min(medians), max(medians)
+    figures = {f"{branches} branches ms": ms for branches, ms in medians.items()}
+    figures["growth / branches"] = medians[most] / medians[few] / (most / few)
+    return Result.of("many_branches/20", count * ROWS, took[most][0], median_ms=medians[most], figures=figures)
+
+
+def _many_branches(bench: Bench, branches: int, count: int) -> tuple[Usage, float]:
+    work = bench.folder(f"many-branches-{branches}")
+    words = (branches, count, work / "out", work / "checkpoints", work / "times")
+    log = bench.log(f"many_branches/{branches}")
+    usage = run(program("jobs/many_branches.py", *words), env=bench.environment(work), log=log)
+    for branch in range(branches):
+        lines = b"".join(p.read_bytes() for p in (work / "out" / str(branch)).rglob("part-*")).splitlines()
+        counts, wanted = sum(json.loads(line)["n"] for line in lines), expected(branch, count * ROWS)
+        if counts != wanted:
+            raise WrongOutput(f"branch {branch} of {branches} counted {counts} rows instead of {wanted}")
+    took = json.loads((work / "times").read_text())
+    shutil.rmtree(work)
+    return usage, statistics.median(took[min(_WARM_UP, count // 2) :])
+
+
+CASES: tuple[Case, ...] = (
+    Case("small_checkpoint/poundlock", ours),
+    Case("small_checkpoint/first_edition", first_edition),
+    Case("state_cost/10M", state_cost),
+    Case("many_branches/20", many_branches),
+    Case("cold_start/poundlock", cold_start),
+)
