@@ -20,7 +20,7 @@ from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from support.lives import Lives, failpoint_setting
+from support.lives import STATELESS, Lives, failpoint_setting
 from support.torture import tortured
 
 pytestmark = pytest.mark.crash
@@ -119,7 +119,7 @@ def pair(tmp_path: Path, crash_broker: EmbeddedKafka, request: pytest.FixtureReq
 
 
 def not_hit(pair: KafkaPair) -> set[str]:
-    return {point.value for point in Failpoint} - {path.name for path in pair.hit.iterdir()}
+    return {point.value for point in STATELESS} - {path.name for path in pair.hit.iterdir()}
 
 
 @pytest.mark.torture
