@@ -32,12 +32,14 @@ __all__ = [
     "Orphan",
     "Participant",
     "Prepared",
+    "PreparesAhead",
     "Reject",
     "Repeatable",
     "Staged",
     "Writer",
     "WriterContext",
     "bound",
+    "prepares_ahead",
     "unchecked",
 ]
 
@@ -315,6 +317,25 @@ class CommitsMany(Protocol):
         are made as they are asked for, so do not ask for all before the first is begun where there may be very many.
         """
         ...
+
+
+@runtime_checkable
+class PreparesAhead(Protocol):
+    """A participant whose tasks can prepare the next checkpoint while this one is committed.
+
+    Names of neighbouring checkpoints must differ, and nothing that is prepared may keep what is committed waiting. Where all sinks
+    of a job can, the next checkpoint's tasks run beside the commit; it is verified and decided behind it all the same.
+    """
+
+    @property
+    def prepares_ahead(self) -> bool:
+        """Whether it can, set up as it is."""
+        ...
+
+
+def prepares_ahead(participant: Participant) -> bool:
+    """Return whether a participant's tasks need not wait for the commit before theirs."""
+    return isinstance(participant, PreparesAhead) and participant.prepares_ahead
 
 
 @runtime_checkable

@@ -1,8 +1,17 @@
 """The crash tests' cheap job: lines of files into files by the day of the event. No record crosses into the JVM."""
 
+import sys
 from os import environ
+from pathlib import Path
 
 from poundlock import EventTimeBucketAssigner, FileSink, FileSource, Job, RollingPolicy
+
+if environ.get("CRASH_FORGETS") == "1":  # the control
+    sys.path.append(str(Path(__file__).parents[2]))
+    from poundlock.driver import context
+    from support.forgetful_ledger import ForgetfulLedger
+
+    context.Ledger = ForgetfulLedger
 
 job = Job(
     "crash-files",
