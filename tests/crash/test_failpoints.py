@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint
-from support.lives import DRIVERS, STATELESS, failpoint_setting
+from support.lives import DRIVERS, STATELESS, failpoint_setting, slow_commits
 from support.stores import EVERYWHERE, LOCAL_FIRST
 
 if TYPE_CHECKING:
@@ -52,6 +53,30 @@ def test_kafka_killed_at_every_failpoint(kafka_scene: KafkaScene) -> None:
     assert not_hit(kafka_scene) == set()
     assert kafka_scene.lives.stop(job) == 0
     kafka_scene.assert_exact()
+
+
+def test_files_killed_with_two_checkpoints_in_flight(file_scene: FileScene) -> None:
+    """The driver dies while it commits one checkpoint, and the tasks of the next have written already."""
+    file_scene.produce(45_000)
+    ledger = Ledger(file_scene.store.storage("checkpoints"))
+
+    def in_flight() -> bool:
+        newest = ledger.newest()
+        if newest is None or newest.checkpoint < 1 or ledger.is_carried_out(newest.number):
+            return False
+        return any(file_scene.out.rglob(f".*-{newest.checkpoint + 1}.inprogress.*"))
+
+    setting = slow_commits(file_scene.hit, 8)
+    for _ in range(2):
+        job = file_scene.lives.start(CRASH_EACH="1", POUNDLOCK_FAILPOINTS=setting)
+        file_scene.lives.until(in_flight, job)
+        assert job.kill()
+        newest = ledger.newest()
+        assert newest is not None
+        assert not ledger.is_carried_out(newest.number)
+        setting = slow_commits(file_scene.root / "again", 14)
+    assert file_scene.lives.run(CRASH_EACH="1") == [0]
+    file_scene.assert_exact()
 
 
 def test_control_without_the_ledger_the_audit_fails(file_scene: FileScene) -> None:

@@ -34,7 +34,9 @@ job.from_source(
         environ["CRASH_OUT"],
         row="value",
         bucket=EventTimeBucketAssigner("timestamp", "'dt='yyyyMMdd", zone="UTC"),
-        rolling=RollingPolicy(every="1 s", size="256 KB"),
+        rolling=RollingPolicy(on_checkpoint=True)
+        if environ.get("CRASH_EACH") == "1"
+        else RollingPolicy(every="1 s", size="256 KB"),
     ),
     name="files",
 )
