@@ -16,6 +16,8 @@ from poundlock import DatagenSource, Job, TwoPhaseCommitSink
 class FileTransactions(TwoPhaseCommitSink):
     """Writes the column `value` of each record as a line."""
 
+    prepares_ahead = True  # a temporary file is in nobody's way
+
     def __init__(self, target: str) -> None:
         self.target, self.temporary = Path(target), Path(target) / ".open"
 

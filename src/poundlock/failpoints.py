@@ -17,11 +17,13 @@ ENVIRONMENT = "POUNDLOCK_FAILPOINTS"
 
 
 class Failpoint(Enum):
-    """A step of one checkpoint. The value is the name used in POUNDLOCK_FAILPOINTS."""
+    """A step of one checkpoint. The value is the name used in POUNDLOCK_FAILPOINTS. A job without keyed state writes none."""
 
-    BATCH_PLANNED = "batch.planned"
+    CHECKPOINT_PLANNED = "checkpoint.planned"
     CHECKPOINT_ENTERED = "checkpoint.entered"
+    TASKS_READING = "tasks.reading"
     SINK_WRITING = "sink.writing"
+    STATE_WRITING = "state.writing"
     SINK_PREPARED = "sink.prepared"
     PREPARE_VERIFIED = "prepare.verified"
     DECISION_RECORDED = "decision.recorded"

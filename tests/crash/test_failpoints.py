@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint
-from support.lives import failpoint_setting
+from support.lives import DRIVERS, STATELESS, failpoint_setting, slow_commits
 from support.stores import EVERYWHERE, LOCAL_FIRST
 
 if TYPE_CHECKING:
@@ -15,11 +16,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.crash
 
-IGNORE_LEDGER = {"POUNDLOCK_TEST_IGNORE_LEDGER": "1"}
-
 
 def not_hit(scene: Scene) -> set[str]:
-    return {point.value for point in Failpoint} - {path.name for path in scene.hit.iterdir()}
+    return {point.value for point in STATELESS} - {path.name for path in scene.hit.iterdir()}
 
 
 @EVERYWHERE
@@ -28,8 +27,7 @@ def test_files_killed_at_every_failpoint(file_scene: FileScene) -> None:
     file_scene.produce(45_000)
     codes = file_scene.lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", file_scene.hit, times=2))
     assert not_hit(file_scene) == set()
-    # a task's process dies alone; all other points are the driver's, and each costs it a life
-    assert len(codes) - 1 >= len(Failpoint) - 2
+    assert len(codes) - 1 >= len(DRIVERS)
     file_scene.assert_exact()
 
 
@@ -57,12 +55,36 @@ def test_kafka_killed_at_every_failpoint(kafka_scene: KafkaScene) -> None:
     kafka_scene.assert_exact()
 
 
+def test_files_killed_with_two_checkpoints_in_flight(file_scene: FileScene) -> None:
+    """The driver dies while it commits one checkpoint, and the tasks of the next have written already."""
+    file_scene.produce(45_000)
+    ledger = Ledger(file_scene.store.storage("checkpoints"))
+
+    def in_flight() -> bool:
+        newest = ledger.newest()
+        if newest is None or newest.checkpoint < 1 or ledger.is_carried_out(newest.number):
+            return False
+        return any(file_scene.out.rglob(f".*-{newest.checkpoint + 1}.inprogress.*"))
+
+    setting = slow_commits(file_scene.hit, 8)
+    for _ in range(2):
+        job = file_scene.lives.start(CRASH_EACH="1", POUNDLOCK_FAILPOINTS=setting)
+        file_scene.lives.until(in_flight, job)
+        assert job.kill()
+        newest = ledger.newest()
+        assert newest is not None
+        assert not ledger.is_carried_out(newest.number)
+        setting = slow_commits(file_scene.root / "again", 14)
+    assert file_scene.lives.run(CRASH_EACH="1") == [0]
+    file_scene.assert_exact()
+
+
 def test_control_without_the_ledger_the_audit_fails(file_scene: FileScene) -> None:
-    """The crash matrix can fail: with the look at the ledger switched off, crashes after the decision cost or double rows."""
+    """The crash matrix can fail: with a ledger that forgets what earlier lives decided, crashes after the decision cost or double rows."""
     file_scene.produce(12_000)
     points = [Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTED]
     setting = failpoint_setting("kill", file_scene.hit, times=3, points=points)
-    file_scene.lives.run(POUNDLOCK_FAILPOINTS=setting, **IGNORE_LEDGER)
+    file_scene.lives.run(POUNDLOCK_FAILPOINTS=setting, CRASH_FORGETS="1")
     assert not_hit(file_scene).isdisjoint(point.value for point in points)
     result = file_scene.audit()
     assert result.lost or result.duplicated, result

@@ -16,7 +16,7 @@ import pytest
 from poundlock.failpoints import ENVIRONMENT, Failpoint
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.postgres import EmbeddedPostgres
-from support.lives import failpoint_setting
+from support.lives import DRIVERS, STATELESS, failpoint_setting
 
 pytestmark = pytest.mark.crash
 
@@ -77,8 +77,8 @@ def _written(folder: Path) -> Counter[int]:
 def test_killed_at_every_failpoint(folder: Path) -> None:
     hit = folder / "hit"
     lives = _lives(folder, failpoint_setting("kill", hit, times=2), lambda life: [str(folder / "ledger")])
-    assert {path.name for path in hit.iterdir()} == {point.value for point in Failpoint}
-    assert lives > len(Failpoint) - 2  # a task's process dies alone; all other points are the driver's
+    assert {path.name for path in hit.iterdir()} == {point.value for point in STATELESS}
+    assert lives > len(DRIVERS)
     every = Counter(range(FILES * ROWS))
     assert _written(folder / "each") == every
     assert _written(folder / "full") == every

@@ -20,7 +20,7 @@ from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka, Record
-from support.lives import Lives, failpoint_setting
+from support.lives import STATELESS, Lives, failpoint_setting, slow_commits
 from support.torture import tortured
 
 pytestmark = pytest.mark.crash
@@ -119,7 +119,7 @@ def pair(tmp_path: Path, crash_broker: EmbeddedKafka, request: pytest.FixtureReq
 
 
 def not_hit(pair: KafkaPair) -> set[str]:
-    return {point.value for point in Failpoint} - {path.name for path in pair.hit.iterdir()}
+    return {point.value for point in STATELESS} - {path.name for path in pair.hit.iterdir()}
 
 
 @pytest.mark.torture
@@ -133,6 +133,19 @@ def test_killed_at_every_failpoint(pair: KafkaPair) -> None:
     pair.produce(40_000)
     job = pair.run_until_caught_up(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", pair.hit, times=2))
     assert not_hit(pair) == set()
+    assert pair.lives.stop(job) == 0
+    pair.assert_exact()
+
+
+@pytest.mark.parametrize("pair", [{"sinks": 3}], indirect=True)
+def test_killed_with_two_checkpoints_in_flight(pair: KafkaPair) -> None:
+    """The driver dies while it commits one checkpoint, and the tasks of the next have opened transactions of their own."""
+    pair.produce(15_000)
+    job = pair.lives.start(POUNDLOCK_FAILPOINTS=slow_commits(pair.hit, 14))
+    pair.lives.until(lambda: {tid[-2:] for tid in pair.open_transactions()} == {"-0", "-1"}, job)
+    assert any(pair.hit.iterdir()), "a commit is slow"
+    assert job.kill()
+    job = pair.run_until_caught_up()
     assert pair.lives.stop(job) == 0
     pair.assert_exact()
 

@@ -6,9 +6,9 @@ No Spark here: the machine plays Spark's part (plan, deliver, deliver again) and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -18,9 +18,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from poundlock.checkpoint import committer as commits
-from poundlock.checkpoint import coordinator, cycle
-from poundlock.checkpoint.committer import Retry
+from poundlock.checkpoint import coordinator
+from poundlock.checkpoint.committer import Carried, Retry
 from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.cycle import Planned, Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
@@ -32,6 +33,8 @@ from poundlock.checkpoint.participant import Counts, Occasion, Prepared
 from poundlock.errors import FencedError, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, InjectedFailure
 from poundlock.values import ManualClock
+from support.forgetful_ledger import ForgetfulLedger
+from support.lives import STATELESS
 from support.memory_storage import Death, Disk, Fault, MortalStorage
 from support.protocol_model import ModelSink, TransactionSink, decided_targets, ledger_files, visible_rows
 
@@ -71,6 +74,7 @@ PLANS = st.builds(
     speculative=st.booleans(),
     unknown=st.lists(st.sampled_from(["before", "after"]), max_size=5),
 )
+WHEN = st.sampled_from(["before", "within", "after"])
 SEGMENTS = st.lists(st.tuples(st.sampled_from(SINKS), st.integers(0, 3)), max_size=4)
 
 
@@ -92,13 +96,12 @@ class Driver:
         given: dict[str, Any] = {
             "identity": self.identity,
             "epoch": self.epoch,
-            "ledger": Ledger(self.storage),
+            "ledger": world.ledger(self.storage),
             "participants": self.sinks,
             "clock": world.clock,
             "retry": Retry(attempts=3),
             "sleep": lambda seconds: None,
             "log": Silence(),
-            **world.options,
         }
         self.coordinator = world.variant(**given)
         if world.history is not History:
@@ -119,6 +122,7 @@ class Driver:
             counts[name].add(Counts(read=len(rows), written=len(rows)))
             if directive["decided"] or name not in directive["sinks"]:
                 continue
+            self.world.hit(Failpoint.TASKS_READING)
             self.world.hit(Failpoint.SINK_WRITING)
             sink = self.sinks[name]
             if self.plan.speculative:
@@ -130,13 +134,103 @@ class Driver:
         return TaskResults(prepared=prepared, counts=counts, rows_read={"source": batch.end - batch.start})
 
 
+class Ahead:
+    """The steps of checkpoints whose tasks run beside the commit before, as the driver's loop takes them; see `CheckpointSteps`.
+
+    One thread plays both: tasks run before, within or after that commit, as `when` says.
+    """
+
+    def __init__(self, world: ProtocolMachine, driver: Driver, when: str) -> None:
+        self.world, self.driver, self.coordinator, self.when = world, driver, driver.coordinator, when
+        self.index = -1
+        self.batches: dict[int, tuple[Batch, dict[str, SourceRange]]] = {}
+        self.open: list[tuple[int, Decision]] = []
+        self.came: Carried | Exception | None = None
+
+    def take(self, index: int) -> bool:
+        """Take a checkpoint up to its decision; return False where parts of the one before come first."""
+        self.index = index
+        return run_checkpoint(self) is not None
+
+    def plan(self) -> Planned:
+        if self.index not in self.batches:
+            self.batches[self.index] = self.world._ranges(self.driver, self.index)
+        batch, ranges = self.batches[self.index]
+        return Planned(batch.n, ranges)
+
+    def taking(self, plan: Planned) -> AbstractContextManager[None]:
+        return self.coordinator.taking(plan.checkpoint)
+
+    def run(self, plan: Planned) -> Ran:
+        directive = self.coordinator.directive(plan)
+        batch, _ = self.batches[self.index]
+        came: list[TaskResults | Exception] = []
+
+        def tasks() -> None:
+            try:
+                came.append(self.driver.run_tasks(batch, directive))
+            except Exception as error:
+                came.append(error)
+
+        if self.open and self.when != "before":
+            self.world.beside = tasks if self.when == "within" else None
+            self._commit()
+            self.world.beside = None
+        if not came:
+            tasks()
+        if isinstance(came[0], Exception):
+            raise came[0]
+        return Ran(directive, came[0])
+
+    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
+        return self.coordinator.aborting(prepared)
+
+    def await_commit(self, plan: Planned) -> bool:
+        again = self.coordinator.is_produced_again(plan.checkpoint)
+        self.settle()
+        return again or not self.coordinator.is_produced_again(self.coordinator.newest.checkpoint)
+
+    def drop(self, plan: Planned, ran: Ran) -> None:
+        self.coordinator.abort(ran.results.prepared)
+        del self.batches[self.index]
+
+    def verify(self, plan: Planned, ran: Ran) -> Verified:
+        return self.coordinator.verify(plan, ran.directive, ran.results)
+
+    def decide(self, plan: Planned, ran: Ran, verified: Verified) -> Decision:
+        return self.coordinator.decide(plan, verified)
+
+    def commit(self, plan: Planned, ran: Ran, decision: Decision, verified: Verified) -> None:
+        self.open.append((self.index, decision))
+
+    def settle(self) -> None:
+        """Commit what is open, and take note of it."""
+        while self.open:
+            if self.came is None:
+                self._commit()
+            (index, decision), came, self.came = self.open.pop(0), self.came, None
+            if isinstance(came, Exception):
+                raise came
+            assert came is not None
+            self.coordinator.committed(decision, came, {})
+            if not self.coordinator.is_produced_again(decision.checkpoint):
+                self.world.committed = max(self.world.committed, index)
+
+    def _commit(self) -> None:
+        try:
+            self.came = self.coordinator.commit(self.open[0][1])
+        except Exception as error:
+            self.came = error
+
+
 class ProtocolMachine(RuleBasedStateMachine):
     """Drivers come and go; what readers see is compared with what Spark delivered after every step."""
 
     variant: type[Coordinator] = Coordinator
     history: type[History] = History
     sink: type[ModelSink] = ModelSink
-    options: Mapping[str, Any] = MappingProxyType({})
+    ledger: type[Ledger] = Ledger
+    ahead: type[Ahead] = Ahead
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,9 +246,8 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.attempts = 0
         self.next_row = 0
         self.rivals = 0
-        self._patches = [
-            mock.patch.object(module, "hit", self.hit) for module in (coordinator, cycle, history, commits)
-        ]
+        self.beside: Callable[[], None] | None = None  # what runs within the next commit
+        self._patches = [mock.patch.object(module, "hit", self.hit) for module in (coordinator, history, commits)]
         for patch in self._patches:
             patch.start()
 
@@ -168,6 +261,9 @@ class ProtocolMachine(RuleBasedStateMachine):
 
     def hit(self, point: Failpoint) -> None:
         """Stand in for failpoints.hit: die or fail where the acting plan says, once."""
+        if point is Failpoint.SINK_COMMITTING and self.beside is not None:
+            beside, self.beside = self.beside, None
+            beside()
         if self.acting.failpoint is not point:
             return
         self.acting.failpoint = None
@@ -185,6 +281,14 @@ class ProtocolMachine(RuleBasedStateMachine):
         if self.committed + 1 == len(self.planned):
             self.planned.append(self._new_batch(segments, filtered, gap))
         self._act(plan, lambda driver: self._deliver(driver))
+
+    @rule(segments=st.tuples(SEGMENTS, SEGMENTS), when=WHEN, plan=PLANS)
+    def deliver_two(self, segments: tuple[list[tuple[str, int]], list[tuple[str, int]]], when: str, plan: Plan) -> None:
+        """The tasks of the next checkpoint run while this one is committed."""
+        for after, given in enumerate(segments, 1):
+            if self.committed + after == len(self.planned):
+                self.planned.append(self._new_batch(given, 0, 1))
+        self._act(plan, lambda driver: self._deliver_two(driver, when))
 
     @rule(plan=PLANS, occasion=st.sampled_from([Occasion.ROLL, Occasion.END]))
     def roll(self, plan: Plan, occasion: Occasion) -> None:
@@ -264,6 +368,23 @@ class ProtocolMachine(RuleBasedStateMachine):
         assert outcome.decision.checkpoint == batch.n
         self.committed = max(self.committed, index)
 
+    def _ranges(self, driver: Driver, index: int) -> tuple[Batch, dict[str, SourceRange]]:
+        """Return a batch that is not decided, and what it reads."""
+        batch = self.planned[index]
+        return batch, {"source": SourceRange({"o": batch.start} if batch.start else None, {"o": batch.end})}
+
+    def _deliver_two(self, driver: Driver, when: str) -> None:
+        first = self.committed + 1
+        if first + 1 >= len(self.planned) or driver.coordinator.decided(self.planned[first].n) is not None:
+            return self._deliver(driver)
+        steps = self.ahead(self, driver, when)
+        steps.take(first)
+        while not steps.take(first + 1):
+            while driver.coordinator.is_produced_again(self.planned[first].n):
+                steps.take(first)
+                steps.settle()
+        return steps.settle()
+
     def _act(self, plan: Plan, action: Any) -> None:
         """Do something with the present driver, or a new one, under a plan of faults."""
         faulty = plan.fault is not None or plan.failpoint is not None or plan.task_fails or len(plan.unknown) > 3
@@ -289,7 +410,7 @@ class ProtocolMachine(RuleBasedStateMachine):
                 raise
             self._gone(mine)
         finally:
-            self.acting, self.actor = Plan(), None
+            self.acting, self.actor, self.beside = Plan(), None, None
         if self.driver is not None:
             self.driver.arm(Plan())
 
@@ -331,17 +452,21 @@ class DriverPlans(ProtocolMachine):
             return True
         return False
 
+    def _ranges(self, driver: Driver, index: int) -> tuple[Batch, dict[str, SourceRange]]:
+        start, stream = self._position(driver), self._stream()
+        end = min(len(stream), start + self.attempts % 5)
+        self.attempts += 1
+        segments = tuple((name, (row,)) for name, row in stream[start:end])
+        batch = Batch(self.planned[index].n, start, end, segments, 0)
+        return batch, {"source": SourceRange({"o": start} if start else None, {"o": end})}
+
     def _deliver(self, driver: Driver) -> None:
         if not self.planned:
             self.planned.append(self._new_batch([], 0, 1))
         index = min(self.committed + 1, len(self.planned) - 1)
-        n, start, stream = self.planned[index].n, self._position(driver), self._stream()
-        end = min(len(stream), start + self.attempts % 5)
-        segments = tuple((name, (row,)) for name, row in stream[start:end])
-        planned = Batch(n, start, end, segments, 0)
-        ranges = {"source": SourceRange({"o": start} if start else None, {"o": end})}
+        n = self.planned[index].n
+        planned, ranges = self._ranges(driver, index)
         decided = driver.coordinator.decided(n)
-        self.attempts += 1
         outcome = driver.coordinator.checkpoint(n, decided or ranges, lambda said: driver.run_tasks(planned, said))
         assert outcome.replayed == (decided is not None)
         self.committed = max(self.committed, index)
@@ -372,6 +497,17 @@ class Transactions(ProtocolMachine):
         finally:
             self.expiring = None
 
+    @rule(segments=SEGMENTS, more=SEGMENTS, which=st.integers(0, 3), when=st.sampled_from(["within", "after"]))
+    def time_out_beside_the_next(
+        self, segments: list[tuple[str, int]], more: list[tuple[str, int]], which: int, when: str
+    ) -> None:
+        """A transaction is aborted before its commit, and the next checkpoint's tasks run already."""
+        self.expiring = which
+        try:
+            self.deliver_two((segments, more), when, Plan())
+        finally:
+            self.expiring = None
+
     expiring: int | None = None
 
     def hit(self, point: Failpoint) -> None:
@@ -399,21 +535,32 @@ class ForgetsMachine(Transactions):
     variant = Forgets
 
 
-class DriverPlansBelieving(DriverPlans):
-    options: Mapping[str, Any] = MappingProxyType({"ignore_ledger": True})
+class DriverPlansForgetting(DriverPlans):
+    ledger = ForgetfulLedger
 
 
-class Believing(ProtocolMachine):
-    """The control: no decision of the past is believed."""
+class Forgetting(ProtocolMachine):
+    """The control: no decision of earlier lives is believed."""
 
-    options: Mapping[str, Any] = MappingProxyType({"ignore_ledger": True})
+    ledger = ForgetfulLedger
+
+
+class TooEarly(Ahead):
+    """Broken on purpose: decides while it is not known what became of the checkpoint before."""
+
+    def await_commit(self, plan: Planned) -> bool:
+        return True
+
+
+class TooEarlyMachine(ProtocolMachine):
+    ahead = TooEarly
 
 
 class CommitsFirst(History):
     """Broken on purpose: makes things visible, then decides."""
 
     def _append(self, decision: Decision) -> None:
-        self._carry_out(decision)
+        self._commit_all(decision)
         super()._append(decision)
 
 
@@ -424,13 +571,11 @@ class CommitsFirstMachine(ProtocolMachine):
 class SweepsFirst(History):
     """Broken on purpose: a start removes orphans without closing the ledger to older drivers."""
 
-    def take_over(self) -> tuple[Decision | None, int]:
-        before = self._ledger.newest()
+    def take_over(self, before: Decision | None, carried: Carried | None) -> bool:
         if before is None:
-            return super().take_over()
-        committed = sum(len(done) for done in self._carry_out(before).done.values())
-        self._newest, self._settled, self.sources = before, True, before.sources
-        return before, committed
+            return super().take_over(before, carried)
+        self._newest, self._open, self.sources = before, False, before.sources
+        return True
 
 
 class SweepsFirstMachine(ProtocolMachine):
@@ -440,9 +585,9 @@ class SweepsFirstMachine(ProtocolMachine):
 class AbortsDecided(History):
     """Broken on purpose: what was decided is aborted when carrying it out fails."""
 
-    def finish(self, decision: Decision, durations: Mapping[str, int]) -> Any:
+    def commit(self, decision: Decision) -> Carried:
         try:
-            return super().finish(decision, durations)
+            return super().commit(decision)
         except Exception:
             for name, sink in decision.sinks.items():
                 for part in sink.committables:
@@ -468,7 +613,14 @@ def test_protocol_keeps_its_invariants_through_every_fault(machine: type[Protoco
 
 
 @pytest.mark.parametrize(
-    "broken", [Believing, DriverPlansBelieving, ForgetsMachine, CommitsFirstMachine, AbortsDecidedMachine]
+    "broken",
+    [
+        Forgetting,
+        DriverPlansForgetting,
+        ForgetsMachine,
+        CommitsFirstMachine,
+        AbortsDecidedMachine,
+    ],
 )
 def test_a_broken_protocol_is_found(broken: type[ProtocolMachine]) -> None:
     with pytest.raises((AssertionError, TerminalError)):
@@ -536,7 +688,7 @@ def test_every_single_operation_of_a_checkpoint_may_be_the_last(kind: str, count
 
 
 @pytest.mark.parametrize("how", ["die", "raise"])
-@pytest.mark.parametrize("point", list(Failpoint))
+@pytest.mark.parametrize("point", STATELESS)
 def test_every_failpoint(point: Failpoint, how: str) -> None:
     machine = ProtocolMachine()
     try:
@@ -544,6 +696,51 @@ def test_every_failpoint(point: Failpoint, how: str) -> None:
         plan = Plan(failpoint=point, at_failpoint=how)
         machine.deliver([("a", 1), ("b", 2), ("a", 0)], 1, 1, plan)
         assert plan.failpoint is None, "the failpoint was never passed"
+        machine.settle()
+    finally:
+        machine.teardown()
+
+
+def _killed_with_two_in_flight(machine: ProtocolMachine) -> None:
+    """The driver dies as it begins to commit a checkpoint, and the tasks of the next have prepared theirs."""
+    machine.deliver_two(
+        ([("a", 2), ("a", 1)], [("a", 1), ("a", 2)]), "before", Plan(failpoint=Failpoint.DECISION_RECORDED)
+    )
+    assert machine.driver is None
+    machine.settle()
+
+
+def test_a_kill_with_two_checkpoints_in_flight_loses_nothing() -> None:
+    machine = ProtocolMachine()
+    try:
+        _killed_with_two_in_flight(machine)
+    finally:
+        machine.teardown()
+
+
+def test_deciding_before_the_commit_before_is_known_would_lose_data() -> None:
+    machine = TooEarlyMachine()
+    try:
+        with pytest.raises(AssertionError):
+            _killed_with_two_in_flight(machine)
+    finally:
+        machine.teardown()
+
+
+@pytest.mark.parametrize("when", ["within", "after"])
+def test_what_was_prepared_ahead_is_dropped_where_the_commit_finds_data_aborted(when: str) -> None:
+    class Watched(Ahead):
+        def drop(self, plan: Planned, ran: Ran) -> None:
+            dropped.append(plan.checkpoint)
+            super().drop(plan, ran)
+
+    dropped: list[int] = []
+    machine = Transactions()
+    machine.ahead = Watched
+    try:
+        machine.time_out_beside_the_next([("a", 2), ("b", 1)], [("a", 1)], 1, when)
+        assert dropped == [1]
+        assert machine.committed == 1
         machine.settle()
     finally:
         machine.teardown()

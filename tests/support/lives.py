@@ -14,7 +14,18 @@ from typing import Any
 from poundlock.failpoints import Failpoint, StreamFailpoint
 from poundlock.testing.job_process import JobProcess, completed, end_tagged, new_tag
 
-__all__ = ["JobStuck", "Lives", "failpoint_setting"]
+__all__ = ["DRIVERS", "STATELESS", "JobStuck", "Lives", "failpoint_setting", "slow_commits"]
+
+STATELESS = tuple(point for point in Failpoint if point is not Failpoint.STATE_WRITING)
+"""The points that a job without keyed state passes."""
+
+DRIVERS = frozenset(Failpoint) - {
+    Failpoint.TASKS_READING,
+    Failpoint.SINK_WRITING,
+    Failpoint.STATE_WRITING,
+    Failpoint.SINK_PREPARED,
+}
+"""The points that the driver passes: each costs it a life, where a task's process dies alone."""
 
 KILLED = -9
 _QUICK_RESTARTS = (
@@ -43,6 +54,13 @@ def failpoint_setting(
     """
     folder.mkdir(parents=True, exist_ok=True)
     return ",".join(f"{p.value}:{action}@{times};once={folder / p.value}" for p in points)
+
+
+def slow_commits(folder: Path, first: int) -> str:
+    """Return a value of POUNDLOCK_FAILPOINTS with which a process sleeps at some commits in a row, once whatever the life."""
+    folder.mkdir(parents=True, exist_ok=True)
+    point = Failpoint.SINK_COMMITTING.value
+    return ",".join(f"{point}:sleep@{n};once={folder / f'slow-{n}'}" for n in range(first, first + 3))
 
 
 class Lives:

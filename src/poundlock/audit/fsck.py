@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from poundlock.checkpoint.capabilities import Inspectable, bound
-from poundlock.checkpoint.committer import Retry, carry_out
+from poundlock.checkpoint.committer import Retry, commit_all
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
@@ -111,7 +111,7 @@ def fsck(
             newest = ledger.newest()
             rebuilt = rebuilt_sinks(storage, identity, newest, rebuild)
             sinks = {name: sink for name, sink in rebuilt.items() if sink is not None}
-            refused = _carry_out(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
+            refused = _commit_all(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
             # What a living driver carries on may be finished before it is looked at.
             seen = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
             fixed = fix and refused is None
@@ -175,7 +175,7 @@ def rebuilt_sinks(
     return sinks
 
 
-def _carry_out(
+def _commit_all(
     ledger: Ledger,
     newest: Decision | None,
     sinks: Mapping[str, Participant],
@@ -190,7 +190,7 @@ def _carry_out(
         for decision in ledger:
             # By the protocol only the newest has work left; older ones do where somebody restored files.
             if decision.number == newest.number or _is_pending(decision, sinks):
-                carry_out(decision, sinks, retry=Retry(), sleep=sleep, log=log)
+                commit_all(decision, sinks, retry=Retry(), sleep=sleep, log=log)
     except TerminalError as error:
         return error.what
     return None

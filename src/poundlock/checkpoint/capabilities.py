@@ -215,6 +215,25 @@ class CommitsMany(Protocol):
 
 
 @runtime_checkable
+class PreparesAhead(Protocol):
+    """A participant whose tasks can prepare the next checkpoint while this one is committed.
+
+    Names of neighbouring checkpoints must differ, and nothing that is prepared may keep what is committed waiting. Where all sinks
+    of a job can, the next checkpoint's tasks run beside the commit; it is verified and decided behind it all the same.
+    """
+
+    @property
+    def prepares_ahead(self) -> bool:
+        """Whether it can, set up as it is."""
+        ...
+
+
+def prepares_ahead(participant: Participant) -> bool:
+    """Return whether a participant's tasks need not wait for the commit before theirs."""
+    return isinstance(participant, PreparesAhead) and participant.prepares_ahead
+
+
+@runtime_checkable
 class Inspectable(Protocol):
     """What a participant may offer besides, so that `fsck` can work without the user's code."""
 

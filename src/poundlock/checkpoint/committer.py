@@ -27,11 +27,13 @@ class Carried:
         done: per sink, the details of what is visible now.
         committed: per sink, the committables that are visible.
         aborted: per sink, the committables that are proven never to become visible; sinks without any are left out.
+        took_ms: how long it took, ms.
     """
 
     done: Mapping[str, Sequence[Mapping[str, Any]]]
     committed: Mapping[str, Sequence[JSON]]
     aborted: Mapping[str, Sequence[JSON]]
+    took_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Retry:
     most_s: float = 5.0
 
 
-def carry_out(
+def commit_all(
     decision: Decision,
     participants: Mapping[str, Participant],
     *,

@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from poundlock.audit.write_totals import written
-from poundlock.checkpoint.capabilities import Repeatable
-from poundlock.checkpoint.committer import Retry
-from poundlock.checkpoint.cycle import Planned, Verified, run_checkpoint
+from poundlock.checkpoint.capabilities import Repeatable, prepares_ahead
+from poundlock.checkpoint.committer import Carried, Retry
+from poundlock.checkpoint.cycle import Planned, Ran, Verified, recover, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
@@ -51,7 +51,6 @@ class Coordinator:
         log: where events go.
         retry: how commits with unknown outcomes are repeated.
         sleep: waits so many seconds.
-        ignore_ledger: for tests only, to show that they can fail: believe no decision that was made before.
         state: the job's keyed state; None where it has none.
     """
 
@@ -66,7 +65,6 @@ class Coordinator:
         log: Log | None = None,
         retry: Retry | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        ignore_ledger: bool = False,
         state: KeyedState | None = None,
     ) -> None:
         self.lock = threading.RLock()
@@ -74,8 +72,10 @@ class Coordinator:
         self._identity = identity
         self._epoch = epoch
         self._participants = dict(participants)
+        self.prepares_ahead = all(prepares_ahead(participant) for participant in participants.values())
+        """Whether the tasks of the next checkpoint may run while the newest one is committed."""
         self._clock = clock
-        self._ignore_ledger, self._state = ignore_ledger, state
+        self._state = state
         self._history = History(
             identity=identity,
             epoch=epoch,
@@ -85,7 +85,6 @@ class Coordinator:
             log=log,
             retry=retry,
             sleep=sleep,
-            ignore_ledger=ignore_ledger,
             state=state,
         )
 
@@ -127,21 +126,20 @@ class Coordinator:
         """
         with self.lock, explained("recovering", job=self._identity.name, starting=True):
             begun = self._clock.now_ms()
-            before, committed = self._history.take_over()
-            orphans = self._sweep()
+            before, carried, orphans = recover(self._history, self._sweep)
             recovery = Recovery(
                 newest=before,
                 checkpoint=self.newest.checkpoint,
                 sources=self.sources,
-                committed=committed,
+                committed=0 if carried is None else sum(len(done) for done in carried.done.values()),
                 orphans=orphans,
                 took_ms=max(0, self._clock.now_ms() - begun),
             )
         self._history.log.info(
             "recovered",
             checkpoint=recovery.checkpoint,
-            committed=committed,
-            orphans=sum(len(found) for found in orphans.values()),
+            committed=recovery.committed,
+            orphans=sum(len(each) for each in orphans.values()),
             took_ms=recovery.took_ms,
         )
         return recovery
@@ -162,14 +160,6 @@ class Coordinator:
             return self._history.find(checkpoint).sources
 
     # --- the steps of a checkpoint; see `cycle.run_checkpoint` for their order ------------------------------------------
-
-    def settle(self) -> None:
-        """Finish what an earlier call left after its decision.
-
-        Raises:
-            FencedError: a newer driver has taken over.
-        """
-        self._history.ready()
 
     def begin(self, checkpoint: int) -> Directive:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
@@ -198,12 +188,12 @@ class Coordinator:
                 f"part of checkpoint {self.newest.checkpoint} has to be produced again, but the job goes on with {plan.checkpoint}",
                 next="restore the whole checkpoint folder from one moment",
             )
-        elif not self._ignore_ledger:
+        else:
             check_continues(self._history.sources, plan.checkpoint, plan.ranges)
         return self.begin(plan.checkpoint)
 
     def verify(self, plan: Planned, directive: Directive, results: TaskResults) -> Verified:
-        """Check that what the tasks prepared adds up and can be committed.
+        """Check that what the tasks prepared adds up and can be committed; the outcome of the commit before is known.
 
         Raises:
             TransientError, TerminalError: it cannot; nothing is decided.
@@ -240,9 +230,23 @@ class Coordinator:
             **said,
         )
 
-    def commit(self, decision: Decision, durations_ms: Mapping[str, int]) -> Outcome:
-        """Make visible all that a decision names, until every outcome is known."""
-        return self._history.finish(decision, durations_ms)
+    def commit(self, decision: Decision) -> Carried:
+        """Make visible all that a decision names, until every outcome is known; may be called from a thread of its own.
+
+        Nothing is verified, decided or swept until `committed` has taken note of it.
+        """
+        return self._history.commit(decision)
+
+    def committed(self, decision: Decision, carried: Carried, durations_ms: Mapping[str, int]) -> Outcome:
+        """Take note that the newest decision is committed, or which parts of it have to be produced again.
+
+        Raises:
+            TransientError: they were aborted from outside each time they were produced.
+        """
+        outcome = self._history.committed(decision, carried, durations_ms)
+        if not self.is_produced_again(decision.checkpoint):
+            hit(Failpoint.CHECKPOINT_DONE)
+        return outcome
 
     def _first(self, plan: Planned, verified: Verified) -> dict[str, Any]:
         """Return what only the first decision of a checkpoint says."""
@@ -277,7 +281,7 @@ class Coordinator:
             assert isinstance(participant, Repeatable)
             mine = [item for item in results.prepared if item.sink == name]
             keep, drop = participant.match(redo.again, redo.done, mine)
-            self._abort(drop)
+            self.abort(drop)
             participant.verify(keep)
             kept += keep
             staged[name] = participant.stage(state_of(self.newest, name), keep, Occasion.CHECKPOINT, now_ms)
@@ -286,22 +290,35 @@ class Coordinator:
     def checkpoint(
         self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
     ) -> Outcome:
-        """Carry one micro-batch through both gates, or see that it went through before; see `cycle.run_checkpoint`."""
+        """Take one checkpoint and wait until it is committed, or see that it was decided before.
+
+        Args:
+            n: its number.
+            sources: what it reads.
+            run: runs its tasks; once, and once more for each time that parts of it were aborted from outside.
+
+        Raises:
+            TransientError, TerminalError, FencedError: see `cycle.run_checkpoint`.
+        """
         with self.lock:
-            hit(Failpoint.BATCH_PLANNED)
+            hit(Failpoint.CHECKPOINT_PLANNED)
             hit(Failpoint.CHECKPOINT_ENTERED)
-            self.settle()
+            self._history.ready()
             if self._history.is_decided(n) and not self.is_produced_again(n):
                 with explained(f"taking checkpoint {n}", job=self._identity.name, checkpoint=n):
                     outcome = self._resume(n, sources, run)
                     hit(Failpoint.CHECKPOINT_DONE)
                     return outcome
-            return run_checkpoint(self, Planned(n, sources), run)
+            steps = _OneByOne(self, Planned(n, sources), run)
+            run_checkpoint(steps)
+            while self.is_produced_again(n):
+                run_checkpoint(steps)
+            assert steps.outcome is not None
+            return steps.outcome
 
-    @property
-    def job(self) -> str:
-        """Name of the job."""
-        return self._identity.name
+    def taking(self, checkpoint: int) -> AbstractContextManager[None]:
+        """Name a checkpoint in what goes wrong with it."""
+        return explained(f"taking checkpoint {checkpoint}", job=self._identity.name, checkpoint=checkpoint)
 
     def roll(self, occasion: Occasion) -> Outcome | None:
         """Decide and commit what is due by time alone (ROLL) or at the end (END); None if nothing is.
@@ -353,7 +370,7 @@ class Coordinator:
         check_same_ranges(decided, sources)
         begun = self._clock.now_ms()
         results = run(self.begin(n))
-        self._abort(results.prepared)
+        self.abort(results.prepared)
         self._history.log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
         return Outcome(decision=decided, replayed=True, durations_ms={"run": max(0, self._clock.now_ms() - begun)})
 
@@ -375,7 +392,8 @@ class Coordinator:
         return any(part.committables or part.state != state_of(self.newest, name) for name, part in staged.items())
 
     def _decide_roll(self, occasion: Occasion, staged: Mapping[str, Staged]) -> Outcome:
-        return self._history.finish(self._history.record(occasion, staged, {}), {})
+        decision = self._history.record(occasion, staged, {})
+        return self._history.committed(decision, self._history.commit(decision), {})
 
     @contextmanager
     def aborting(self, prepared: Sequence[Prepared]) -> Iterator[None]:
@@ -385,10 +403,11 @@ class Coordinator:
         except CommitUnknown:
             raise  # it may be decided: nothing is aborted, the next start finds out
         except Exception:
-            self._abort(prepared)
+            self.abort(prepared)
             raise
 
-    def _abort(self, prepared: Sequence[Prepared]) -> None:
+    def abort(self, prepared: Sequence[Prepared]) -> None:
+        """Remove what no decision is going to name."""
         for item in prepared:
             try:
                 self._participants[item.sink].abort(item)
@@ -403,3 +422,41 @@ class Coordinator:
             name: participant.sweep(state_of(newest, name), remove=True, check=self._epoch.check)
             for name, participant in self._participants.items()
         }
+
+
+@dataclass
+class _OneByOne:
+    """The steps of a checkpoint that is committed before the next begins. See `cycle.CheckpointSteps`."""
+
+    coordinator: Coordinator
+    planned: Planned
+    tasks: Callable[[Directive], TaskResults]
+    outcome: Outcome | None = None
+
+    def plan(self) -> Planned:
+        return self.planned
+
+    def taking(self, plan: Planned) -> AbstractContextManager[None]:
+        return self.coordinator.taking(plan.checkpoint)
+
+    def run(self, plan: Planned) -> Ran:
+        directive = self.coordinator.directive(plan)
+        return Ran(directive, self.tasks(directive))
+
+    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
+        return self.coordinator.aborting(prepared)
+
+    def await_commit(self, plan: Planned) -> bool:
+        return True
+
+    def drop(self, plan: Planned, ran: Ran) -> None:
+        self.coordinator.abort(ran.results.prepared)
+
+    def verify(self, plan: Planned, ran: Ran) -> Verified:
+        return self.coordinator.verify(plan, ran.directive, ran.results)
+
+    def decide(self, plan: Planned, ran: Ran, verified: Verified) -> Decision:
+        return self.coordinator.decide(plan, verified)
+
+    def commit(self, plan: Planned, ran: Ran, decision: Decision, verified: Verified) -> None:
+        self.outcome = self.coordinator.committed(decision, self.coordinator.commit(decision), verified.durations_ms)

@@ -1,6 +1,7 @@
-"""One checkpoint, in five calls: plan, run, verify, decide, commit.
+"""One checkpoint, in five calls: plan, run, verify, decide, commit; and recovery, in the same words.
 
-A crash before the decision is recorded leaves nothing that counts; a crash behind it is finished by recovery, in the same words.
+A crash before the decision is recorded leaves nothing that counts; a crash behind it is finished by recovery. A commit may go on
+beside the next checkpoint's tasks, and nothing more: that checkpoint is verified once its outcome is known.
 """
 
 from __future__ import annotations
@@ -8,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from poundlock.checkpoint.decision import Decision, SourceRange
-from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
+from poundlock.checkpoint.outcome import Directive, TaskResults
 from poundlock.checkpoint.participant import JSON, Prepared, Staged
-from poundlock.errors import TransientError
-from poundlock.failpoints import Failpoint, hit
-from poundlock.storage.storage_errors import explained
-
-_ROUNDS = 6  # the first, and those in which parts that were aborted from outside are produced again
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,19 @@ class Planned:
 
     checkpoint: int
     ranges: Mapping[str, SourceRange]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the tasks of a checkpoint came to.
+
+    Args:
+        directive: what they were given.
+        results: what they reported.
+    """
+
+    directive: Directive
+    results: TaskResults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,68 +63,100 @@ class Verified:
     state: JSON | None = None
 
 
-class Gates(Protocol):
-    """The two gates: nothing passes the first without being verified, nothing the second without a decision."""
+P = TypeVar("P")
+R = TypeVar("R", bound=Ran)
 
-    @property
-    def job(self) -> str:
-        """Name of the job, for errors."""
+
+class CheckpointSteps(Protocol[P, R]):
+    """What takes one checkpoint, step by step; used by one thread at a time."""
+
+    def plan(self) -> P | None:
+        """Choose what it reads; None where there is nothing to take a checkpoint for."""
         ...
 
-    def directive(self, plan: Planned) -> Directive:
-        """Return what the tasks need to know."""
+    def taking(self, plan: P) -> AbstractContextManager[Any]:
+        """Watch it, and name it in what goes wrong."""
         ...
 
-    def verify(self, plan: Planned, directive: Directive, results: TaskResults) -> Verified:
-        """Check that all that was prepared adds up and can be committed."""
+    def run(self, plan: P) -> R:
+        """Run its tasks; return when all have ended."""
         ...
 
-    def decide(self, plan: Planned, verified: Verified) -> Decision:
-        """Record the decision."""
-        ...
-
-    def commit(self, decision: Decision, durations_ms: Mapping[str, int]) -> Outcome:
-        """Make all of it visible."""
-        ...
-
-    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
+    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[Any]:
         """Abort what was prepared where the block fails before a decision."""
         ...
 
-    def is_produced_again(self, checkpoint: int) -> bool:
-        """Return whether parts of a decided checkpoint were aborted from outside and must be produced once more."""
+    def await_commit(self, plan: P) -> bool:
+        """Wait until the outcome of the commit before is known; return whether this checkpoint can still be decided."""
+        ...
+
+    def drop(self, plan: P, ran: R) -> None:
+        """Abort what was prepared: parts of the checkpoint before were aborted from outside, and are produced again first."""
+        ...
+
+    def verify(self, plan: P, ran: R) -> Verified:
+        """Check that all that was prepared adds up and can be committed."""
+        ...
+
+    def decide(self, plan: P, ran: R, verified: Verified) -> Decision:
+        """Record the decision."""
+        ...
+
+    def commit(self, plan: P, ran: R, decision: Decision, verified: Verified) -> None:
+        """Begin to make all of it visible; see `await_commit`."""
         ...
 
 
-def run_checkpoint(gates: Gates, plan: Planned, run: Callable[[Directive], TaskResults]) -> Outcome:
-    """Take one checkpoint; where parts of it are aborted from outside behind its decision, produce those again.
-
-    Args:
-        gates: what checks, decides and commits.
-        plan: what it reads.
-        run: runs its tasks and returns when all have ended; once, and once more for each time that parts were aborted.
+def run_checkpoint(steps: CheckpointSteps[P, R]) -> Decision | None:
+    """Take one checkpoint; return its decision, None where there was nothing to take it for or another one comes first.
 
     Raises:
         TransientError: tasks, storage or a sink failed; the next attempt goes on. What was not decided is aborted.
         TerminalError: the checkpoint does not add up, or is of another history.
         FencedError: a newer driver has taken over.
     """
-    with explained(f"taking checkpoint {plan.checkpoint}", job=gates.job, checkpoint=plan.checkpoint):
-        for _ in range(_ROUNDS):
-            outcome = _through_both_gates(gates, plan, run)
-            if not gates.is_produced_again(plan.checkpoint):
-                hit(Failpoint.CHECKPOINT_DONE)
-                return outcome
-        raise TransientError(
-            f"checkpoint {plan.checkpoint} was aborted from outside each time it was produced",
-            next="look at the other system's limits, such as the transaction timeout; the job goes on by itself",
-        )
+    plan = steps.plan()  # 1 a range of every source, from where the newest decision ends
+    if plan is None:
+        return None
+    with steps.taking(plan):
+        ran = steps.run(plan)  # 2 tasks write hidden output and state, and report what they prepared
+        with steps.aborting(ran.results.prepared):
+            if not steps.await_commit(plan):  # only up to here may the checkpoint before be open
+                steps.drop(plan, ran)
+                return None
+            verified = steps.verify(plan, ran)  # 3 counts add up, everything prepared can be committed
+            decision = steps.decide(plan, ran, verified)  # 4 the one durable record
+        steps.commit(plan, ran, decision, verified)  # 5 idempotent, until every outcome is known
+        return decision
 
 
-def _through_both_gates(gates: Gates, plan: Planned, run: Callable[[Directive], TaskResults]) -> Outcome:
-    directive = gates.directive(plan)  # what of the plan each task must know
-    results = run(directive)  # tasks write hidden output and report what they prepared
-    with gates.aborting(results.prepared):
-        verified = gates.verify(plan, directive, results)  # counts add up, everything prepared can be committed
-        decision = gates.decide(plan, verified)  # the one durable record
-    return gates.commit(decision, verified.durations_ms)  # idempotent, until every outcome is known
+C = TypeVar("C")
+S = TypeVar("S")
+
+
+class RecoverySteps(Protocol[C]):
+    """What finishes what an earlier driver of the job has left."""
+
+    def newest_decision(self) -> Decision | None:
+        """Read what was decided last."""
+        ...
+
+    def commit_again(self, before: Decision | None, /) -> C:
+        """Make all of it visible that is not yet."""
+        ...
+
+    def take_over(self, before: Decision | None, outcome: C, /) -> bool:
+        """Close the ledger to older drivers; return False where one of them was first and has decided once more."""
+        ...
+
+
+def recover(steps: RecoverySteps[C], sweep: Callable[[], S]) -> tuple[Decision | None, C, S]:
+    """Commit what was decided, and remove what was not; return the newest decision, what became of it, and of the rest.
+
+    What nobody decided never happened: it is planned again, with other ranges if that suits.
+    """
+    while True:
+        decision = steps.newest_decision()
+        outcome = steps.commit_again(decision)
+        if steps.take_over(decision, outcome):
+            return decision, outcome, sweep()  # only now can nobody else name what no decision names yet

@@ -65,7 +65,7 @@ class Enumerator(Protocol):
         ...
 
     def committed(self, position: JSON) -> None:
-        """Be told that everything before this position is decided and committed. Must be idempotent."""
+        """Take note that everything before this position is decided and committed; what follows may be planned already. Idempotent."""
         ...
 
 

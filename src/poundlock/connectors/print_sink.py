@@ -51,6 +51,7 @@ class PrintSink:
     limit: int = 1000
 
     kind: ClassVar[Kind] = Kind.APPEND
+    prepares_ahead: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.target not in ("stdout", "stderr"):

@@ -42,6 +42,10 @@ class TwoPhaseCommitSink(ABC):
     its own, made with `copy.copy` of the pickled object. In the driver only `commit`, `abort` and `lingering` are called.
     """
 
+    prepares_ahead: bool = False
+    """Set it where the next checkpoint's transactions may be written while those of this one are committed: its tasks then need not
+    wait. Leave it where a transaction holds locks that the next one needs, or where only so many can be open."""
+
     @abstractmethod
     def begin_transaction(self, id: str) -> Any:
         """Task: begin a transaction for this task's rows of one checkpoint, and return its name.
@@ -104,6 +108,11 @@ class TwoPhaseParticipant:
     def bind(self, *, job_id: str, sink: str) -> TwoPhaseParticipant:
         """Return the participant of one job."""
         return replace(self, prefix=f"{job_id[:12]}-{_letters(sink)}-")
+
+    @property
+    def prepares_ahead(self) -> bool:
+        """What the user's sink says."""
+        return self.sink.prepares_ahead
 
     def preflight(self) -> None:
         """Ask the user's sink, if it has a method `preflight`, whether it can work."""

@@ -5,7 +5,6 @@ The Spark session outlives a query, and is started again only when its JVM is go
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from poundlock.checkpoint.participant import Kind
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource
 from poundlock.control import cluster_driver as submitted
+from poundlock.driver.checkpoints import JobCheckpoints
 from poundlock.driver.failure_tolerance import Attempts
 from poundlock.driver.job_state import JobState
 from poundlock.driver.job_time import JobTime
@@ -46,8 +46,6 @@ from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock, duration
-
-IGNORE_LEDGER = "POUNDLOCK_TEST_IGNORE_LEDGER"
 
 
 @dataclass
@@ -111,7 +109,6 @@ class Assembly:
             ledger=Ledger(storage, retention_ms=None if kept is None else int(kept.total_seconds() * 1000)),
             participants=self.sinks(identity),
             clock=self.clock,
-            ignore_ledger=os.environ.get(IGNORE_LEDGER) == "1",
             state=self._state,
         )
 
@@ -150,7 +147,12 @@ class Assembly:
         return save
 
     def loop(
-        self, storage: Storage, identity: Identity, coordinator: Coordinator, sources: Mapping[str, Any]
+        self,
+        storage: Storage,
+        identity: Identity,
+        coordinator: Coordinator,
+        sources: Mapping[str, Any],
+        on_checkpoint: Callable[[], None],
     ) -> JobLoop:
         """Return the loop of one life; nothing runs yet.
 
@@ -159,6 +161,7 @@ class Assembly:
             identity: whose it is.
             coordinator: has recovered.
             sources: as `reading` gave them.
+            on_checkpoint: called after each completed checkpoint.
         """
         session = self._session(storage)
         sources = self._with_streams(session, sources)
@@ -183,15 +186,27 @@ class Assembly:
             read_only=self.read_only,
         )
         interval = timedelta(0) if self.plan.bounded else duration(self.job.checkpoint_interval)
-        return JobLoop(
-            name=self.job.name,
+        jobs = BatchJobs(session, self.job.name, chain)
+        scheduler = CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests)
+        checkpoints = JobCheckpoints(
             chain=chain,
-            jobs=BatchJobs(session, self.job.name, chain),
+            jobs=jobs,
             planner=self._planner,
             time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
             state=self._state,
             coordinator=coordinator,
-            scheduler=CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests),
+            scheduler=scheduler,
+            tracker=self.tracker,
+            attempts=self.attempts,
+            on_checkpoint=on_checkpoint,
+        )
+        return JobLoop(
+            checkpoints=checkpoints,
+            jobs=jobs,
+            planner=self._planner,
+            state=self._state,
+            coordinator=coordinator,
+            scheduler=scheduler,
             requests=self.requests,
             tracker=self.tracker,
             clock=self.clock,

@@ -303,10 +303,10 @@ class Driver:
         coordinator = self._assembly.coordinator(storage, identity, epoch)
         recovery = coordinator.recover()
         with self._assembly.reading(recovery) as sources:
-            loop = self._assembly.loop(storage, identity, coordinator, sources)
-            loop.on_checkpoint = lambda: self._completed(storage, restarts)
+            loop = self._assembly.loop(
+                storage, identity, coordinator, sources, on_checkpoint=lambda: self._completed(storage, restarts)
+            )
             self.tracker.state("RUNNING")
-            loop.start()
             try:
                 ended = loop.wait(self.stop)
             except BaseException as error:

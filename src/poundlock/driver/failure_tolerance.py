@@ -20,7 +20,7 @@ class CheckpointTimedOut(PoundlockError):
     """A checkpoint took longer than `checkpoint_timeout`. Nothing of it is decided, or all of it is carried out by the next start."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attempt:
     """One checkpoint that is under way.
 
@@ -50,33 +50,40 @@ class Attempts:
         self._timeout = timeout
         self._tolerable = tolerable
         self._now = now
-        self._running: Attempt | None = None
+        self._running: list[Attempt] = []  # the newest, and the one before it while it is committed
+        self._newest: Attempt | None = None
         self._failed = False
         self._in_a_row = 0
 
     @contextmanager
-    def attempt(self, checkpoint: int, undecided: Callable[[], bool]) -> Iterator[Attempt]:
+    def attempt(
+        self, checkpoint: int, undecided: Callable[[], bool], *, began: float | None = None
+    ) -> Iterator[Attempt]:
         """Watch a checkpoint while the block runs.
 
         Args:
             checkpoint: its number.
             undecided: tells, when it has failed, whether it is known not to be decided.
+            began: when it began, by the monotonic clock; None = now.
         """
-        mine = self._running = Attempt(checkpoint, self._now())
+        mine = self._newest = Attempt(checkpoint, self._now() if began is None else began)
+        running = self._running
+        running.append(mine)
         try:
             yield mine
         except Exception:
             # One that was given up long ago says nothing about the one that runs now.
-            if self._running is mine and mine.ran and undecided():
+            if self._newest is mine and mine.ran and undecided():
                 self._failed = True
             raise
         finally:
-            if self._running is mine:
-                self._running = None
+            running.remove(mine)
+            if self._newest is mine:
+                self._newest = None
 
     def check(self) -> None:
         """Raise CheckpointTimedOut if the running checkpoint takes too long."""
-        running = self._running
+        running = min(self._running, key=lambda each: each.began, default=None)
         if running is None or not self._timeout:
             return
         if self._now() - running.began > self._timeout.total_seconds():
@@ -96,7 +103,7 @@ class Attempts:
         Args:
             error: what it ended with.
         """
-        failed, self._failed, self._running = self._failed, False, None
+        failed, self._failed, self._running, self._newest = self._failed, False, [], None
         if isinstance(error, DefinitionError | TerminalError | FencedError):
             return False  # no restart mends it
         if not failed and not isinstance(error, CheckpointTimedOut):

@@ -30,6 +30,7 @@ class CheckpointScheduler:
     now: Callable[[], float] = time.monotonic
     _due: float = 0.0
     _pending: list[Trigger] = field(default_factory=list)
+    _served: list[Trigger] = field(default_factory=list)  # by checkpoints that are under way
 
     def request(self, trigger: Trigger) -> None:
         """Have the next checkpoint begin at once, and complete this trigger with it."""
@@ -50,19 +51,36 @@ class CheckpointScheduler:
         """How long until the next may begin, seconds."""
         return 0.0 if self.requested else max(0.0, self._due - self.now())
 
-    def waiting(self) -> Sequence[Trigger]:
+    @property
+    def pauses(self) -> bool:
+        """Whether there is a pause between two checkpoints, so that none begins before the one before has ended."""
+        return bool(self.min_pause)
+
+    def take(self) -> Sequence[Trigger]:
         """Return who waits for the checkpoint that begins now."""
-        return tuple(self._pending)
+        taken, self._pending = tuple(self._pending), []
+        self._served += taken
+        return taken
+
+    def put_back(self, taken: Sequence[Trigger]) -> None:
+        """Have those who were to be served by a checkpoint that is not completed be served by the next."""
+        self._served = [trigger for trigger in self._served if trigger not in taken]
+        self._pending = [*taken, *self._pending]
+
+    def decided(self, began: float) -> None:
+        """Take note that a checkpoint is decided which began then, by `now`."""
+        self._due = began + self.interval.total_seconds()
 
     def completed(self, began: float, served: Sequence[Trigger], checkpoint: int) -> None:
-        """Take note of a checkpoint that was decided and carried out.
+        """Take note of a checkpoint that was decided and committed.
 
         Args:
             began: when it began, by `now`.
             served: who waited for it.
             checkpoint: its number.
         """
-        self._due = max(began + self.interval.total_seconds(), self.now() + self.min_pause.total_seconds())
+        end = self.now() + self.min_pause.total_seconds() if self.pauses else 0.0
+        self._due = max(self._due, began + self.interval.total_seconds(), end)
         self._serve(served, checkpoint)
 
     def nothing_to_do(self, served: Sequence[Trigger], newest: int) -> None:
@@ -76,7 +94,7 @@ class CheckpointScheduler:
         self._serve(served, newest)
 
     def _serve(self, served: Sequence[Trigger], checkpoint: int) -> None:
-        self._pending = [trigger for trigger in self._pending if trigger not in served]
+        self._served = [trigger for trigger in self._served if trigger not in served]
         for trigger in served:
             if checkpoint >= 0:
                 trigger.complete(checkpoint)
@@ -85,6 +103,6 @@ class CheckpointScheduler:
 
     def release(self) -> None:
         """Leave what could not be served to the next attempt."""
-        for trigger in reversed(self._pending):
+        for trigger in reversed([*self._served, *self._pending]):
             self.requests.requeue(trigger)
-        self._pending.clear()
+        self._served, self._pending = [], []

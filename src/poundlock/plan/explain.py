@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from poundlock.arguments import function_name
-from poundlock.checkpoint.capabilities import Describable, HasPlace
+from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
@@ -58,7 +58,10 @@ def explain(job: Job) -> str:
         lines += ["", f"dead letters: {_describe(plan.sinks[DEAD_LETTER])}"]
     else:
         lines += ["", f"bad records: {'the job fails' if job.on_error == 'fail' else 'skipped and counted'}"]
-    lines += ["decision: one ledger record per checkpoint for all sinks", "", "guarantees:"]
+    lines += ["decision: one ledger record per checkpoint for all sinks"]
+    if waiting := [name for name, sink in plan.sinks.items() if not prepares_ahead(sink)]:
+        lines += [f"commits: the next checkpoint's tasks wait for those of {', '.join(waiting)}"]
+    lines += ["", "guarantees:"]
     for path in guarantees(plan):
         lines += [f"  {path.source} -> {path.sink}: {path.guarantee}", f"    {path.reason}"]
     return "\n".join(lines)

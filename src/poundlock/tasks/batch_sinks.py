@@ -79,6 +79,7 @@ class BatchSinks:
         running = {name: group.open(name, name, given.schema) for name, given in self.inputs.items()}
         rows = 0
         for batch in batches:
+            hit(Failpoint.TASKS_READING)
             if not batch.num_rows:
                 continue
             rows += batch.num_rows

@@ -71,6 +71,7 @@ class SourceStage:
             run.sinks.current_source = name
             run.place, run.place_number = each.place, each.number
             for chunk in reader.read(split):
+                hit(Failpoint.TASKS_READING)
                 if len(chunk):
                     run.chain.push(chunk, name)
                 if run.sinks.full:

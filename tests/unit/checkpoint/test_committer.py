@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from poundlock.checkpoint.committer import Carried, Retry, carry_out
+from poundlock.checkpoint.committer import Carried, Retry, commit_all
 from poundlock.checkpoint.outcome import StandardLog
 from poundlock.checkpoint.parallel import verify_all
 from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Committed, Prepared
@@ -65,7 +65,7 @@ def carried(sinks: Mapping[str, Any], committables: Sequence[JSON] = (ONE, TWO, 
         number="7.0", checkpoint=7, sinks={name: SimpleNamespace(committables=committables) for name in sinks}
     )
     log = StandardLog()
-    return carry_out(decision, sinks, retry=Retry(attempts=2), sleep=pauses.append, log=log), pauses
+    return commit_all(decision, sinks, retry=Retry(attempts=2), sleep=pauses.append, log=log), pauses
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from poundlock.checkpoint.participant import (
 from poundlock.errors import CommitUnknown, DefinitionError, FencedError, TerminalError, TransientError
 from poundlock.storage import LocalStorage, Storage
 from poundlock.values import ManualClock
+from support.forgetful_ledger import ForgetfulLedger
 
 
 class PartSink:
@@ -136,7 +137,7 @@ class Bench:
         self.pieces = 0
         self.epoch: Epoch | None = None
 
-    def start(self, **options: Any) -> Coordinator:
+    def start(self, ledger: type[Ledger] = Ledger) -> Coordinator:
         self.stop()
         self.epoch = Epoch.claim(
             self.checkpoint, clock=self.clock, sinks={name: sink.describe_json() for name, sink in self.sinks.items()}
@@ -144,12 +145,11 @@ class Bench:
         coordinator = Coordinator(
             identity=open_identity(self.checkpoint, name="bench", clock=self.clock),
             epoch=self.epoch,
-            ledger=Ledger(self.checkpoint),
+            ledger=ledger(self.checkpoint),
             participants=self.sinks,
             clock=self.clock,
             retry=Retry(attempts=4, first_s=0.1, most_s=0.3),
             sleep=self.pauses.append,
-            **options,
         )
         self.recovery = coordinator.recover()
         return coordinator
@@ -516,8 +516,8 @@ def test_recovery_comes_first(bench: Bench) -> None:
 
 
 def test_the_control_without_ledger_check_shows_rows_twice(bench: Bench) -> None:
-    bench.take(bench.start(ignore_ledger=True), 0)
-    outcome = bench.take(bench.start(ignore_ledger=True), 0)
+    bench.take(bench.start(ForgetfulLedger), 0)
+    outcome = bench.take(bench.start(ForgetfulLedger), 0)
     assert not outcome.replayed
     assert bench.sink.shown() == ["p1", "p2"]
 

@@ -48,7 +48,7 @@ def test_a_checkpoint_serves_those_who_asked_before_it_began() -> None:
     scheduler.request(early)
     assert scheduler.due
     assert scheduler.wait_s == 0
-    served = scheduler.waiting()
+    served = scheduler.take()
     late = requests.trigger("checkpoint")
     assert requests.take() is late
     scheduler.request(late)
@@ -64,11 +64,11 @@ def test_who_asks_is_answered_where_there_is_nothing_to_do() -> None:
     scheduler = CheckpointScheduler(MINUTE, timedelta(0), requests, Clock())
     asked = [requests.trigger("checkpoint") for _ in range(2)]
     scheduler.request(asked[0])
-    scheduler.nothing_to_do(scheduler.waiting(), 7)
+    scheduler.nothing_to_do(scheduler.take(), 7)
     assert asked[0].location == 7
     assert not scheduler.due
     scheduler.request(asked[1])
-    scheduler.nothing_to_do(scheduler.waiting(), -1)
+    scheduler.nothing_to_do(scheduler.take(), -1)
     assert asked[1].failure is not None
     with pytest.raises(PoundlockError, match="read nothing"):
         raise asked[1].failure

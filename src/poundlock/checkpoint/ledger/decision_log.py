@@ -1,16 +1,18 @@
-"""The decisions of one life of a driver: each is recorded, and carried out to its end, before the next.
+"""The decisions of one life of a driver: what became of each is known before the next is recorded.
 
-What is the newest, whether it is carried out, and what of it was aborted from outside is known here and nowhere else.
+What is the newest, whether it is committed, and what of it was aborted from outside is known here and nowhere else. A commit runs
+in any thread; whoever decides takes note of its outcome.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from poundlock.checkpoint.capabilities import Repeatable
-from poundlock.checkpoint.committer import Carried, Retry, carry_out
+from poundlock.checkpoint.committer import Carried, Retry, commit_all
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity
@@ -23,6 +25,8 @@ from poundlock.checkpoint.validation import check_owner, check_removed_sinks
 from poundlock.errors import FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.values import Clock
+
+_ROUNDS = 6  # the first, and those in which parts that were aborted from outside are produced again
 
 
 class History:
@@ -39,7 +43,6 @@ class History:
         log: Log | None = None,
         retry: Retry | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        ignore_ledger: bool = False,
         state: KeyedState | None = None,
     ) -> None:
         self.sources: Mapping[str, SourceRange] = {}
@@ -52,9 +55,10 @@ class History:
         self._identity, self._epoch, self._ledger, self._clock = identity, epoch, ledger, clock
         self._participants = participants
         self._retry, self._sleep = retry or Retry(), sleep
-        self._ignore_ledger, self._state = ignore_ledger, state
+        self._state = state
         self._newest: Decision | None = None  # None until recovered, and again when a decision's fate is not known
-        self._settled = False  # whether the newest decision is carried out
+        self._open = False  # whether it is not known yet what became of the newest decision
+        self._rounds = 0  # so often in a row was the newest checkpoint aborted from outside
         self._last_ms: dict[str, int] = {}
 
     @property
@@ -62,7 +66,7 @@ class History:
         """The newest decision, this life's start record at first.
 
         Raises:
-            TransientError: `take_over` has not been called, or must be called again.
+            TransientError: the ledger has not been taken over, or must be again.
         """
         if self._newest is None:
             raise TransientError(
@@ -72,7 +76,7 @@ class History:
 
     def is_decided(self, checkpoint: int) -> bool:
         """Return whether a checkpoint is decided, produced again or not."""
-        return not self._ignore_ledger and checkpoint <= self.newest.checkpoint
+        return checkpoint <= self.newest.checkpoint
 
     def is_produced_again(self, checkpoint: int) -> bool:
         """Return whether a decided checkpoint has parts that were aborted and must be produced once more."""
@@ -82,50 +86,58 @@ class History:
         """Return the record of a decided checkpoint. Raises TerminalError where the ledger never decided it."""
         return find_checkpoint(self._ledger, self.newest, checkpoint)
 
-    def take_over(self) -> tuple[Decision | None, int]:
-        """Carry the newest decision out and close the ledger to older drivers; return it and how much was committed."""
-        while True:
-            self._epoch.check()
-            before, committed = self._ledger.newest(), 0
-            redo: Mapping[str, Redo] = {}
-            check_owner(before, self._identity)
-            check_removed_sinks(before, self._participants, self._identity.name)
-            if before is not None and not self._ignore_ledger:
-                self._ledger.settle(before.number)
-                if not self._ledger.is_carried_out(before.number):
-                    carried = self._carry_out(before)
-                    committed = sum(len(done) for done in carried.done.values())
-                    redo = to_redo(before, carried)
-            state = None
-            if self._state is not None:
-                state = self._state.resume(state_parts(self._ledger, before), again=bool(redo or to_redo(before)))
-            start = start_record(
-                before,
-                ledger=self._ledger,
-                identity=self._identity,
-                epoch=self._epoch.number,
-                now_ms=self._clock.now_ms(),
-                sinks=self._participants,
-                redo=redo,
-                state=state,
-            )
-            try:
-                self._ledger.append(start)
-            except FencedError:
-                # An older driver was about to decide and was first: its decision stands and is carried out as well.
-                continue
-            self._ledger.mark_carried_out(start.number)
-            self._newest, self._settled, self.sources, self.redo = start, True, start.sources, start.redo
-            self.watermarks = start.watermarks
-            return before, committed
+    # --- a start; see `cycle.recover` for the order --------------------------------------------------------------------
+
+    def newest_decision(self) -> Decision | None:
+        """Return what an earlier life decided last, durably."""
+        self._epoch.check()
+        before = self._ledger.newest()
+        check_owner(before, self._identity)
+        check_removed_sinks(before, self._participants, self._identity.name)
+        if before is not None:
+            self._ledger.settle(before.number)
+        return before
+
+    def commit_again(self, before: Decision | None) -> Carried | None:
+        """Commit all that a decision names; None where that is known to be done."""
+        if before is None or self._ledger.is_carried_out(before.number):
+            return None
+        return self._commit_all(before)
+
+    def take_over(self, before: Decision | None, carried: Carried | None) -> bool:
+        """Record this start, which closes the ledger to older drivers; return False where one of them decided once more."""
+        redo = {} if before is None or carried is None else to_redo(before, carried)
+        state = None
+        if self._state is not None:
+            state = self._state.resume(state_parts(self._ledger, before), again=bool(redo or to_redo(before)))
+        start = start_record(
+            before,
+            ledger=self._ledger,
+            identity=self._identity,
+            epoch=self._epoch.number,
+            now_ms=self._clock.now_ms(),
+            sinks=self._participants,
+            redo=redo,
+            state=state,
+        )
+        try:
+            self._ledger.append(start)
+        except FencedError:
+            # An older driver was about to decide and was first: its decision stands and is committed as well.
+            return False
+        self._ledger.mark_carried_out(start.number)
+        self._newest, self._open, self.sources, self.redo = start, False, start.sources, start.redo
+        self.watermarks = start.watermarks
+        return True
+
+    # --- a decision ----------------------------------------------------------------------------------------------------
 
     def ready(self) -> None:
         """Finish what an earlier call left after its decision."""
         newest = self.newest
         self._epoch.check()
-        if not self._settled:  # an earlier call failed after its decision
-            self.redo = to_redo(newest, self._carry_out(newest)) or self.redo
-            self._settled = True
+        if self._open:  # an earlier call failed after its decision
+            self._note(newest, self._commit_all(newest))
 
     def record(
         self, occasion: Occasion, staged: Mapping[str, Staged], durations: Mapping[str, int], **said: Any
@@ -152,7 +164,7 @@ class History:
         except OSError:
             self._newest = before  # proven: it was not recorded
             raise
-        self._newest, self._settled = decision, False
+        self._newest, self._open = decision, True
         if self._state is not None and decision.state is not None:
             self._state.decided()
         if decision.occasion == Occasion.CHECKPOINT.value:
@@ -160,20 +172,42 @@ class History:
             self.watermarks = decision.watermarks
         self._last_ms = {"decide": max(0, self._clock.now_ms() - begun)}
 
-    def finish(self, decision: Decision, durations: Mapping[str, int]) -> Outcome:
-        """Carry out what was just recorded. From here on nothing is ever aborted."""
+    def commit(self, decision: Decision) -> Carried:
+        """Commit what was just recorded; nothing of it is ever aborted. May run beside anything that decides nothing.
+
+        What came of it counts once `committed` is called.
+        """
         hit(Failpoint.DECISION_RECORDED)
-        # A driver that slept so long that the number it took was archived since must not carry anything out.
+        # A driver that slept so long that the number it took was archived since must not commit anything.
         self._epoch.check()
         begun = self._clock.now_ms()
-        carried = self._carry_out(decision)
-        self.redo = to_redo(decision, carried) or to_redo(decision)
-        self._settled = True
-        self._last_ms["commit"] = max(0, self._clock.now_ms() - begun)
+        carried = self._commit_all(decision)
+        return replace(carried, took_ms=max(0, self._clock.now_ms() - begun))
+
+    def committed(self, decision: Decision, carried: Carried, durations: Mapping[str, int]) -> Outcome:
+        """Take note of what became of the newest decision.
+
+        Raises:
+            TransientError: parts of it were aborted from outside, as they were each time before.
+        """
+        self._note(decision, carried)
+        self._last_ms["commit"] = carried.took_ms
         return Outcome(decision=decision, committed=carried.done, durations_ms={**durations, **self._last_ms})
 
-    def _carry_out(self, decision: Decision) -> Carried:
-        carried = carry_out(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self.log)
+    def _note(self, decision: Decision, carried: Carried) -> None:
+        self.redo = to_redo(decision, carried) or to_redo(decision)
+        self._open = False
+        if self._state is not None and not carried.aborted:
+            self._state.committed()
+        self._rounds = self._rounds + 1 if carried.aborted else 0
+        if self._rounds >= _ROUNDS:
+            raise TransientError(
+                f"checkpoint {decision.checkpoint} was aborted from outside each time it was produced",
+                next="look at the other system's limits, such as the transaction timeout; the job goes on by itself",
+            )
+
+    def _commit_all(self, decision: Decision) -> Carried:
+        carried = commit_all(decision, self._participants, retry=self._retry, sleep=self._sleep, log=self.log)
         for name in carried.aborted:
             if not isinstance(self._participants[name], Repeatable):
                 raise TerminalError(
@@ -183,6 +217,4 @@ class History:
                 )
         if not carried.aborted:
             self._ledger.mark_carried_out(decision.number)
-            if self._state is not None and self._newest is not None:
-                self._state.committed()
         return carried

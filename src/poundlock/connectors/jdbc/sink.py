@@ -80,6 +80,7 @@ class JdbcSink:
     prefix: str = field(default="", repr=False)  # set by `bind`
 
     kind: ClassVar[Kind] = Kind.TRANSACTIONAL
+    prepares_ahead: ClassVar[bool] = True  # the database sees nothing before the decision
     bulk: ClassVar[bool] = True
     jvm: ClassVar[bool] = True  # the runtime gives it a way to one
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from poundlock.errors import TerminalError
+from poundlock.failpoints import Failpoint, hit
 from poundlock.state.manifest import RunFile
 from poundlock.state.runs.local_copies import LocalCopies
 from poundlock.state.runs.run import DamagedRunError, Run, digest_of
@@ -122,7 +123,10 @@ class RunFiles:
         view = memoryview(data)
         handle = self._storage.write(name)
         try:
-            handle.write(view)
+            half = len(view) // 2
+            handle.write(view[:half])
+            hit(Failpoint.STATE_WRITING)
+            handle.write(view[half:])
             self._storage.sync(handle)
         finally:
             handle.close()

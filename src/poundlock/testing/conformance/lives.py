@@ -144,6 +144,7 @@ def _write(participant: Participant, job: Job, directive: Directive, task: Task)
     writer = participant.open_writer(context) if task.rows else None
     if writer is not None:
         for rows in task.rows:
+            hit(Failpoint.TASKS_READING)
             written += writer.write(chunk_of(task.schema, rows, task.form, task.subtask, task.first + read))
             read += len(rows)
             hit(Failpoint.SINK_WRITING)

@@ -104,6 +104,7 @@ class FileSink:
     tag: str = field(default="", repr=False)  # set by `bind`
 
     kind: ClassVar[Kind] = Kind.TRANSACTIONAL
+    prepares_ahead: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):

@@ -217,6 +217,7 @@ class TransactionSender(Sender):
     Args:
         servers, settings: see Sender.
         names: the sink's transactional ids.
+        checkpoint: the checkpoint being written.
         asked: for questions about them.
         marker_topic: the topic whose partition 0 the markers' offsets are for.
         timeout_ms: when the broker aborts the transaction.
@@ -230,12 +231,14 @@ class TransactionSender(Sender):
         settings: Mapping[str, Any],
         *,
         names: TransactionNames,
+        checkpoint: int,
         asked: Transactions,
         marker_topic: str,
         timeout_ms: int,
     ) -> None:
         super().__init__(servers, settings)
-        self._names, self._asked, self._marker_topic, self._timeout_ms = names, asked, marker_topic, timeout_ms
+        self._names, self._checkpoint, self._asked = names, checkpoint, asked
+        self._marker_topic, self._timeout_ms = marker_topic, timeout_ms
         self._slot: Slot | None = None
         self._described: Described | None = None
 
@@ -247,7 +250,7 @@ class TransactionSender(Sender):
         self._described = begin_transaction(self._open(topic, **own), self._slot.tid, self._marker_topic, self._asked)
 
     def _free_slot(self) -> Slot:
-        for slot in slots(self._names):
+        for slot in slots(self._names, self._checkpoint):
             told = self._asked.describe(slot.tid)
             if told is None or told.resolved:
                 return slot

@@ -136,6 +136,11 @@ class KafkaSink:
     # What plan and explain read
 
     @property
+    def prepares_ahead(self) -> bool:
+        """Whether ids differ from checkpoint to checkpoint; those of tasks that commit by themselves never do."""
+        return not self._per_task
+
+    @property
     def kind(self) -> Kind:
         """What the guarantee lets it promise."""
         return Kind.SKIPPING if self._per_task else _KINDS[self.guarantee]
@@ -401,12 +406,11 @@ class KafkaSink:
                 settings["enable.idempotence"] = True
             return PlainSender(self.bootstrap_servers, settings, wait=self.guarantee == "at-least-once")
         common: dict[str, Any] = {
-            "names": names, "asked": self._asked(), "marker_topic": self.marker_topic, "timeout_ms": self.timeout_ms
+            "names": names, "checkpoint": context.checkpoint, "asked": self._asked(),
+            "marker_topic": self.marker_topic, "timeout_ms": self.timeout_ms,
         }  # fmt: skip
         if self._per_task:
-            return TaskSender(
-                self.bootstrap_servers, settings, subtask=context.subtask, checkpoint=context.checkpoint, **common
-            )
+            return TaskSender(self.bootstrap_servers, settings, subtask=context.subtask, **common)
         return TransactionSender(self.bootstrap_servers, settings, **common)
 
     @property

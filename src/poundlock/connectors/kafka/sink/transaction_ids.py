@@ -1,5 +1,7 @@
 """Transactional ids: made of the user's prefix, the job, the sink, the host and a slot that one process owns at a time.
 
+Neighbouring checkpoints never share one: while a checkpoint is committed, the tasks of the next may initialise ids already.
+
 An id carries tags of its job and sink, so that a sweep never meets another's transactions, whatever prefixes are chosen.
 """
 
@@ -36,7 +38,9 @@ def effective_prefix(given: str | None, job: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TransactionNames:
-    """The transactional ids of one sink of one job: `<prefix>.<job>-<sink>.<host>.<slot>`.
+    """The transactional ids of one sink of one job: `<prefix>.<job>-<sink>.<host>.<slot>-<0 or 1, for even and odd checkpoints>`.
+
+    Older versions left out the last part, and so do tasks that commit by themselves.
 
     An id is also the name of the consumer group that holds the marker of its newest committed transaction.
 
@@ -50,9 +54,10 @@ class TransactionNames:
     job: str
     sink: str
 
-    def at(self, host: str, slot: int) -> str:
-        """Return the id of a slot."""
-        return f"{self.prefix}.{self.job}-{self.sink}.{host}.{slot}"
+    def at(self, host: str, slot: int, checkpoint: int | None = None) -> str:
+        """Return the id of a slot, for a checkpoint or for all."""
+        parity = "" if checkpoint is None else f"-{checkpoint % 2}"
+        return f"{self.prefix}.{self.job}-{self.sink}.{host}.{slot}{parity}"
 
     def of_task(self, place: Mapping[str, Any], subtask: int) -> str:
         """Return the id of a task that commits by itself; no host's name has a "_" in it.
@@ -82,7 +87,9 @@ class TransactionNames:
 
     def _of(self, tid: str) -> tuple[str, str] | None:
         # A host has no dot in it, so the prefix "a" does not match what the prefix "a.b" makes.
-        match = re.fullmatch(rf"{re.escape(self.prefix)}\.([0-9a-f]{{8}})-([0-9a-f]{{8}})\.[A-Za-z0-9_-]+\.[0-9]+", tid)
+        match = re.fullmatch(
+            rf"{re.escape(self.prefix)}\.([0-9a-f]{{8}})-([0-9a-f]{{8}})\.[A-Za-z0-9_-]+\.[0-9]+(?:-[01])?", tid
+        )
         return (match[1], match[2]) if match else None
 
 
@@ -115,15 +122,15 @@ def _realm(folder: Path) -> str:
     return path.read_text()
 
 
-def slots(names: TransactionNames) -> Iterator[Slot]:
-    """Yield the slots of this host that no other process holds, lowest first and without end; the caller releases each."""
+def slots(names: TransactionNames, checkpoint: int) -> Iterator[Slot]:
+    """Yield this host's slots for a checkpoint that no other process holds, lowest first, without end; the caller releases each."""
     folder = Path(tempfile.gettempdir()) / f"poundlock-{os.getuid()}" / "transactional-ids"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname())[:60] or "host"
     host = f"{host}-{_realm(folder)}"
     number = 0
     while True:
-        tid = names.at(host, number)
+        tid = names.at(host, number, checkpoint)
         handle = os.open(folder / f"{tid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -142,12 +142,12 @@ def test_names_are_told_apart_whatever_the_prefixes() -> None:
 
 def test_a_slot_belongs_to_one_holder_at_a_time() -> None:
     names = TransactionNames(f"test-{random.randrange(1 << 40):x}", "00000000", "00000000")
-    first = next(slots(names))
-    second = next(slots(names))
-    assert (first.tid[-2:], second.tid[-2:]) == (".0", ".1")
+    first = next(slots(names, 4))
+    second = next(slots(names, 4))
+    assert (first.tid[-3:], second.tid[-3:]) == ("0-0", "1-0")
     first.release()
     first.release()
-    assert next(slots(names)).tid == first.tid
+    assert next(slots(names, 4)).tid == first.tid
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

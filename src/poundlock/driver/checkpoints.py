@@ -1,0 +1,303 @@
+"""The steps of a job's checkpoints, and the commit that goes on beside the next one's tasks.
+
+One thread at a time takes the steps. Only the commit itself runs in a thread of its own; whoever takes the steps waits for it
+before anything else is verified or decided, and takes note of what came of it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+from poundlock.checkpoint.committer import Carried
+from poundlock.checkpoint.coordinator import Coordinator
+from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.outcome import Outcome
+from poundlock.checkpoint.participant import Prepared
+from poundlock.driver.failure_tolerance import Attempt, Attempts, known_undecided
+from poundlock.driver.job_state import JobState
+from poundlock.driver.job_time import JobTime
+from poundlock.driver.planner import CheckpointPlan, Planner
+from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.requests import Trigger
+from poundlock.driver.results import task_results
+from poundlock.driver.scheduler import CheckpointScheduler
+from poundlock.driver.turns import Turn
+from poundlock.errors import TransientError
+from poundlock.failpoints import Failpoint, hit
+from poundlock.operators.stream_times import Advanced
+from poundlock.operators.time_values import SourceInput, TimeDirective
+from poundlock.plan.stages import StageChain
+from poundlock.spark.batch_job import BatchJobs
+from poundlock.state.directive import StateDirective
+from poundlock.tasks.report import Directive
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What a checkpoint of a job is to do.
+
+    Args:
+        reads: what its tasks read.
+        times: what event time they begin with.
+        began: when it was planned, by the monotonic clock, seconds.
+        served: who waits for it.
+        again: whether it is decided, and parts of it are produced once more.
+        drain: whether the input ends for good with it.
+    """
+
+    reads: CheckpointPlan
+    times: TimeDirective
+    began: float
+    served: Sequence[Trigger] = ()
+    again: bool = False
+    drain: bool = False
+
+    @property
+    def checkpoint(self) -> int:
+        """Its number."""
+        return self.reads.checkpoint
+
+
+@dataclass(frozen=True)
+class JobRan(Ran):
+    """What the tasks came to, and event time with them."""
+
+    advanced: Advanced
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """A commit under way; its turn gives what came of it, and when it ended by the monotonic clock."""
+
+    plan: JobPlan
+    ran: JobRan
+    decision: Decision
+    durations_ms: Mapping[str, int]
+    turn: Turn[tuple[Carried, float]]
+
+
+@dataclass
+class JobCheckpoints:
+    """The checkpoints of one attempt of a job. See `cycle.CheckpointSteps`.
+
+    Args:
+        chain: the stages that its tasks run.
+        jobs: runs them.
+        planner: plans what they read.
+        time: the job's event time.
+        state: its keyed state; None where it has none.
+        coordinator: has recovered already.
+        scheduler: says when a checkpoint may begin, and who waits for it.
+        tracker: notified of every checkpoint.
+        attempts: notified of every checkpoint that begins.
+        on_checkpoint: called after each completed checkpoint.
+    """
+
+    chain: StageChain
+    jobs: BatchJobs
+    planner: Planner
+    time: JobTime
+    state: JobState | None
+    coordinator: Coordinator
+    scheduler: CheckpointScheduler
+    tracker: Tracker
+    attempts: Attempts
+    on_checkpoint: Callable[[], None] = lambda: None
+    ended: bool = field(default=False, init=False)
+    """Whether every source was read to its end."""
+    _commit: _Commit | None = field(default=None, init=False)
+    _attempt: Attempt = field(init=False)
+    _draining: bool = field(default=False, init=False)
+    _given_up: bool = field(default=False, init=False)
+
+    def take(self) -> None:
+        """Take the next checkpoint up to its decision, and begin to commit it; or see that there is none to take."""
+        run_checkpoint(self)
+
+    def drain(self) -> None:
+        """Take a checkpoint that reads nothing and ends event time, so that every window is fired; wait for its commit."""
+        self._draining = True
+        try:
+            self.take()
+        finally:
+            self._draining = False
+        self.settle()
+        while self.produced_again:
+            self.take()
+            self.settle()
+
+    @property
+    def produced_again(self) -> bool:
+        """Whether parts of the newest checkpoint were aborted from outside and come before anything else."""
+        return self.coordinator.is_produced_again(self.coordinator.newest.checkpoint)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the next checkpoint may begin beside the commit that is under way."""
+        return self._commit is not None and not self._commit.plan.again and self.coordinator.prepares_ahead
+
+    def committing(self, seconds: float) -> bool:
+        """Wait for the commit that is under way, at most so long; return whether it still is.
+
+        Raises:
+            Exception: what it failed with.
+        """
+        commit = self._commit
+        if commit is None:
+            return False
+        if not commit.turn.wait(seconds):
+            return True
+        commit.turn.result  # noqa: B018  # raises what it failed with
+        return False
+
+    def settle(self) -> None:
+        """Wait for the commit that is under way, and take note of what came of it."""
+        while self.committing(_POLL_S):
+            if self._given_up:
+                raise TransientError("the attempt has ended, and the checkpoint with it")
+        commit = self._commit
+        if commit is None:
+            return
+        carried, ended = commit.turn.result
+        outcome = self.coordinator.committed(commit.decision, carried, commit.durations_ms)
+        self._commit = None
+        if self.produced_again:
+            self.scheduler.put_back(commit.plan.served)
+        else:
+            self._completed(commit, outcome, int((ended - commit.plan.began) * 1000))
+
+    def await_end(self, seconds: float) -> bool:
+        """Wait until no commit is under way, at most so long and whatever comes of it; return whether none is."""
+        return self._commit is None or self._commit.turn.wait(seconds)
+
+    def give_up(self) -> None:
+        """Keep a thread that is left behind from deciding anything."""
+        self._given_up = True
+
+    def _completed(self, commit: _Commit, outcome: Outcome, took_ms: int) -> None:
+        checkpoint = outcome.decision.checkpoint
+        counts = {name: sink.counts for name, sink in outcome.decision.sinks.items()}
+        read = sum(commit.ran.results.rows_read.values())
+        self.tracker.checkpoint(checkpoint, read, counts, outcome.files_made, took_ms)
+        self._show_time()
+        self.planner.committed(self.coordinator.sources)
+        self.on_checkpoint()
+        self.scheduler.completed(commit.plan.began, commit.plan.served, checkpoint)
+
+    # --- the steps -------------------------------------------------------------------------------------------------------
+
+    def plan(self) -> JobPlan | None:
+        began, newest, sources = time.monotonic(), self.coordinator.newest.checkpoint, self.coordinator.sources
+        served: Sequence[Trigger] = ()
+        again = self.produced_again
+        if again:
+            reads = self.planner.plan_again(newest, sources)
+        elif self._draining:
+            reads = self.planner.plan_nothing(newest + 1, sources)
+        else:
+            served = self.scheduler.take()
+            reads = self.planner.plan(newest + 1, sources, self.time.held())
+        inputs = self.planner.inputs(reads.ranges)
+        if not (again or self._draining or reads.has_data or served or self._time_asks(inputs)):
+            self.ended = self.planner.finished(sources)
+            self._show_time()
+            self.scheduler.nothing_to_do((), newest)
+            return None
+        decided = self.coordinator.watermarks
+        times = (
+            self.time.directive_of(decided) if again and decided else self.time.directive(inputs, drain=self._draining)
+        )
+        hit(Failpoint.CHECKPOINT_PLANNED)
+        hit(Failpoint.CHECKPOINT_ENTERED)
+        return JobPlan(reads, times, began, served, again=again, drain=self._draining)
+
+    def _time_asks(self, inputs: Mapping[str, SourceInput]) -> bool:
+        """Return whether a timer is due though nothing came."""
+        return self.time.is_due(inputs, (None, None) if self.state is None else self.state.next_timers())
+
+    @contextmanager
+    def taking(self, plan: JobPlan) -> Iterator[None]:
+        def undecided() -> bool:  # what fails while another commit is under way is that one's failure, or nobody's
+            return self._commit is None and known_undecided(lambda: self.coordinator.newest.checkpoint, plan.checkpoint)
+
+        with (
+            self.attempts.attempt(plan.checkpoint, undecided) as self._attempt,
+            self.coordinator.taking(plan.checkpoint),
+        ):
+            yield
+
+    def run(self, plan: JobPlan) -> JobRan:
+        given = self.coordinator.directive(plan.reads)
+        directive = Directive(
+            checkpoint=plan.checkpoint,
+            epoch=given["epoch"],
+            started_ms=given["started_ms"],
+            run=secrets.token_hex(8),
+            sinks=given["sinks"],
+            time=plan.times,
+            places=plan.reads.places if self.chain.has_segments else (),
+            state=self._state_directives(plan),
+        )
+        reports = self.jobs.run(directive, plan.reads.work)
+        self._attempt.ran = True
+        self.planner.check_identity(plan.reads)
+        advanced = self.time.measured(plan.times, reports)
+        results = task_results(
+            self.chain,
+            plan.reads,
+            reports,
+            watermarks=self.time.to_json(plan.times, advanced),
+            event_time=self.time.seen(plan.times, reports),
+        )
+        return JobRan(given, results, advanced)
+
+    def _state_directives(self, plan: JobPlan) -> Mapping[str, StateDirective]:
+        if self.state is None:
+            return {}
+        return self.state.directives(plan.checkpoint, parallelism=self.chain.parallelism, again=plan.again)
+
+    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
+        return self.coordinator.aborting(prepared)
+
+    def await_commit(self, plan: JobPlan) -> bool:
+        self.settle()
+        return plan.again or not self.produced_again
+
+    def drop(self, plan: JobPlan, ran: JobRan) -> None:
+        self.coordinator.abort(ran.results.prepared)
+        self.scheduler.put_back(plan.served)
+
+    def verify(self, plan: JobPlan, ran: JobRan) -> Verified:
+        return self.coordinator.verify(plan.reads, ran.directive, ran.results)
+
+    def decide(self, plan: JobPlan, ran: JobRan, verified: Verified) -> Decision:
+        decision = self.coordinator.decide(plan.reads, verified)
+        if not plan.again:
+            self.time.checkpointed(ran.advanced, drained=plan.drain)
+        return decision
+
+    def commit(self, plan: JobPlan, ran: JobRan, decision: Decision, verified: Verified) -> None:
+        begun = self._attempt.began
+
+        def commit() -> tuple[Carried, float]:
+            with (
+                self.attempts.attempt(plan.checkpoint, lambda: False, began=begun),
+                self.coordinator.taking(plan.checkpoint),
+            ):
+                return self.coordinator.commit(decision), time.monotonic()
+
+        self._commit = _Commit(plan, ran, decision, verified.durations_ms, Turn(commit, "poundlock-commit"))
+        self.scheduler.decided(plan.began)
+        self.ended = self.planner.finished(self.coordinator.sources)
+
+    def _show_time(self) -> None:
+        if self.time.active:
+            slowest = self.time.slowest
+            self.tracker.event_time(self.time.watermark, None if slowest is None else slowest.held_by)
