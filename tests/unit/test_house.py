@@ -50,7 +50,7 @@ BANNED_TODAY: dict[str, int] = {
     "audit": 52,
     "checkpoint": 48,
     "cli": 207,
-    "connectors": 624,
+    "connectors": 621,
     "control": 104,
     "demo": 7,
     "deploy": 8,
