@@ -10,6 +10,8 @@ from typing import Any
 from poundlock import FileSink
 from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
 from poundlock.checkpoint.participant import JSON
+from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.savepoint.metadata import Metadata, Operator, new_name
 from poundlock.savepoint.take import Cut, finish
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, RunFile, TimerBound
@@ -81,7 +83,9 @@ def save(
             time_ms=0,
             sources={name: SourceRange(None, end, {"topics": {"events": "id"}}) for name, end in positions.items()},
             sinks={sink: SinkDecision([], said) for sink, said in states.items()},
-            watermarks=None if watermark is None else {"v": 2, "watermark": watermark, "state": {}, "directive": {}},
+            watermarks=None
+            if watermark is None
+            else DecidedTime(v=2, watermark=watermark, state=TimeState(), directive=TimeDirective(TimeState(), 0, {})),
             state={"v": 1, "manifest": manifests} if manifests else None,
         ),
         operators={

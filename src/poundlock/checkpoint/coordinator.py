@@ -33,6 +33,7 @@ from poundlock.checkpoint.validation import (
 )
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.operators.decided_time import DecidedTime
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
@@ -104,7 +105,7 @@ class Coordinator:
         return self._history.sources
 
     @property
-    def watermarks(self) -> JSON | None:
+    def watermarks(self) -> DecidedTime | None:
         """The watermarks behind the newest decided checkpoint; None where there are none."""
         return self._history.watermarks
 

@@ -187,7 +187,7 @@ class JobLoop:
             drain: whether the input ends for good with it.
         """
         decided = self.coordinator.watermarks
-        times = self.time.directive_of(decided) if again and decided else self.time.directive(inputs, drain=drain)
+        times = decided.directive if again and decided else self.time.directive(inputs, drain=drain)
         gathered: list[TaskResults] = []
         advanced: list[Advanced] = []
 
@@ -211,7 +211,7 @@ class JobLoop:
                 self.chain,
                 plan,
                 reports,
-                watermarks=self.time.to_json(times, advanced[-1]),
+                watermarks=self.time.decided(times, advanced[-1]),
                 event_time=self.time.seen(times, reports),
             )
             gathered.append(results)

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from poundlock.errors import TerminalError
 from poundlock.operators.generators import MAX, MIN
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "TimeDirective",
     "TimeState",
     "TimeValue",
-    "decode_state",
     "known",
     "shown",
 ]
@@ -178,23 +176,3 @@ def known(watermark: int | None) -> int:
 def shown(watermark: int) -> int | None:
     """Return a watermark as the state has it: None for none yet."""
     return None if watermark == MIN else watermark
-
-
-def decode_state(raw: bytes | str) -> TimeState:
-    """Return the state that a decision's JSON has.
-
-    Raises:
-        TerminalError: it is of another version, or damaged.
-    """
-    try:
-        state = msgspec.json.decode(raw, type=TimeState)
-    except msgspec.MsgspecError as error:
-        raise TerminalError(
-            f"the event time in the ledger cannot be read: {error}", next="restore the job from a savepoint"
-        ) from None
-    if state.v != FORMAT:
-        raise TerminalError(
-            f"the event time in the ledger has format {state.v}, and this version knows {FORMAT}",
-            next="run the job with the version of poundlock that wrote it",
-        )
-    return state

@@ -8,8 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.errors import DefinitionError
+from poundlock.operators.decided_time import DecidedTime
 from poundlock.savepoint.metadata import Metadata, check_files, new_name, read_metadata
 from poundlock.savepoint.positions import is_kafka
 from poundlock.savepoint.restore import without_operators
@@ -276,10 +279,9 @@ def _with_names(manifest: Mapping[str, Any], renamed: Mapping[str, str]) -> dict
     return {**manifest, "operators": operators}
 
 
-def _with_streams(watermarks: Any, renamed: Mapping[str, str]) -> Any:
-    """Return what a decision says of watermarks with the streams behind renamed operators under their new ids."""
-    streams = (watermarks or {}).get("state", {}).get("streams")
-    if not streams:
-        return watermarks
-    named = {renamed.get(id, id): each for id, each in streams.items()}
-    return {**watermarks, "state": {**watermarks["state"], "streams": named}}
+def _with_streams(decided: DecidedTime | None, renamed: Mapping[str, str]) -> DecidedTime | None:
+    """Return what a decision says of event time with the streams behind renamed operators under their new ids."""
+    if decided is None:
+        return None
+    streams = {renamed.get(id, id): each for id, each in decided.state.streams.items()}
+    return structs.replace(decided, state=structs.replace(decided.state, streams=streams))

@@ -15,6 +15,7 @@ from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.operators.decided_time import DecidedTime
 
 START = "start"
 
@@ -42,7 +43,7 @@ def start_record(
     """
     states: dict[str, JSON] = {name: {} for name in sinks}
     sources: Mapping[str, SourceRange] = {}
-    watermarks: JSON | None = None
+    watermarks: DecidedTime | None = None
     if before is not None:
         states.update({name: dict(sink.state) for name, sink in before.sinks.items()})
         # Rolls and ends name no sources; few of them stand between two records that do.
@@ -78,7 +79,7 @@ def next_record(
     started_ms: int | None = None,
     event_time: EventTime | None = None,
     tasks: int | None = None,
-    watermarks: JSON | None = None,
+    watermarks: DecidedTime | None = None,
     durations_ms: Mapping[str, int] | None = None,
     redo: Mapping[str, Redo] | None = None,
     state: JSON | None = None,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.keyed import codec
-from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.keyed.group import KeyGroup, describe_group
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
