@@ -85,7 +85,8 @@ def test_windows_close_and_rows_are_late_at_the_very_millisecond_and_the_end_fir
     assert [r.sinks["out"].counts.written for r in records[:6]] == [0, 0, 0, 0, 3, 0]
     behind = [4_999, 9_998, 9_998, 9_998, 9_999, 9_999, 9_999, MAX - BASE]
     assert [r.watermarks and r.watermarks.watermark - BASE for r in records] == behind
-    assert records[4].watermarks is not None and records[4].watermarks.held_by is not None
+    assert records[4].watermarks is not None
+    assert records[4].watermarks.held_by is not None
     assert records[4].watermarks.held_by.source == "rows"
     assert [r.event_time and r.event_time.watermark_ms for r in records[1:]] == [BASE + w for w in behind[:-1]]
     last = records[-1].watermarks

@@ -12,9 +12,10 @@ from typing import Protocol
 
 from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
-from poundlock.checkpoint.participant import JSON, Prepared, Staged
+from poundlock.checkpoint.participant import Prepared, Staged
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.state.decided_state import DecidedState
 from poundlock.storage.storage_errors import explained
 
 _ROUNDS = 6  # the first, and those in which parts that were aborted from outside are produced again
@@ -51,7 +52,7 @@ class Verified:
     staged: Mapping[str, Staged]
     started_ms: int
     durations_ms: Mapping[str, int]
-    state: JSON | None = None
+    state: DecidedState | None = None
 
 
 class Gates(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
 from poundlock.operators.decided_time import DecidedTime
+from poundlock.state.decided_state import DecidedState
 
 FORMAT = 1
 
@@ -125,7 +126,7 @@ class Decision:
     tasks: int | None = None
     watermarks: DecidedTime | None = None
     restored: Mapping[str, str] | None = None
-    state: JSON | None = None
+    state: DecidedState | None = None
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
@@ -147,7 +148,7 @@ class Decision:
             **({"tasks": self.tasks} if self.tasks is not None else {}),
             **({"watermarks": self.watermarks.to_json()} if self.watermarks is not None else {}),
             **({"restored": dict(self.restored)} if self.restored is not None else {}),
-            **({"state": self.state} if self.state is not None else {}),
+            **({"state": self.state.to_json()} if self.state is not None else {}),
         }
 
     @classmethod
@@ -182,7 +183,7 @@ class Decision:
             tasks=value.get("tasks"),
             watermarks=DecidedTime.from_json(value["watermarks"]) if "watermarks" in value else None,
             restored=value.get("restored"),
-            state=value.get("state"),
+            state=DecidedState.from_json(value["state"]) if "state" in value else None,
         )
 
 

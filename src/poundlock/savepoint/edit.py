@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 from msgspec import structs
 
@@ -18,6 +18,7 @@ from poundlock.savepoint.positions import is_kafka
 from poundlock.savepoint.restore import without_operators
 from poundlock.savepoint.state_edits import StateEdit, write_state
 from poundlock.savepoint.take import Cut, finish, state_files
+from poundlock.state.manifest import Manifest
 from poundlock.storage import Storage, open_storage
 
 _OFFSET = re.compile(r"(?:(?P<source>[^/=]+)/)?(?P<topic>[^/:=]+):(?P<partition>[0-9]+)=(?P<offset>[0-9]+)")
@@ -240,11 +241,8 @@ class _Edit:
                     next="give another id, or drop that one too",
                 )
             self.done.append(f"state of {old} is {new}'s")
-        state = self.metadata.decision.state
-        if state is not None:
-            manifests = {name: _with_names(manifest, renamed) for name, manifest in state["manifest"].items()}
-            state = {**state, "manifest": manifests}
         decision = self.metadata.decision
+        state = None if decision.state is None else decision.state.each(partial(_with_names, renamed=renamed))
         watermarks = _with_streams(decision.watermarks, renamed)
         self.metadata = replace(
             self.metadata,
@@ -273,10 +271,10 @@ class _Edit:
             raise
 
 
-def _with_names(manifest: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+def _with_names(manifest: Manifest, renamed: Mapping[str, str]) -> Manifest:
     """Return a manifest whose operators have other ids; their files know them by number."""
-    operators = {renamed.get(id, id): meta for id, meta in manifest["operators"].items()}
-    return {**manifest, "operators": operators}
+    operators = {renamed.get(id, id): meta for id, meta in manifest.operators.items()}
+    return structs.replace(manifest, operators=operators)
 
 
 def _with_streams(decided: DecidedTime | None, renamed: Mapping[str, str]) -> DecidedTime | None:

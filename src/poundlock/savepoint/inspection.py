@@ -11,12 +11,12 @@ from typing import Any
 
 from poundlock.checkpoint.portable import Legible, PendingFile
 from poundlock.connectors.sink_factory import rebuild_sink
-from poundlock.driver.job_state import manifests_of
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import MAX, MIN, TimeState
 from poundlock.savepoint.metadata import Metadata, damage, damaged, read_metadata
 from poundlock.savepoint.positions import Reading, reading
 from poundlock.savepoint.take import saved_state
+from poundlock.state.decided_state import manifests_of
 from poundlock.state.manifest import Manifest
 from poundlock.storage import Storage
 
@@ -113,7 +113,7 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
     metadata = read_metadata(savepoint)
     found = list(damage(savepoint, metadata)) if check else None
     try:
-        manifests = {} if metadata.decision.state is None else manifests_of(metadata.decision.state)
+        manifests = manifests_of(metadata.decision.state)
         return Inspection(
             path=savepoint.root,
             metadata=metadata,

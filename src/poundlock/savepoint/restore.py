@@ -14,13 +14,14 @@ from poundlock.checkpoint.capabilities import Describable
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, listed, read_metadata
 from poundlock.savepoint.take import saved_state
+from poundlock.state.decided_state import DecidedState
+from poundlock.state.spaces import restricted
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
 
@@ -115,19 +116,13 @@ def _compare(
     return dropped
 
 
-def without_operators(state: JSON | None, dropped: Sequence[str]) -> JSON | None:
+def without_operators(state: DecidedState | None, dropped: Sequence[str]) -> DecidedState | None:
     """Return the keyed state of a savepoint without that of some operators: merges drop their rows."""
-    if state is None:
-        return None
-    manifests = {name: _without(manifest, dropped) for name, manifest in state["manifest"].items()}
-    return {**state, "manifest": {name: manifest for name, manifest in manifests.items() if manifest["operators"]}}
-
-
-def _without(manifest: JSON, dropped: Sequence[str]) -> JSON:
-    kept = {name: meta for name, meta in manifest["operators"].items() if name not in dropped}
-    numbers = {meta["number"] for meta in kept.values()}
-    timers = [bound for bound in manifest.get("timers", ()) if bound[0] in numbers]
-    return {**manifest, "operators": kept, "timers": timers}
+    return (
+        None
+        if state is None
+        else state.each(lambda manifest: restricted(manifest, set(manifest.operators) - {*dropped}))
+    )
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

@@ -16,6 +16,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.decided_time import DecidedTime
+from poundlock.state.decided_state import DecidedState
 
 START = "start"
 
@@ -35,7 +36,7 @@ def start_record(
     now_ms: int,
     sinks: Mapping[str, object],
     redo: Mapping[str, Redo],
-    state: JSON | None = None,
+    state: DecidedState | None = None,
 ) -> Decision:
     """Return the record with which a driver takes over: nothing is committed, all states go on.
 
@@ -82,7 +83,7 @@ def next_record(
     watermarks: DecidedTime | None = None,
     durations_ms: Mapping[str, int] | None = None,
     redo: Mapping[str, Redo] | None = None,
-    state: JSON | None = None,
+    state: DecidedState | None = None,
 ) -> Decision:
     """Return the record after `newest`. A roll or an end keeps its checkpoint number, what is to be redone, and reads nothing."""
     sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}
