@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from poundlock.testing.audit import audit
+from poundlock.testing.audit import audit_output
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
@@ -47,7 +47,7 @@ def test_every_event_is_in_one_finished_file(
     second = terminal.start("run", str(JOB), **environment)
     terminal.wait(lambda: len(finished(out)) + len(finished(letters)) >= EVENTS, second)
     terminal.stop(second)
-    result = audit(out, letters, values)
+    result = audit_output(out, letters, values)
     assert result.exact, (result, terminal.log())
     assert result.in_files + result.dead_lettered == EVENTS
     assert result.dead_lettered > 0

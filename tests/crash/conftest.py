@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.testing.audit import AuditResult, audit
+from poundlock.testing.audit import AuditResult, audit_output
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess
 from poundlock.testing.kafka import EmbeddedKafka, Record
@@ -42,10 +42,10 @@ class Scene:
             arguments=(*arguments, *store.arguments),
         )
 
-    def audit(self) -> AuditResult:
+    def audit_output(self) -> AuditResult:
         """Compare the finished files with what was produced."""
         out, letters = (self.store.fetch(name, self.root) for name in ("out", "dead_letters"))
-        return audit(out, letters, self.produced)
+        return audit_output(out, letters, self.produced)
 
     def notes(self) -> list[Path]:
         """Return the notes of decisions that are carried out, oldest first: a help to a start, and no truth."""

@@ -65,7 +65,7 @@ def test_a_job_killed_with_windows_open_gives_what_it_would_have_given(tmp_path:
     assert found == counts
     records = [r for r in Ledger(LocalStorage(str(tmp_path / "checkpoints"))) if r.occasion == "checkpoint"]
     assert sum(r.sinks["out"].counts.late for r in records) == late
-    marks = [r.watermarks["watermark"] for r in records if r.watermarks is not None]
+    marks = [r.watermarks.watermark for r in records if r.watermarks is not None]
     greatest = [max(at for _, at in rows) for rows in FILES]
     assert marks[: len(FILES) - 1] == [BASE + at - DELAY - 1 for at in greatest[:-1]]
     assert marks[len(FILES) - 1 :] == [MAX]

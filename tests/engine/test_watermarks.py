@@ -84,13 +84,14 @@ def test_windows_close_and_rows_are_late_at_the_very_millisecond_and_the_end_fir
     assert [r.sinks["out"].counts.late for r in records] == [1 if n == 6 else 0 for n in range(len(records))]
     assert [r.sinks["out"].counts.written for r in records[:6]] == [0, 0, 0, 0, 3, 0]
     behind = [4_999, 9_998, 9_998, 9_998, 9_999, 9_999, 9_999, MAX - BASE]
-    assert [r.watermarks and r.watermarks["watermark"] - BASE for r in records] == behind
+    assert [r.watermarks and r.watermarks.watermark - BASE for r in records] == behind
     assert records[4].watermarks is not None
-    assert records[4].watermarks["held_by"]["source"] == "rows"
+    assert records[4].watermarks.held_by is not None
+    assert records[4].watermarks.held_by.source == "rows"
     assert [r.event_time and r.event_time.watermark_ms for r in records[1:]] == [BASE + w for w in behind[:-1]]
     last = records[-1].watermarks
     assert last is not None
-    assert last["state"]["streams"]["time"]["before_end"] == BASE + 9_999
+    assert last.state.streams["time"].before_end == BASE + 9_999
 
 
 def test_the_slower_of_two_files_holds_back_a_drain_fires_all_and_a_restore_goes_on(tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ def test_a_source_that_is_ahead_of_its_group_waits_and_the_least_of_both_is_the_
         if read["slow"] < 9:
             least = min(step[name] * (read[name] - 1) for name in step)
             assert record.watermarks is not None
-            assert record.watermarks["watermark"] == BASE + least - 1
+            assert record.watermarks.watermark == BASE + least - 1
     assert read == {"fast": 5, "slow": 9}
     assert waited > 3
     expected = {("fast", 60 * n): 1 for n in range(5)} | {("slow", 10 * n): 1 for n in range(9)}
@@ -198,7 +199,7 @@ def test_a_users_generator_is_told_what_spark_counted(tmp_path: Path) -> None:
     put(folder, "2.jsonl", ("a", 14_000))
     job = counting(tmp_path, WatermarkStrategy.for_generator(Behind, timestamp="at"), max_files_per_checkpoint=1)
     assert run(job, settings=settings(tmp_path)).state == "FINISHED"
-    marks = [record.watermarks and record.watermarks["watermark"] - BASE for record in checkpoints(tmp_path)]
+    marks = [record.watermarks and record.watermarks.watermark - BASE for record in checkpoints(tmp_path)]
     assert marks[:2] == [4_999, 12_997]
     assert written(tmp_path / "out") == {("a", 0): 1, ("a", 10): 2, ("b", 10): 2}
 

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from poundlock.demo.program import DemoSettings, run_demo
-from poundlock.testing.audit import audit, day_bucket, finished_files
+from poundlock.testing.audit import audit_output, day_bucket, finished_files
 from poundlock.testing.events import ReferenceEvents, event_time_ms
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from support.lives import Lives
@@ -56,7 +56,7 @@ def test_events_land_in_the_day_of_a_zone_and_dead_letters_name_their_place(
         job = lives.run_until(lambda value: value.get("lag") == 0 and value.get("last_ms") is not None)
         assert lives.stop(job) == 0
         assert lives.left_behind() == []
-    result = audit(tmp_path / "out", tmp_path / "dead_letters", values, bucket=day_bucket("Asia/Shanghai"))
+    result = audit_output(tmp_path / "out", tmp_path / "dead_letters", values, bucket=day_bucket("Asia/Shanghai"))
     assert result.exact, result
     assert result.hidden == 0
     # two days of UTC are parts of three in Shanghai; never 1970

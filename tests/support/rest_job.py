@@ -12,6 +12,8 @@ from poundlock.checkpoint.participant import Counts
 from poundlock.control.registry import registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
+from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import JobSetup, Observed, Vertex
 from poundlock.storage import open_storage
@@ -41,7 +43,9 @@ def decision(number: int, checkpoint: int, occasion: str = "checkpoint") -> Deci
         durations_ms={"run": 100, "verify": 20},
         started_ms=1500 + checkpoint * 1000,
         event_time=EventTime(min_ms=1, max_ms=9, watermark_ms=checkpoint * 1000),
-        watermarks={"v": 1, "watermark": checkpoint * 1000 + 500, "sources": {}, "inputs": {}},
+        watermarks=DecidedTime(
+            v=2, watermark=checkpoint * 1000 + 500, state=TimeState(), directive=TimeDirective(TimeState(), 0, {})
+        ),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,11 @@ from typing import Any
 from poundlock import FileSink
 from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
 from poundlock.checkpoint.participant import JSON
+from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.savepoint.metadata import Metadata, Operator, new_name
 from poundlock.savepoint.take import Cut, finish
+from poundlock.state.decided_state import DecidedState
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, RunFile, TimerBound
 from poundlock.storage import LocalStorage
 
@@ -81,8 +83,10 @@ def save(
             time_ms=0,
             sources={name: SourceRange(None, end, {"topics": {"events": "id"}}) for name, end in positions.items()},
             sinks={sink: SinkDecision([], said) for sink, said in states.items()},
-            watermarks=None if watermark is None else {"v": 2, "watermark": watermark, "state": {}, "directive": {}},
-            state={"v": 1, "manifest": manifests} if manifests else None,
+            watermarks=None
+            if watermark is None
+            else DecidedTime(v=2, watermark=watermark, state=TimeState(), directive=TimeDirective(TimeState(), 0, {})),
+            state=DecidedState.whole(manifests) if manifests else None,
         ),
         operators={
             **{name: Operator("source") for name in positions},
@@ -103,9 +107,11 @@ def save(
     return storage
 
 
-def _manifests(stages: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], list[str]]:
+def _manifests(stages: Mapping[str, Sequence[str]]) -> tuple[dict[str, Manifest], list[str]]:
     """Return the manifests of some stages, and their files."""
-    manifests, files, number = {}, [], 1
+    manifests: dict[str, Manifest] = {}
+    files: list[str] = []
+    number = 1
     for stage, operators in stages.items():
         path = f"state/{JOB_ID}/{stage}.arrow"
         run = RunFile(name=path, digest="", bytes=50, rows=1, checkpoint=CHECKPOINT, first=0, stop=128, id=1)
@@ -114,7 +120,7 @@ def _manifests(stages: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], lis
         manifest = Manifest(
             max_parallelism=128, operators=metas, files=(run,), fragments=(Fragment(0, 128, (1,)),), timers=timers
         )
-        manifests[stage] = json.loads(manifest.to_json())
+        manifests[stage] = manifest
         files.append(path)
         number += len(operators)
     return manifests, files

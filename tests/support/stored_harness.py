@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from poundlock.operators.keyed.output import Batch, OutputChunk
@@ -63,8 +64,11 @@ class Store:
         reports = [PreparedState.decode(task.finish().encode()) for task in self._tasks.values()]
         self.participant.verify(self._directive, reports)
         change, manifest = self.participant.apply(self._directive, reports)
-        assert apply_change(self.manifest, ManifestChange.from_json(change.to_json())) == manifest
-        self.manifest = Manifest.from_json(manifest.to_json())
+        assert (
+            apply_change(self.manifest, msgspec.json.decode(msgspec.json.encode(change), type=ManifestChange))
+            == manifest
+        )
+        self.manifest = msgspec.json.decode(msgspec.json.encode(manifest), type=Manifest)
         self.reports = reports
         self._tasks.clear()
         self._directive = None
@@ -218,7 +222,9 @@ def use_store(patch: pytest.MonkeyPatch) -> None:
         kept = stored(self)
         kept.store.finish()
         return Snapshot(
-            {0: kept.store.manifest.to_json(), 1: kept.store.storage.root.encode()}, self._watermark, self._now
+            {0: msgspec.json.encode(kept.store.manifest), 1: kept.store.storage.root.encode()},
+            self._watermark,
+            self._now,
         )
 
     def restore(self: Any, snapshot: Snapshot, *, instances: int | None = None) -> None:
@@ -232,7 +238,7 @@ def use_store(patch: pytest.MonkeyPatch) -> None:
             kept.store.storage = LocalStorage(snapshot.groups[1].decode())
             kept.store.files = RunFiles(kept.store.storage)
             kept.store.participant = StateParticipant(kept.store.storage, job="other", epoch=1)
-        kept.store.manifest = Manifest.from_json(snapshot.groups[0])
+        kept.store.manifest = msgspec.json.decode(snapshot.groups[0], type=Manifest)
         kept.store.parallelism = count
         if not getattr(self, "_keyed", True):
             self._key_groups = count

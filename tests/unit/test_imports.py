@@ -4,16 +4,37 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import poundlock
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 MODULES = sorted((SOURCE / "poundlock").rglob("*.py"))
+PUBLIC_ROOMS = ("connectors", "testing")
 HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
+
+CONNECTOR_NAMES = {
+    "Aborted", "AuditScope", "Auditable", "Batch", "Bindable", "BindableSource", "ChecksColumns",
+    "ChecksSchema", "Chunk", "Closable", "ClosableEnumerator", "CommitOutcome", "CommitsMany", "Committed",
+    "ComputesColumns", "Connector", "Decided", "DeclaresReplay", "Describable", "Disagreement", "Early",
+    "Enumerator", "ExplainsErrors", "FileOrigin", "Finding", "HasPlace", "HoldsReaders",
+    "IdentifyingEnumerator", "Inspectable", "JSON", "KafkaOrigin", "Kind", "LagReportingEnumerator", "Ledger",
+    "Legible", "LimitedWriter", "LimitsTasks", "Lines", "MakesParticipant", "ManifestEntry", "Measurable",
+    "MeteredReader", "Newer", "NewerOutput", "Occasion", "Orphan", "Participant", "PartitionedEnumerator",
+    "PausableEnumerator", "PendingFile", "Portable", "Preflight", "Prepared", "PreviewRefused",
+    "RangeCheckingEnumerator", "ReadBack", "Reader", "ReaderContext", "Reading", "ReadsOnlyValue", "Records",
+    "Reject", "Repeatable", "ReplayKind", "ReplayPromise", "SourceGoneError", "SparkRead", "SparkSource",
+    "Split", "SplitSource", "Staged", "Storage", "TakesColumns", "TaskFolders", "TaskModules",
+    "TaskPerPartition", "Writer", "WriterContext", "connectors", "find", "finished_files", "match",
+    "open_storage", "to_batch", "to_records", "unchecked",
+}  # fmt: skip
 
 # A module may import from its own rank and from those below it.
 RANKS = [
@@ -141,13 +162,63 @@ def test_help_is_light() -> None:
     assert len(loaded) < 330, len(loaded)
 
 
-def test_every_public_name_can_be_loaded() -> None:
-    import poundlock
+PUBLIC = ("poundlock", "poundlock.connectors", "poundlock.testing")
 
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_name_can_be_loaded(package: str) -> None:
+    module = import_module(package)
     missing = []
-    for name in poundlock.__all__:
+    for name in module.__all__:
         try:
-            getattr(poundlock, name)
+            getattr(module, name)
         except (ImportError, AttributeError) as error:
             missing.append(f"{name}: {error}")
     assert missing == []
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_type_checkers_see_the_public_names(package: str, trees: dict[str, ast.Module]) -> None:
+    seen = {
+        alias.asname or alias.name
+        for node in trees[package].body
+        if isinstance(node, ast.If)
+        for imported in ast.walk(node)
+        if isinstance(imported, ast.ImportFrom)
+        for alias in imported.names
+    }
+    assert seen - {"SparkFormatSource"} | {"SparkSource"} & set(import_module(package).__all__) == {
+        name for name in import_module(package).__all__ if name != "__version__"
+    }
+
+
+def test_what_connector_authors_import() -> None:
+    """The list is a promise: a name that goes, or comes, is a line in the changelog."""
+    from poundlock import connectors
+
+    assert connectors.__all__ == sorted(CONNECTOR_NAMES)
+
+
+def test_importing_the_connectors_is_light() -> None:
+    loaded = _loaded_after("import poundlock.connectors")
+    assert [name for name in loaded if name.startswith("poundlock.")] == ["poundlock.connectors"]
+
+
+def _sources_for_users() -> Iterator[tuple[str, ast.Module]]:
+    """Yield the Python of the pages and of the examples."""
+    root = SOURCE.parent
+    for page in (root / "README.md", *(root / "docs").rglob("*.md"), *(root / "examples").rglob("*.md")):
+        for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M), 1):
+            yield f"{page.relative_to(root)}, block {number}", ast.parse(block)
+    for path in (root / "examples").rglob("*.py"):
+        yield str(path.relative_to(root)), ast.parse(path.read_text())
+
+
+def test_pages_and_examples_import_public_names_only() -> None:
+    wrong = {
+        f"{where}: {name}"
+        for where, tree in _sources_for_users()
+        for name, _ in _imports(tree)
+        if name.startswith("poundlock.") and name.removeprefix("poundlock.") not in (*PUBLIC_ROOMS, *poundlock.__all__)
+    }
+    assert wrong == set()

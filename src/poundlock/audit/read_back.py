@@ -5,6 +5,7 @@ A sink is told every committable before it reads, so that it reads its output on
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -108,16 +109,18 @@ class Auditable(Protocol):
     @property
     def unaudited(self) -> str:
         """Why nothing of it can be compared; "" if it can."""
-        ...
+        return ""
 
+    @abstractmethod
     def open_audit(self, scope: AuditScope) -> Reading:
         """Begin an audit. Connects to nothing yet."""
         ...
 
+    @abstractmethod
     def rows_of(self, committable: JSON) -> int:
         """Return how many rows a committable makes visible."""
         ...
 
     def rows_pending(self, state: JSON) -> int:
         """Return how many rows are prepared and decided to become visible later."""
-        ...
+        return 0

@@ -5,6 +5,7 @@ Whatever lacks one of these works all the same. What is declared is held to its 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -205,6 +206,7 @@ class LimitedWriter(Protocol):
 class CommitsMany(Protocol):
     """A participant that commits many committables at once, faster than one by one. It may be called from any thread."""
 
+    @abstractmethod
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
         """Commit all of them, as `commit` does each, and yield an outcome for each in the same order.
 
@@ -237,23 +239,26 @@ def prepares_ahead(participant: Participant) -> bool:
 class Inspectable(Protocol):
     """What a participant may offer besides, so that `fsck` can work without the user's code."""
 
+    @abstractmethod
     def describe_json(self) -> JSON:
         """Return what it takes to sweep, inspect and commit again: {"v", "kind", ...}. Kept with each driver start."""
         ...
 
+    @abstractmethod
     def inspect(self, committable: JSON) -> Sequence[Finding]:
         """Compare what a committable makes visible with what is there; touch nothing. Empty if all is as decided."""
         ...
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         """Compare what the state carries on, and what is still to become visible, with what is there; touch nothing."""
-        ...
+        return []
 
 
 @runtime_checkable
 class Measurable(Protocol):
     """A participant that can tell what it would write without writing it, for `poundlock replay`."""
 
+    @abstractmethod
     def measuring(self, folder: str) -> Participant:
         """Return a participant whose writers prepare the same payloads and reach nobody.
 
@@ -264,13 +269,14 @@ class Measurable(Protocol):
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
         """Return the rows that a checkpoint wrote per place, such as a bucket, by what its decision says; {} if it has none."""
-        ...
+        return {}
 
 
 @runtime_checkable
 class Repeatable(Protocol):
     """A participant whose prepared data can be aborted from outside after the decision, such as by a broker's timeout."""
 
+    @abstractmethod
     def match(
         self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
     ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
@@ -294,6 +300,7 @@ class Repeatable(Protocol):
 class Early(Protocol):
     """A participant whose tasks may make rows visible before the decision."""
 
+    @abstractmethod
     def verify_nothing(self, checkpoint: int) -> None:
         """Driver, before the decision, where no task prepared anything: raise TerminalError if rows of it are visible."""
         ...
@@ -303,6 +310,7 @@ class Early(Protocol):
 class Bindable(Protocol):
     """A participant that marks what it writes with its job and name, so that it never takes another's for its own."""
 
+    @abstractmethod
     def bind(self, *, job_id: str, sink: str) -> Participant:
         """Return this participant for one job.
 

@@ -25,7 +25,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import resting, state_of
 from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
 from poundlock.checkpoint.parallel import verify_all
-from poundlock.checkpoint.participant import JSON, Occasion, Orphan, Participant, Prepared, Staged
+from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Staged
 from poundlock.checkpoint.validation import (
     check_continues,
     check_counts,
@@ -33,6 +33,8 @@ from poundlock.checkpoint.validation import (
 )
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.operators.decided_time import DecidedTime
+from poundlock.state.decided_state import DecidedState
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock
 
@@ -103,12 +105,12 @@ class Coordinator:
         return self._history.sources
 
     @property
-    def watermarks(self) -> JSON | None:
+    def watermarks(self) -> DecidedTime | None:
         """The watermarks behind the newest decided checkpoint; None where there are none."""
         return self._history.watermarks
 
     @property
-    def state(self) -> JSON | None:
+    def state(self) -> DecidedState | None:
         """All keyed state behind the newest decision, as a record says it; None where the job has none."""
         return None if self._state is None else self._state.snapshot()
 

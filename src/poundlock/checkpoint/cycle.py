@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.outcome import Directive, TaskResults
-from poundlock.checkpoint.participant import JSON, Prepared, Staged
+from poundlock.checkpoint.participant import Prepared, Staged
+from poundlock.state.decided_state import DecidedState
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Verified:
     staged: Mapping[str, Staged]
     started_ms: int
     durations_ms: Mapping[str, int]
-    state: JSON | None = None
+    state: DecidedState | None = None
 
 
 P = TypeVar("P")

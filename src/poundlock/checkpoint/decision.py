@@ -12,6 +12,8 @@ from typing import Any
 
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
+from poundlock.operators.decided_time import DecidedTime
+from poundlock.state.decided_state import DecidedState
 
 FORMAT = 1
 
@@ -122,9 +124,9 @@ class Decision:
     started_ms: int | None = None
     event_time: EventTime | None = None
     tasks: int | None = None
-    watermarks: JSON | None = None
+    watermarks: DecidedTime | None = None
     restored: Mapping[str, str] | None = None
-    state: JSON | None = None
+    state: DecidedState | None = None
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
@@ -144,9 +146,9 @@ class Decision:
             **({"started_ms": self.started_ms} if self.started_ms is not None else {}),
             **({"event_time": asdict(self.event_time)} if self.event_time is not None else {}),
             **({"tasks": self.tasks} if self.tasks is not None else {}),
-            **({"watermarks": self.watermarks} if self.watermarks is not None else {}),
+            **({"watermarks": self.watermarks.to_json()} if self.watermarks is not None else {}),
             **({"restored": dict(self.restored)} if self.restored is not None else {}),
-            **({"state": self.state} if self.state is not None else {}),
+            **({"state": self.state.to_json()} if self.state is not None else {}),
         }
 
     @classmethod
@@ -179,9 +181,9 @@ class Decision:
             started_ms=value.get("started_ms"),
             event_time=EventTime(**value["event_time"]) if "event_time" in value else None,
             tasks=value.get("tasks"),
-            watermarks=value.get("watermarks"),
+            watermarks=DecidedTime.from_json(value["watermarks"]) if "watermarks" in value else None,
             restored=value.get("restored"),
-            state=value.get("state"),
+            state=DecidedState.from_json(value["state"]) if "state" in value else None,
         )
 
 

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.participant import JSON
+from poundlock.state.decided_state import DecidedState
 
 
 class KeyedState(Protocol):
     """The keyed state of a job, in one attempt of its driver."""
 
-    def resume(self, parts: Sequence[JSON], *, again: bool) -> JSON | None:
+    def resume(self, parts: Sequence[DecidedState], *, again: bool) -> DecidedState | None:
         """Take the state as the ledger has it; return what the record of this start says of it.
 
         Args:
@@ -25,7 +25,7 @@ class KeyedState(Protocol):
         """
         ...
 
-    def stage(self, prepared: Sequence[Any], *, again: bool) -> JSON | None:
+    def stage(self, prepared: Sequence[Any], *, again: bool) -> DecidedState | None:
         """Check what the tasks prepared; return what the decision is to say.
 
         Args:
@@ -45,7 +45,7 @@ class KeyedState(Protocol):
         """Take note that the newest decision is carried out: the state before it is no longer needed."""
         ...
 
-    def snapshot(self) -> JSON:
+    def snapshot(self) -> DecidedState:
         """Return what a record says that says all there is, behind the newest decision."""
         ...
 
@@ -54,15 +54,15 @@ class KeyedState(Protocol):
         ...
 
 
-def state_parts(ledger: Ledger, newest: Decision | None) -> list[JSON]:
+def state_parts(ledger: Ledger, newest: Decision | None) -> list[DecidedState]:
     """Return what the newest decisions say of state, oldest first: back to one that says all, and one more than it takes.
 
     That one more tells the state before the newest checkpoint.
     """
-    parts: list[JSON] = []
+    parts: list[DecidedState] = []
     for record in ledger.back(newest) if newest is not None else ():
         if record.state is not None:
             parts.append(record.state)
-            if "manifest" in record.state and (len(parts) > 1 or record.occasion == "start"):
+            if record.state.manifest is not None and (len(parts) > 1 or record.occasion == "start"):
                 break
     return parts[::-1]

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
-from poundlock.checkpoint.participant import JSON, Counts, Orphan, Prepared
+from poundlock.checkpoint.participant import Counts, Orphan, Prepared
+from poundlock.operators.decided_time import DecidedTime
 
 Directive = dict[str, Any]
 """What the tasks of a checkpoint are told: {"checkpoint", "epoch", "started_ms", "decided", "sinks": {name: JSON}}.
@@ -41,7 +42,7 @@ class TaskResults:
     bytes_read: Mapping[str, int] = field(default_factory=dict)
     event_time: EventTime | None = None
     tasks: int | None = None
-    watermarks: JSON | None = None
+    watermarks: DecidedTime | None = None
     state: Sequence[Any] = ()
 
 

@@ -6,6 +6,7 @@ durable decision names it; everything a decision names becomes visible. All valu
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -212,36 +213,43 @@ def unchecked() -> None:
 
 @runtime_checkable
 class Participant(Protocol):
-    """A sink's two halves. Picklable; the driver's half keeps no state in memory that recovery would need."""
+    """A sink's two halves. Picklable; the driver's half keeps no state in memory that recovery would need.
+
+    A class that derives from it has to say `kind`, `open_writer` and `commit`; what the others do by themselves is right for a sink
+    that carries nothing from one checkpoint to the next and whose dead attempts leave nothing behind.
+    """
 
     @property
+    @abstractmethod
     def kind(self) -> Kind:
         """What it can promise."""
         ...
 
+    @abstractmethod
     def open_writer(self, context: WriterContext) -> Writer:
         """Task side: begin output for one attempt. Creates nothing visible."""
         ...
 
     def directive(self, state: JSON) -> JSON:
         """Driver: what the tasks of the next checkpoint should know of the carried state. Keep it below 32 KB."""
-        ...
+        return {}
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
         """Driver, before the decision: raise TransientError unless all of it can still be committed."""
-        ...
+        return
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         """Driver, before the decision: fold what was prepared into the carried state and say what becomes visible now.
 
         A pure function: the same arguments give the same answer, nothing outside is touched. `state` is {} at first.
         """
-        ...
+        return Staged({"v": 1, "pending": []}, [dict(item.payload) for item in prepared])
 
     def next_roll_ms(self, state: JSON) -> int | None:
         """Driver: when, by the clock, `stage(state, [], ROLL, now)` would commit or change anything; None = not by time."""
-        ...
+        return None
 
+    @abstractmethod
     def commit(self, committable: JSON) -> Committed | Aborted:
         """Driver, after the decision: make it visible. Idempotent, from any process, any number of times.
 
@@ -253,7 +261,7 @@ class Participant(Protocol):
 
     def abort(self, prepared: Prepared) -> None:
         """Driver: remove what an attempt prepared that no decision names. Idempotent; unknown names are no error."""
-        ...
+        return
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         """Driver, on start with no task running, or fsck: find this job's output that no one needs.
@@ -264,7 +272,7 @@ class Participant(Protocol):
         `check` is called when everything was found and before anything is removed; it raises if a newer driver has taken
         over. What was found was there before that driver could write anything, so it is nobody's.
         """
-        ...
+        return []
 
 
 CommitOutcome = Committed | Aborted | Exception

@@ -6,6 +6,7 @@ touches the other's.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
@@ -36,7 +37,10 @@ class Newer:
 
 @runtime_checkable
 class Portable(Participant, Protocol):
-    """A participant that can take part in a savepoint. Of one that is not, nobody can tell whether it has newer output."""
+    """A participant that can take part in a savepoint. Of one that is not, nobody can tell whether it has newer output.
+
+    A class that derives from it and carries nothing from one checkpoint to the next has to say `newer` only.
+    """
 
     def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
         """Copy what a state names into a folder of a savepoint.
@@ -47,19 +51,20 @@ class Portable(Participant, Protocol):
             folder: the sink's folder in it.
             copy: copies a file of a storage to a path in the savepoint.
         """
-        ...
+        return
 
     def check_saved(self, state: JSON) -> None:
         """Raise DefinitionError unless a saved state names only what can be restored; nothing is changed."""
-        ...
+        return
 
     def note(self) -> JSON:
         """Return what `newer` will have to know besides the state, as it is at the cut; {} = nothing.
 
         Called at a checkpoint's border while the job waits, so it must be quick. It raises nothing.
         """
-        ...
+        return {}
 
+    @abstractmethod
     def newer(self, state: JSON, note: JSON) -> Newer:
         """Look for finished output that is there and was not at the cut; nothing is changed.
 
@@ -83,7 +88,7 @@ class Portable(Participant, Protocol):
             folder: the sink's folder in it.
             newer: what to do with newer output; "refuse" was looked at before.
         """
-        ...
+        return state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -15,12 +15,8 @@ from poundlock.checkpoint.participant import (
     JSON,
     Committed,
     Kind,
-    Occasion,
-    Orphan,
-    Prepared,
-    Staged,
+    Participant,
     WriterContext,
-    unchecked,
 )
 from poundlock.errors import CommitUnknown, DefinitionError
 from poundlock.failpoints import Failpoint, hit
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PrintSink:
+class PrintSink(Participant):
     """Print rows on the driver, checkpoint by checkpoint, each behind `<name>:<subtask>> `.
 
     A row of the one column `value` is printed as text, any other as a JSON object. Nothing is printed before its checkpoint
@@ -67,21 +63,6 @@ class PrintSink:
         """Begin to collect rows in a task."""
         return PrintWriter(self.name or context.sink, context.subtask, self.limit)
 
-    def directive(self, state: JSON) -> JSON:
-        """Return nothing: a task needs to know nothing."""
-        return {}
-
-    def verify(self, prepared: Sequence[Prepared]) -> None:
-        """Do nothing: the payload is all there is."""
-
-    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        """Let all of it be printed with this decision."""
-        return Staged({"v": 1, "pending": []}, [dict(item.payload) for item in prepared])
-
-    def next_roll_ms(self, state: JSON) -> int | None:
-        """Return None: nothing ever waits."""
-        return None
-
     def commit(self, committable: JSON) -> Committed:
         """Print a task's rows.
 
@@ -108,13 +89,6 @@ class PrintSink:
         except UnicodeEncodeError:  # the terminal has no such letters, and never will
             stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
         stream.flush()
-
-    def abort(self, prepared: Prepared) -> None:
-        """Do nothing: what is in no decision is never printed."""
-
-    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
-        """Return nothing: tasks leave nothing behind."""
-        return []
 
 
 class PrintWriter:

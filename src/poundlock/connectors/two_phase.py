@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from poundlock.checkpoint.capabilities import Preflight
+from poundlock.checkpoint.capabilities import Bindable, Preflight
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
     Committed,
     Kind,
-    Occasion,
     Orphan,
+    Participant,
     Prepared,
-    Staged,
     WriterContext,
     unchecked,
 )
@@ -91,7 +90,7 @@ class TwoPhaseCommitSink(ABC):
 
 
 @dataclass(frozen=True)
-class TwoPhaseParticipant:
+class TwoPhaseParticipant(Bindable, Participant):
     """Takes part in checkpoints for a user's sink.
 
     Args:
@@ -128,21 +127,6 @@ class TwoPhaseParticipant:
         return TwoPhaseWriter(
             copy.copy(self.sink), f"{self.prefix}{context.checkpoint}-{context.subtask}-{context.attempt}"
         )
-
-    def directive(self, state: JSON) -> JSON:
-        """Return nothing: a transaction knows its own name."""
-        return {}
-
-    def verify(self, prepared: Sequence[Prepared]) -> None:
-        """Do nothing: `pre_commit` has promised."""
-
-    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        """Let every transaction become visible with this decision."""
-        return Staged({"v": FORMAT, "pending": []}, [dict(item.payload) for item in prepared])
-
-    def next_roll_ms(self, state: JSON) -> int | None:
-        """Return None: nothing ever waits."""
-        return None
 
     def commit(self, committable: JSON) -> Committed | Aborted:
         """Commit one transaction."""

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from poundlock.demo.report import DemoReport, directory_tree
 from poundlock.demo.watch import Run
 from poundlock.errors import PoundlockError, TerminalError
-from poundlock.testing.audit import AuditResult, audit
+from poundlock.testing.audit import AuditResult, audit_output
 from poundlock.testing.events import ReferenceEvents
 from poundlock.testing.job_process import JobProcess, end_tagged, new_tag
 from poundlock.testing.kafka import EmbeddedKafka, Record
@@ -138,7 +138,7 @@ def _run(settings: DemoSettings, root: Path, tag: str, steps: _Steps, started: f
     with steps.step("See that no process of the job is left"):
         left = end_tagged(tag)
     with steps.step("Audit: read every finished file, compare with what was produced"):
-        result = audit(root / "event_log", root / "dead_letters", produced)
+        result = audit_output(root / "event_log", root / "dead_letters", produced)
     return _report(settings, result, run, left, time.monotonic() - started)
 
 

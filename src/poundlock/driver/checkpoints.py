@@ -211,9 +211,7 @@ class JobCheckpoints:
             self.scheduler.nothing_to_do((), newest)
             return None
         decided = self.coordinator.watermarks
-        times = (
-            self.time.directive_of(decided) if again and decided else self.time.directive(inputs, drain=self._draining)
-        )
+        times = decided.directive if again and decided else self.time.directive(inputs, drain=self._draining)
         hit(Failpoint.CHECKPOINT_PLANNED)
         hit(Failpoint.CHECKPOINT_ENTERED)
         return JobPlan(reads, times, began, served, again=again, drain=self._draining)
@@ -253,7 +251,7 @@ class JobCheckpoints:
             self.chain,
             plan.reads,
             reports,
-            watermarks=self.time.to_json(plan.times, advanced),
+            watermarks=self.time.decided(plan.times, advanced),
             event_time=self.time.seen(plan.times, reports),
         )
         return JobRan(given, results, advanced)

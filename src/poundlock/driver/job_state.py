@@ -6,35 +6,16 @@ carried out yet.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON
-from poundlock.errors import TerminalError
+from poundlock.state.decided_state import FORMAT, DecidedState, Manifests, followed
 from poundlock.state.directive import PreparedState, StateDirective
-from poundlock.state.manifest import Manifest, ManifestChange, apply_change
+from poundlock.state.manifest import Manifest, ManifestChange
 from poundlock.state.participant import StateParticipant
 from poundlock.state.spaces import in_spaces, refuse_dropped
 
-FORMAT = 1
 _WHOLE_EVERY = 50  # so many decisions say what changed, then one says all there is
-Manifests = Mapping[str, Manifest]
-
-
-def manifests_of(state: JSON) -> dict[str, Manifest]:
-    """Return the manifests that a record names which says all there is, by stage."""
-    return {name: Manifest.from_json(_text(value)) for name, value in state["manifest"].items()}
-
-
-def state_behind(parts: Sequence[JSON]) -> JSON | None:
-    """Return all keyed state behind the newest decision, as a record says it; None where there is none.
-
-    Args:
-        parts: what decisions say, oldest first, beginning with one that says all there is.
-    """
-    known, _ = _followed(parts)
-    return None if known is None else {"v": FORMAT, "manifest": _written(known)}
 
 
 class JobState:
@@ -71,9 +52,9 @@ class JobState:
         result = [self._manifests[s].next_timers(operator) for s, names in self._spaces.items() for operator in names]
         return _least([event for event, _ in result]), _least([clock for _, clock in result])
 
-    def resume(self, parts: Sequence[JSON], *, again: bool) -> JSON:
+    def resume(self, parts: Sequence[DecidedState], *, again: bool) -> DecidedState:
         """Take the state as the ledger has it; see `KeyedState`."""
-        known, before = _followed(parts)
+        known, before = followed(parts)
         refuse_dropped(known or {}, self._spaces)
         self._manifests = in_spaces(known or {}, self._spaces, max_parallelism=self._max_parallelism)
         self._before = None
@@ -81,8 +62,7 @@ class JobState:
             self._before = in_spaces(before, self._spaces, max_parallelism=self._max_parallelism)
         for manifest in self._manifests.values():
             self._participant.check_files(manifest)
-        whole = self.snapshot()
-        return whole if self._before is None else {**whole, "before": _written(self._before)}
+        return DecidedState.whole(self._manifests, self._before)
 
     def directives(self, checkpoint: int, *, parallelism: int, again: bool) -> dict[str, StateDirective]:
         """Return which state the tasks of each stage begin a checkpoint with.
@@ -99,7 +79,7 @@ class JobState:
         }
         return self._directives
 
-    def stage(self, prepared: Sequence[Any], *, again: bool) -> JSON | None:
+    def stage(self, prepared: Sequence[Any], *, again: bool) -> DecidedState | None:
         """Check what the tasks prepared; see `KeyedState`. Reports come as (name of the stage, PreparedState)."""
         reports: dict[str, list[PreparedState]] = {name: [] for name in self._directives}
         for name, report in prepared:
@@ -108,16 +88,16 @@ class JobState:
             self._participant.verify(directive, reports[name])
         if again:
             return None
-        staged, changes = {}, {}
+        staged: dict[str, Manifest] = {}
+        changes: dict[str, ManifestChange] = {}
         for name, directive in self._directives.items():
-            change, staged[name] = self._participant.apply(directive, reports[name])
-            changes[name] = json.loads(change.to_json())
+            changes[name], staged[name] = self._participant.apply(directive, reports[name])
         self._staged = staged
         self._since_whole += 1
         if self._since_whole >= _WHOLE_EVERY:
             self._since_whole = 0
-            return {"v": FORMAT, "manifest": _written(staged)}
-        return {"v": FORMAT, "change": changes}
+            return DecidedState.whole(staged)
+        return DecidedState(v=FORMAT, change=changes)
 
     def decided(self) -> None:
         """Take note that what was staged last is recorded."""
@@ -134,9 +114,9 @@ class JobState:
             self._participant.delete(self._pinned)
             self._pinned = []
 
-    def snapshot(self) -> JSON:
+    def snapshot(self) -> DecidedState:
         """Return what a savepoint says of the state behind the newest decision."""
-        return {"v": FORMAT, "manifest": _written(self._manifests)}
+        return DecidedState.whole(self._manifests)
 
     def sweep(self) -> None:
         """Delete files that nothing refers to."""
@@ -144,45 +124,8 @@ class JobState:
         self._participant.sweep(kept, below=1 << 62)
 
 
-def _followed(parts: Sequence[JSON]) -> tuple[Manifests | None, Manifests | None]:
-    """Return the state behind the newest decision, and the one before it."""
-    known: Manifests | None = None
-    before: Manifests | None = None
-    for part in parts:
-        if "manifest" in part:
-            before = _read(part["before"]) if "before" in part else known
-            known = _read(part["manifest"])
-        else:
-            if known is None:
-                raise TerminalError(
-                    "the ledger says what changed of the state and not what it was",
-                    next="restore the checkpoint folder from one moment, or go on from a savepoint",
-                )
-            before, known = known, _changed(known, part["change"])
-    return known, before
-
-
-def _changed(known: Manifests, changes: Mapping[str, JSON]) -> dict[str, Manifest]:
-    return {
-        name: apply_change(manifest, ManifestChange.from_json(_text(changes[name]))) if name in changes else manifest
-        for name, manifest in known.items()
-    }
-
-
-def _read(manifests: Mapping[str, JSON]) -> dict[str, Manifest]:
-    return {name: Manifest.from_json(_text(value)) for name, value in manifests.items()}
-
-
-def _written(manifests: Manifests) -> dict[str, JSON]:
-    return {name: json.loads(manifest.to_json()) for name, manifest in manifests.items()}
-
-
 def _files(manifests: Manifests) -> dict[str, None]:
     return {file.name: None for manifest in manifests.values() for file in manifest.files}
-
-
-def _text(value: JSON) -> bytes:
-    return json.dumps(value).encode()
 
 
 def _least(times: Sequence[int | None]) -> int | None:

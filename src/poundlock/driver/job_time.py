@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from poundlock.checkpoint.decision import EventTime
-from poundlock.checkpoint.participant import JSON
+from poundlock.operators.decided_time import FORMAT, DecidedTime
 from poundlock.operators.held_partitions import Held, held_of_source
 from poundlock.operators.stream_times import Advanced, StreamTimes, StreamWatermark, require_agreement
-from poundlock.operators.time_values import MIN, SourceInput, TimeDirective, TimeState, decode_state, shown
+from poundlock.operators.time_values import MIN, SourceInput, TimeDirective, TimeState, shown
 from poundlock.tasks.report import TaskReport
 from poundlock.values import Clock
-
-FORMAT = 2
 
 
 class JobTime:
@@ -28,9 +23,9 @@ class JobTime:
         operators: ids of the operators that keep state.
     """
 
-    def __init__(self, times: StreamTimes, clock: Clock, decided: JSON | None, operators: Sequence[str]) -> None:
+    def __init__(self, times: StreamTimes, clock: Clock, decided: DecidedTime | None, operators: Sequence[str]) -> None:
         self._times, self._clock, self._operators = times, clock, operators
-        known = times.initial() if decided is None else decode_state(json.dumps(decided["state"]))
+        known = times.initial() if decided is None else decided.state
         self._state: TimeState = times.resume(known)
         self.slowest: StreamWatermark | None = None
         """The least of the streams that somebody holds back; None where nobody does, as while all partitions are idle."""
@@ -54,11 +49,6 @@ class JobTime:
     def held(self) -> dict[str, Held]:
         """Return, per source, what has to wait for others of its alignment group."""
         return dict(held_of_source(self._times.graph, self._state))
-
-    @staticmethod
-    def directive_of(decided: JSON) -> TimeDirective:
-        """Return what the tasks of a decided checkpoint began with, for those that run once more."""
-        return msgspec.json.decode(json.dumps(decided["directive"]), type=TimeDirective)
 
     def measured(self, directive: TimeDirective, reports: Sequence[TaskReport]) -> Advanced:
         """Return what became of event time in a checkpoint.
@@ -118,16 +108,14 @@ class JobTime:
             watermark_ms=min(known, default=None) if len(known) == len(before) else None,
         )
 
-    def to_json(self, directive: TimeDirective, advanced: Advanced) -> JSON | None:
+    def decided(self, directive: TimeDirective, advanced: Advanced) -> DecidedTime | None:
         """Return what a decision says of event time; None where there is none."""
         if not self.active:
             return None
-        slowest = advanced.slowest
-        held = slowest.held_by if slowest is not None else None
-        return {
-            "v": FORMAT,
-            "watermark": shown(self._watermark(advanced)),
-            **({"held_by": {"source": held.source, "partition": held.partition}} if held is not None else {}),
-            "state": msgspec.to_builtins(advanced.state),
-            "directive": msgspec.to_builtins(directive),
-        }
+        return DecidedTime(
+            v=FORMAT,
+            watermark=shown(self._watermark(advanced)),
+            held_by=None if advanced.slowest is None else advanced.slowest.held_by,
+            state=advanced.state,
+            directive=directive,
+        )

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from poundlock.checkpoint.decision import EventTime
 from poundlock.checkpoint.outcome import TaskResults
-from poundlock.checkpoint.participant import JSON
 from poundlock.driver.planner import CheckpointPlan
 from poundlock.errors import TransientError
+from poundlock.operators.decided_time import DecidedTime
 from poundlock.plan.row_accounts import sink_counts
 from poundlock.plan.stages import StageChain
 from poundlock.tasks.report import TaskReport, total_counts
@@ -19,7 +19,7 @@ def task_results(
     plan: CheckpointPlan,
     reports: Sequence[TaskReport],
     *,
-    watermarks: JSON | None,
+    watermarks: DecidedTime | None,
     event_time: EventTime | None,
 ) -> TaskResults:
     """Return the sums of a checkpoint's reports.

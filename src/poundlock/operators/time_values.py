@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from poundlock.errors import TerminalError
 from poundlock.operators.generators import MAX, MIN
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "TimeDirective",
     "TimeState",
     "TimeValue",
-    "decode_state",
     "known",
     "renamed_state",
     "shown",
@@ -199,23 +197,3 @@ def renamed_state(state: TimeState, names: Mapping[str, str]) -> TimeState:
     }
     sources = {new(a): {new(n): each for n, each in known_of.items()} for a, known_of in state.sources.items()}
     return msgspec.structs.replace(state, streams=streams, sources=sources)
-
-
-def decode_state(raw: bytes | str) -> TimeState:
-    """Return the state that a decision's JSON has.
-
-    Raises:
-        TerminalError: it is of another version, or damaged.
-    """
-    try:
-        state = msgspec.json.decode(raw, type=TimeState)
-    except msgspec.MsgspecError as error:
-        raise TerminalError(
-            f"the event time in the ledger cannot be read: {error}", next="restore the job from a savepoint"
-        ) from None
-    if state.v != FORMAT:
-        raise TerminalError(
-            f"the event time in the ledger has format {state.v}, and this version knows {FORMAT}",
-            next="run the job with the version of poundlock that wrote it",
-        )
-    return state

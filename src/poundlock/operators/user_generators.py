@@ -96,7 +96,7 @@ def _is_plain(value: Any) -> bool:
 
 def kept_generator(strategy: WatermarkStrategy) -> Generator:
     """Return a new generator for one partition."""
-    return generator_of(strategy) if strategy.generator is None or strategy.per_record else _made(strategy)
+    return generator_of(strategy) if strategy.generator is None else _made(strategy)
 
 
 def _made(strategy: WatermarkStrategy) -> KeptGenerator:

@@ -109,7 +109,7 @@ class Totals:
             self.counts.setdefault(name, Counts()).add(sink.counts)
             if sink.wrote is not None and sink.wrote.bytes is not None:
                 self.bytes_out[name] = self.bytes_out.get(name, 0) + sink.wrote.bytes
-        newest = None if decision.watermarks is None else decision.watermarks.get("watermark")
+        newest = None if decision.watermarks is None else decision.watermarks.watermark
         if newest is None and decision.event_time is not None:
             newest = decision.event_time.watermark_ms
         if newest is not None:

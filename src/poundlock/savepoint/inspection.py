@@ -11,12 +11,12 @@ from typing import Any
 
 from poundlock.checkpoint.portable import Legible, PendingFile
 from poundlock.connectors.sink_factory import rebuild_sink
-from poundlock.driver.job_state import manifests_of
 from poundlock.errors import DefinitionError
-from poundlock.operators.time_values import MAX, MIN
+from poundlock.operators.time_values import MAX, MIN, TimeState
 from poundlock.savepoint.metadata import Metadata, damage, damaged, read_metadata
 from poundlock.savepoint.positions import Reading, reading
 from poundlock.savepoint.take import saved_state
+from poundlock.state.decided_state import manifests_of
 from poundlock.state.manifest import Manifest
 from poundlock.storage import Storage
 
@@ -113,7 +113,7 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
     metadata = read_metadata(savepoint)
     found = list(damage(savepoint, metadata)) if check else None
     try:
-        manifests = {} if metadata.decision.state is None else manifests_of(metadata.decision.state)
+        manifests = manifests_of(metadata.decision.state)
         return Inspection(
             path=savepoint.root,
             metadata=metadata,
@@ -148,14 +148,13 @@ def _watermark(metadata: Metadata) -> int | None:
     state = metadata.decision.watermarks
     if state is None:
         return None
-    found = state.get("watermark")
-    found = _before_end(state) if found == MAX else found
-    return None if found in (None, MIN) else int(found)
+    found = _before_end(state.state) if state.watermark == MAX else state.watermark
+    return None if found == MIN else found
 
 
-def _before_end(state: Mapping[str, Any]) -> int | None:
+def _before_end(state: TimeState) -> int | None:
     """Return the least watermark that streams had before the end of their input."""
-    found = [state["state"]["streams"].get(name, {}).get("before_end") for name in state["state"].get("sources", ())]
+    found = [state.streams[name].before_end for name in state.sources if name in state.streams]
     return min((watermark for watermark in found if watermark is not None), default=None)
 
 

@@ -5,17 +5,18 @@ An operator is told from another by its id, and from its earlier self by what it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
-from poundlock.checkpoint.participant import DEAD_LETTER, JSON
+from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.errors import DefinitionError
-from poundlock.operators.time_values import decode_state, renamed_state
+from poundlock.operators.time_values import renamed_state
 from poundlock.savepoint.metadata import Metadata, Operator, listed
+from poundlock.state.decided_state import DecidedState
+from poundlock.state.spaces import restricted
 
 
 def refuse_stranger(
@@ -73,19 +74,11 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     return None
 
 
-def without_operators(state: JSON | None, dropped: Sequence[str]) -> JSON | None:
+def without_operators(state: DecidedState | None, dropped: Sequence[str]) -> DecidedState | None:
     """Return the keyed state of a savepoint without that of some operators: merges drop their rows."""
     if state is None:
         return None
-    manifests = {name: _without(manifest, dropped) for name, manifest in state["manifest"].items()}
-    return {**state, "manifest": {name: manifest for name, manifest in manifests.items() if manifest["operators"]}}
-
-
-def _without(manifest: JSON, dropped: Sequence[str]) -> JSON:
-    kept = {name: meta for name, meta in manifest["operators"].items() if name not in dropped}
-    numbers = {meta["number"] for meta in kept.values()}
-    timers = [bound for bound in manifest.get("timers", ()) if bound[0] in numbers]
-    return {**manifest, "operators": kept, "timers": timers}
+    return state.each(lambda manifest: restricted(manifest, set(manifest.operators) - {*dropped}))
 
 
 def parse_renamed(texts: Sequence[str]) -> dict[str, str]:
@@ -124,18 +117,12 @@ def renamed_operators(root: str, metadata: Metadata, renamed: Mapping[str, str])
                 f"{root} has an operator {new!r} already", next="give another id, or rename or drop that one too"
             )
     decision = metadata.decision
-    state = decision.state
+    state, watermarks = decision.state, decision.watermarks
     if state is not None:
         # The files know operators by number.
-        manifests = {
-            name: {**manifest, "operators": _named(manifest["operators"], renamed)}
-            for name, manifest in state["manifest"].items()
-        }
-        state = {**state, "manifest": manifests}
-    watermarks = decision.watermarks
+        state = state.each(lambda m: structs.replace(m, operators=_named(m.operators, renamed)))
     if renamed and watermarks is not None:
-        times = renamed_state(decode_state(json.dumps(watermarks["state"])), renamed)
-        watermarks = {**watermarks, "state": msgspec.to_builtins(times)}
+        watermarks = structs.replace(watermarks, state=renamed_state(watermarks.state, renamed))
     return replace(
         metadata,
         operators=_named(operators, renamed),

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from poundlock.driver.job_state import manifests_of
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.take import Cut
+from poundlock.state.decided_state import DecidedState, manifests_of
 from poundlock.state.edit import StateEditor
 from poundlock.state.manifest import Manifest
 from poundlock.state.participant import StateParticipant
@@ -152,7 +152,7 @@ def write_state(cut: Cut, edits: Sequence[StateEdit], now_ms: int) -> Iterator[s
         DefinitionError: there is no such operator or state, or state of that kind is not written by people.
     """
     metadata = cut.metadata
-    manifests = {} if metadata.decision.state is None else manifests_of(metadata.decision.state)
+    manifests = dict(manifests_of(metadata.decision.state))
     for name, manifest in list(manifests.items()):
         mine = [edit for edit in edits if edit.operator in manifest.operators]
         if not mine:
@@ -167,8 +167,7 @@ def write_state(cut: Cut, edits: Sequence[StateEdit], now_ms: int) -> Iterator[s
         cut.paths += [file.name for file in written.files if file.name not in known]
         manifests[name] = written
     _refuse_unknown(manifests, edits)
-    state = {"v": 1, "manifest": {name: json.loads(manifest.to_json()) for name, manifest in manifests.items()}}
-    cut.metadata = replace(metadata, decision=replace(metadata.decision, state=state))
+    cut.metadata = replace(metadata, decision=replace(metadata.decision, state=DecidedState.whole(manifests)))
 
 
 def _table(manifest: Manifest, edit: StateEdit) -> str:

@@ -16,6 +16,7 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
+from poundlock.state.decided_state import manifests_of
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy, link
 from poundlock.storage.removal import remove_root, remove_tree
@@ -158,8 +159,8 @@ def is_temporary(path: str) -> bool:
 
 def state_files(decision: Decision) -> list[str]:
     """Return the files of the keyed state that a decision names whole: paths below the checkpoint folder."""
-    manifests = (decision.state or {}).get("manifest", {})
-    return list(dict.fromkeys(str(file["name"]) for manifest in manifests.values() for file in manifest["files"]))
+    manifests = manifests_of(decision.state).values()
+    return list(dict.fromkeys(file.name for manifest in manifests for file in manifest.files))
 
 
 def saved_state(decision: Decision, sink: str) -> JSON:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeVar
 
 import msgspec
 
-from poundlock.errors import TerminalError
-
 FORMAT = 1
-Versioned = TypeVar("Versioned", "Manifest", "ManifestChange")
 BROADCAST = (-1, 0)  # the "groups" of a run with broadcast state, which belongs to every task
 
 
@@ -127,19 +123,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Return the manifest of a job that has no state yet."""
         return cls(max_parallelism=max_parallelism, fragments=(Fragment(0, max_parallelism),))
 
-    def to_json(self) -> bytes:
-        """Return the manifest as JSON."""
-        return msgspec.json.encode(self)
-
-    @classmethod
-    def from_json(cls, data: bytes) -> Manifest:
-        """Return the manifest that `to_json` wrote.
-
-        Raises:
-            TerminalError: it is none, or of a newer format.
-        """
-        return read_versioned(data, cls, "manifest of the state")
-
     def next_timers(self, operator: str) -> tuple[int | None, int | None]:
         """Return when the first timer of an operator is due, by event time and by the clock, in ms; None: there is none."""
         meta = self.operators.get(operator)
@@ -195,33 +178,6 @@ class ManifestChange(msgspec.Struct, frozen=True, kw_only=True):
     operators: Mapping[int, OperatorChange] = {}
     roster: Mapping[str, int] | None = None
     timers: tuple[TimerBound, ...] = ()
-
-    def to_json(self) -> bytes:
-        """Return the change as JSON."""
-        return msgspec.json.encode(self)
-
-    @classmethod
-    def from_json(cls, data: bytes) -> ManifestChange:
-        """Return the change that `to_json` wrote; raises as `Manifest.from_json`."""
-        return read_versioned(data, cls, "change of the state")
-
-
-def read_versioned(data: bytes, kind: type[Versioned], what: str) -> Versioned:
-    """Return a versioned value of JSON.
-
-    Raises:
-        TerminalError: it is no such value, or of a newer format.
-    """
-    try:
-        value = msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
-        raise TerminalError(f"the {what} cannot be read: {error}", next="restore the job from a savepoint") from None
-    if value.v > FORMAT:
-        raise TerminalError(
-            f"the {what} has format {value.v}; this version reads up to {FORMAT}",
-            next="run the version of poundlock that wrote it, or a newer one",
-        )
-    return value
 
 
 def apply_change(manifest: Manifest, change: ManifestChange) -> Manifest:

@@ -6,7 +6,7 @@ two stages can name one file, and each looks at the rows of its own operators on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -57,7 +57,7 @@ def in_spaces(
     number = max((manifest.next_operator for manifest in known.values()), default=1)
     made: dict[str, Manifest] = {}
     for name, operators in spaces.items():
-        parts = [_restricted(manifest, operators) for manifest in known.values()]
+        parts = [restricted(manifest, operators) for manifest in known.values()]
         parts = [part for part in parts if part.operators]
         whole = parts[0] if parts else Manifest.empty(max_parallelism)
         for part in parts[1:]:
@@ -71,7 +71,7 @@ def in_spaces(
     return {name: msgspec.structs.replace(manifest, next_operator=number) for name, manifest in made.items()}
 
 
-def _restricted(manifest: Manifest, operators: Sequence[str]) -> Manifest:
+def restricted(manifest: Manifest, operators: Collection[str]) -> Manifest:
     """Return what a manifest says of some operators."""
     metas = {name: meta for name, meta in manifest.operators.items() if name in operators}
     numbers = {meta.number for meta in metas.values()}

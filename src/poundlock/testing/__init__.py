@@ -9,26 +9,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from poundlock.operators.keyed.group import describe_group as describe_group
+    from poundlock.testing.audit import audit_output as audit_output
+    from poundlock.testing.conformance import ConformanceError as ConformanceError
     from poundlock.testing.conformance import sink_conformance as sink_conformance
     from poundlock.testing.conformance import source_conformance as source_conformance
+    from poundlock.testing.conformance import visible_rows as visible_rows
+    from poundlock.testing.events import ReferenceEvents as ReferenceEvents
     from poundlock.testing.harness import Element as Element
     from poundlock.testing.harness import Emitted as Emitted
     from poundlock.testing.harness import KeyedOperatorHarness as KeyedOperatorHarness
     from poundlock.testing.harness import Snapshot as Snapshot
     from poundlock.testing.harness import Timer as Timer
+    from poundlock.testing.hdfs import EmbeddedHdfs as EmbeddedHdfs
+    from poundlock.testing.minio import EmbeddedMinio as EmbeddedMinio
     from poundlock.testing.process_harness import ProcessHarness as ProcessHarness
+    from poundlock.testing.watermarks import WatermarkHarness as WatermarkHarness
     from poundlock.testing.window_harness import WindowHarness as WindowHarness
 
 _NAMES = {
-    "Element": "harness",
-    "Emitted": "harness",
-    "KeyedOperatorHarness": "harness",
-    "ProcessHarness": "process_harness",
-    "Snapshot": "harness",
-    "Timer": "harness",
-    "WindowHarness": "window_harness",
-    "sink_conformance": "conformance",
-    "source_conformance": "conformance",
+    "ConformanceError": "testing.conformance",
+    "Element": "testing.harness",
+    "EmbeddedHdfs": "testing.hdfs",
+    "EmbeddedMinio": "testing.minio",
+    "Emitted": "testing.harness",
+    "KeyedOperatorHarness": "testing.harness",
+    "ProcessHarness": "testing.process_harness",
+    "ReferenceEvents": "testing.events",
+    "Snapshot": "testing.harness",
+    "Timer": "testing.harness",
+    "WatermarkHarness": "testing.watermarks",
+    "WindowHarness": "testing.window_harness",
+    "audit_output": "testing.audit",
+    "describe_group": "operators.keyed.group",
+    "sink_conformance": "testing.conformance",
+    "source_conformance": "testing.conformance",
+    "visible_rows": "testing.conformance",
 }
 
 __all__ = sorted(_NAMES)
@@ -37,4 +53,4 @@ __all__ = sorted(_NAMES)
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'poundlock.testing' has no attribute {name!r}")
-    return getattr(import_module(f"poundlock.testing.{_NAMES[name]}"), name)
+    return getattr(import_module(f"poundlock.{_NAMES[name]}"), name)

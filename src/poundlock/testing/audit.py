@@ -137,7 +137,7 @@ def _excess(many: Counter[bytes], few: Counter[bytes]) -> tuple[int, tuple[str, 
     return surplus.total(), tuple(ascii(value)[2:-1] for value, _ in surplus.most_common(_EXAMPLES))
 
 
-def audit(
+def audit_output(
     out_dir: str | Path,
     dead_letter_dir: str | Path | None,
     produced: Iterable[bytes] | Mapping[bytes, int],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.group import MAX, MIN, KeyGroup, describe
+from poundlock.operators.keyed.group import MAX, MIN, KeyGroup, describe_group
 from poundlock.operators.keyed.keys import group_of, groups_of_instance, instance_of
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import LATE, MAIN, Batch, OutputChunk
@@ -273,7 +273,7 @@ class KeyedOperatorHarness:
         return found
 
     def _described(self) -> list[dict[str, Any]]:
-        return [describe(group.encode()) for _, group in sorted(self._groups.items())]
+        return [describe_group(group.encode()) for _, group in sorted(self._groups.items())]
 
 
 def selector(key: KeySelector) -> Callable[[Any], Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from poundlock.formats.chunk import Records
 from poundlock.operators.combined_watermarks import StreamHolder
-from poundlock.operators.generators import IdlenessTimer
+from poundlock.operators.generators import IdlenessTimer, generator_of
 from poundlock.operators.held_partitions import Held, held_of_source
 from poundlock.operators.stream_times import StreamTimes, StreamWatermark
 from poundlock.operators.time_graph import TimeGraph, TimeNode
@@ -62,7 +62,7 @@ class GeneratorHarness:
         """The greatest watermark it emitted."""
         self.idle = False
         """Whether it marked its partition idle."""
-        self.generator = kept_generator(strategy)
+        self.generator = generator_of(strategy) if strategy.per_record else kept_generator(strategy)
 
     def events(self, timestamps: Iterable[int]) -> None:
         """Hand over event times, ms, each as a checkpoint of one row."""

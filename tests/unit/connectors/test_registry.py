@@ -49,7 +49,11 @@ def test_a_connector_is_found_without_being_imported(install: Install) -> None:
 
 
 def test_a_source_is_told_from_a_sink(install: Install) -> None:
-    install("spool_b", "class Source:\n    enumerator = reader = None\n", pool="spool_b:Source")
+    install(
+        "spool_b",
+        "class Source:\n    def enumerator(self, workspace): ...\n    def reader(self, context): ...\n",
+        pool="spool_b:Source",
+    )
     assert find("pool").roles() == ["source"]
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from poundlock import DefinitionError, TerminalError, WatermarkStrategy
 from poundlock.operators.combined_watermarks import StreamHolder
+from poundlock.operators.decided_time import DecidedTime
 from poundlock.operators.split_reports import merged
 from poundlock.operators.stream_times import Advanced, StreamTimes, require_agreement
 from poundlock.operators.time_graph import TimeGraph, TimeNode
@@ -26,8 +27,8 @@ from poundlock.operators.time_values import (
     GeneratorReport,
     SourceInput,
     SplitTimes,
+    TimeDirective,
     TimeState,
-    decode_state,
     renamed_state,
 )
 from support.job_watermarks import JobWatermarks, SourceSeen
@@ -67,7 +68,7 @@ class Played:
         directive = self.times.directive(self.state, self.now, inputs, **how)
         again = msgspec.json.decode(msgspec.json.encode(directive), type=type(directive))
         self.last = self.times.advance(again, reports)
-        self.state = decode_state(msgspec.json.encode(self.last.state))
+        self.state = msgspec.json.decode(msgspec.json.encode(self.last.state), type=TimeState)
         assert self.state == self.last.state
         return self.last
 
@@ -530,11 +531,15 @@ def test_the_state_is_json_that_a_person_can_read() -> None:
     }
 
 
-def test_a_state_of_another_version_or_damaged_is_refused() -> None:
+def test_event_time_of_another_version_or_damaged_is_refused() -> None:
+    decided = DecidedTime(v=2, watermark=94, state=TimeState(), directive=TimeDirective(TimeState(), 1, {}))
+    assert DecidedTime.from_json(json.loads(json.dumps(decided.to_json()))) == decided
+    with pytest.raises(TerminalError, match="has format 3, and this version knows 2"):
+        DecidedTime.from_json({**decided.to_json(), "v": 3})
     with pytest.raises(TerminalError, match="has format 2, and this version knows 1"):
-        decode_state(msgspec.json.encode(TimeState(v=2)))
+        DecidedTime.from_json({**decided.to_json(), "state": {"v": 2}})
     with pytest.raises(TerminalError, match="cannot be read"):
-        decode_state('{"clock": "x"}')
+        DecidedTime.from_json({**decided.to_json(), "state": {"clock": "x"}})
 
 
 def test_a_summary_stands_for_all_reports_of_its_source() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.cli.main import main
-from poundlock.driver.job_state import manifests_of
 from poundlock.savepoint.metadata import Metadata, check_files, read_metadata
+from poundlock.state.decided_state import manifests_of
 from poundlock.storage import LocalStorage
 from support.saved import CHECKPOINT, EVENTS, JOB_ID, files_of, save
 
@@ -155,7 +155,7 @@ def test_the_state_of_one_of_several_operators_is_dropped(tmp_path: Path, capsys
     _, metadata = edited(capsys, savepoint, "--drop-operator", "sums", "--offset", "events:0=100")
     assert {*metadata.operators} == {"clicks", "counts", "busy"}
     assert {*metadata.files} == {f"state/{JOB_ID}/stage-1.arrow", f"state/{JOB_ID}/stage-2.arrow"}
-    manifests = manifests_of(metadata.decision.state or {})
+    manifests = manifests_of(metadata.decision.state)
     assert {stage: [*manifest.operators] for stage, manifest in manifests.items()} == {
         "stage-1": ["counts"],
         "stage-2": ["busy"],

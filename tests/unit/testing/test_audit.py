@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.testing.audit import audit, day_bucket
+from poundlock.testing.audit import audit_output, day_bucket
 from poundlock.testing.events import ReferenceEvents, event_time_ms
 
 
@@ -47,7 +47,7 @@ def values(tmp_path: Path) -> list[bytes]:
 
 
 def test_a_correct_output_is_exact(tmp_path: Path, values: list[bytes]) -> None:
-    result = audit(tmp_path / "out", tmp_path / "out/_dead_letters", values)
+    result = audit_output(tmp_path / "out", tmp_path / "out/_dead_letters", values)
     bad = sum(1 for v in values if event_time_ms(v) is None)
     assert bad > 100
     assert (result.produced, result.in_files, result.dead_lettered) == (4000, 4000 - bad, bad)
@@ -62,7 +62,7 @@ def test_each_fault_is_counted(tmp_path: Path, values: list[bytes]) -> None:
     plain.write_bytes(b"".join(line + b"\n" for line in [lines[1], lines[1], *lines[3:]]))
     (tmp_path / "out/dt=20181220/part-0-1").write_bytes(lines[2] + b"\n")
     (tmp_path / "out/dt=20181220/.part-0-2.inprogress.x").write_bytes(lines[0] + b"\n")
-    result = audit(tmp_path / "out", tmp_path / "out/_dead_letters", values)
+    result = audit_output(tmp_path / "out", tmp_path / "out/_dead_letters", values)
     assert (result.lost, result.duplicated, result.misplaced, result.hidden) == (1, 1, 1, 1)
     assert not result.exact
     assert result.examples["lost"] == (lines[0].decode(),)
@@ -77,18 +77,18 @@ def test_a_malformed_record_in_a_bucket_and_a_good_one_in_the_dead_letters_are_m
     letters.mkdir()
     (folder / "part-0-0").write_bytes(b"not json\n")
     (letters / "part-0-0").write_text(json.dumps({"reason": "wrong", "value": good.decode()}) + "\n")
-    result = audit(tmp_path / "out", letters, [good, b"not json"])
+    result = audit_output(tmp_path / "out", letters, [good, b"not json"])
     assert (result.lost, result.duplicated, result.misplaced) == (0, 0, 2)
 
 
 def test_a_record_that_was_never_produced_counts_as_duplicated(tmp_path: Path, values: list[bytes]) -> None:
-    result = audit(tmp_path / "out", tmp_path / "out/_dead_letters", values[1:])
+    result = audit_output(tmp_path / "out", tmp_path / "out/_dead_letters", values[1:])
     assert (result.lost, result.duplicated) == (0, 1)
 
 
 def test_empty_lines_are_records(tmp_path: Path) -> None:
     (tmp_path / "part-0-0").write_bytes(b"\n\na\r\n")
-    result = audit(tmp_path, None, [b"", b"", b"a\r"], bucket=lambda _: ".")
+    result = audit_output(tmp_path, None, [b"", b"", b"a\r"], bucket=lambda _: ".")
     assert result.exact
     assert result.in_files == 3
 
@@ -97,7 +97,7 @@ def test_a_dead_letter_without_reason_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters/part-0-0").write_text('{"value":"x"}\n')
     with pytest.raises(ValueError, match="without reason"):
-        audit(tmp_path / "out", tmp_path / "letters", [b"x"])
+        audit_output(tmp_path / "out", tmp_path / "letters", [b"x"])
 
 
 def test_the_zone_decides_the_bucket() -> None:

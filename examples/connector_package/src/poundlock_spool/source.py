@@ -11,11 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock import DefinitionError
-from poundlock.connectors.base import ReaderContext, Split
-from poundlock.connectors.replay_promise import ReplayPromise
-from poundlock.formats.chunk import Batch, Chunk, FileOrigin
-from poundlock.formats.reject import Reject
-from poundlock.storage import Storage
+from poundlock.connectors import Batch, Chunk, FileOrigin, ReaderContext, Reject, ReplayPromise, Split, Storage
 
 __all__ = ["SpoolSource"]
 

@@ -20,10 +20,11 @@ from poundlock.checkpoint.keyed_state import KeyedState, state_parts
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import find_checkpoint, next_record, start_record, to_redo
 from poundlock.checkpoint.outcome import Log, Outcome, StandardLog
-from poundlock.checkpoint.participant import JSON, Occasion, Participant, Staged
+from poundlock.checkpoint.participant import Occasion, Participant, Staged
 from poundlock.checkpoint.validation import check_owner, check_removed_sinks
 from poundlock.errors import FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.operators.decided_time import DecidedTime
 from poundlock.values import Clock
 
 _ROUNDS = 6  # the first, and those in which parts that were aborted from outside are produced again
@@ -47,7 +48,7 @@ class History:
     ) -> None:
         self.sources: Mapping[str, SourceRange] = {}
         """Per source, the newest decided range."""
-        self.watermarks: JSON | None = None
+        self.watermarks: DecidedTime | None = None
         """The watermarks behind the newest decided checkpoint; None where there are none."""
         self.redo: Mapping[str, Redo] = {}
         """Per sink, what of the newest checkpoint was aborted from outside."""

@@ -15,6 +15,8 @@ from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
 from poundlock.errors import DefinitionError, TerminalError
+from poundlock.operators.decided_time import DecidedTime
+from poundlock.state.decided_state import DecidedState
 
 START = "start"
 
@@ -34,7 +36,7 @@ def start_record(
     now_ms: int,
     sinks: Mapping[str, object],
     redo: Mapping[str, Redo],
-    state: JSON | None = None,
+    state: DecidedState | None = None,
 ) -> Decision:
     """Return the record with which a driver takes over: nothing is committed, all states go on.
 
@@ -42,7 +44,7 @@ def start_record(
     """
     states: dict[str, JSON] = {name: {} for name in sinks}
     sources: Mapping[str, SourceRange] = {}
-    watermarks: JSON | None = None
+    watermarks: DecidedTime | None = None
     if before is not None:
         states.update({name: dict(sink.state) for name, sink in before.sinks.items()})
         # Rolls and ends name no sources; few of them stand between two records that do.
@@ -78,10 +80,10 @@ def next_record(
     started_ms: int | None = None,
     event_time: EventTime | None = None,
     tasks: int | None = None,
-    watermarks: JSON | None = None,
+    watermarks: DecidedTime | None = None,
     durations_ms: Mapping[str, int] | None = None,
     redo: Mapping[str, Redo] | None = None,
-    state: JSON | None = None,
+    state: DecidedState | None = None,
 ) -> Decision:
     """Return the record after `newest`. A roll or an end keeps its checkpoint number, what is to be redone, and reads nothing."""
     sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}

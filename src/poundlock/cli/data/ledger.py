@@ -102,9 +102,9 @@ def _details(decision: Decision, sink: str | None) -> Iterator[str]:
     if (seen := decision.event_time) is not None:
         yield f"event time: {_time(seen.min_ms)} to {_time(seen.max_ms)}, watermark {time_text(seen.watermark_ms)}"
     if (marks := decision.watermarks) is not None and decision.occasion == "checkpoint":
-        held = marks.get("held_by")
-        who = "" if held is None else f", held back by {held['partition'] or held['source']}"
-        yield f"watermark behind it: {time_text(marks.get('watermark'))}{who}"
+        held = marks.held_by
+        who = "" if held is None else f", held back by {held.partition or held.source}"
+        yield f"watermark behind it: {time_text(marks.watermark)}{who}"
     if decision.durations_ms:
         yield "took: " + ", ".join(f"{name} {ms} ms" for name, ms in decision.durations_ms.items())
 

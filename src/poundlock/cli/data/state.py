@@ -15,7 +15,7 @@ from poundlock.cli.output import Output
 from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from poundlock.checkpoint.participant import JSON
+    from poundlock.state.decided_state import DecidedState
     from poundlock.storage import Storage
 
 
@@ -122,12 +122,12 @@ def command(
     output.show(_State(found, limit))
 
 
-def _recorded(storage: Storage) -> JSON | None:
+def _recorded(storage: Storage) -> DecidedState | None:
     """Return what a savepoint, or the ledger of a checkpoint, says of keyed state; None where it says nothing."""
     from poundlock.checkpoint.keyed_state import state_parts
     from poundlock.checkpoint.ledger.ledger import Ledger
-    from poundlock.driver.job_state import state_behind
     from poundlock.savepoint.metadata import METADATA, read_metadata
+    from poundlock.state.decided_state import state_behind
 
     if storage.stat(METADATA) is not None:
         return read_metadata(storage).decision.state
@@ -136,12 +136,12 @@ def _recorded(storage: Storage) -> JSON | None:
     return None if newest is None else state_behind(state_parts(ledger, newest))
 
 
-def _kept(storage: Storage, state: JSON | None, operator: str | None, *key: Any) -> _Found:
-    from poundlock.driver.job_state import manifests_of
+def _kept(storage: Storage, state: DecidedState | None, operator: str | None, *key: Any) -> _Found:
+    from poundlock.state.decided_state import manifests_of
     from poundlock.state.inspect import described
     from poundlock.tasks.state_files import run_files
 
-    manifests = {} if state is None else manifests_of(state)
+    manifests = manifests_of(state)
     known = sorted({name for manifest in manifests.values() for name in manifest.operators})
     if not known or (operator is not None and operator not in known):
         raise _no_state(storage, operator, f"give one of: {', '.join(known)}" if known else None)

@@ -60,7 +60,7 @@ def diff(
 def _state_rows(found: Inspection) -> Mapping[str, int | None]:
     if (state := found.metadata.decision.state) is None:
         return {}
-    from poundlock.driver.job_state import manifests_of
+    from poundlock.state.decided_state import manifests_of
     from poundlock.state.inspect import count_entries
     from poundlock.tasks.state_files import run_files
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from poundlock.checkpoint.capabilities import Bindable
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
     Committed,
     Kind,
-    Occasion,
     Orphan,
+    Participant,
     Prepared,
-    Staged,
     Writer,
     WriterContext,
     unchecked,
@@ -41,7 +41,7 @@ _TABLE = re.compile(r"\"?[A-Za-z_][\w$ ]*\"?(\.\"?[A-Za-z_][\w$ ]*\"?){0,2}")
 
 
 @dataclass(frozen=True)
-class JdbcSink:
+class JdbcSink(Bindable, Participant):
     """Rows into a table of any database that has a JDBC driver and transactions.
 
     The columns of the rows go to the columns of the same names, whatever their case. The tasks leave the rows in a folder; the
@@ -148,9 +148,6 @@ class JdbcSink:
 
         return JdbcWriter(context, self.bind(job_id=context.job_id, sink=context.sink))
 
-    def directive(self, state: JSON) -> JSON:
-        return {}
-
     def verify(self, prepared: Sequence[Prepared]) -> None:
         storage = self.folder()
         for item in prepared:
@@ -160,12 +157,6 @@ class JdbcSink:
                     f"{item.payload['file']} in {self.staging} is not as the task left it",
                     next="let nobody else use the folder; the checkpoint is repeated",
                 )
-
-    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        return Staged({"v": 1, "pending": []}, [dict(item.payload) for item in prepared])
-
-    def next_roll_ms(self, state: JSON) -> int | None:
-        return None
 
     def commit(self, committable: JSON) -> Committed | Aborted:
         from poundlock.connectors.jdbc.committer import commit

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,12 +20,8 @@ from poundlock.checkpoint.participant import (
     JSON,
     Committed,
     Kind,
-    Occasion,
-    Orphan,
-    Prepared,
-    Staged,
+    Participant,
     WriterContext,
-    unchecked,
 )
 from poundlock.config import Settings, load_settings
 from poundlock.connectors.base import PreviewRefused
@@ -132,7 +128,7 @@ def _folder(settings: Settings, session: Session | None, *, shared: bool) -> Ite
 
 
 @dataclass
-class _RowSink:
+class _RowSink(Participant):
     """Keeps the first rows of each task; they travel in the decision, and are kept when it is carried out.
 
     Args:
@@ -155,34 +151,12 @@ class _RowSink:
         """Begin to collect rows in a task."""
         return _RowWriter(self.limit, context.checkpoint, context.subtask)
 
-    def directive(self, state: JSON) -> JSON:
-        """Return nothing: a task needs to know nothing."""
-        return {}
-
-    def verify(self, prepared: Sequence[Prepared]) -> None:
-        """Do nothing: the payload is all there is."""
-
-    def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        """Take all of it with this decision."""
-        return Staged({"v": 1, "pending": []}, [dict(item.payload) for item in prepared])
-
-    def next_roll_ms(self, state: JSON) -> int | None:
-        """Return None: nothing ever waits."""
-        return None
-
     def commit(self, committable: JSON) -> Committed:
         """Keep a task's rows, by checkpoint and task: the same ones again change nothing."""
         self._parts[committable["checkpoint"], committable["subtask"]] = pickle.loads(
             base64.b64decode(committable["data"])
         )
         return Committed({"rows": committable["rows"]})
-
-    def abort(self, prepared: Prepared) -> None:
-        """Do nothing: what is in no decision is never kept."""
-
-    def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
-        """Return nothing: tasks leave nothing behind."""
-        return []
 
 
 class _RowWriter:

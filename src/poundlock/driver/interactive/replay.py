@@ -27,7 +27,6 @@ from poundlock.checkpoint.participant import Counts, Kind, Occasion, Prepared
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, SplitSource
 from poundlock.driver.driver import checkpoint_dir, two_lines
-from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.results import task_results
 from poundlock.errors import DefinitionError, PoundlockError
@@ -264,7 +263,7 @@ class _Replay:
         decision = self.decision
         took = sum(decision.durations_ms.get(name, 0) for name in ("run", "verify"))
         started_ms = decision.time_ms - took if decision.started_ms is None else decision.started_ms
-        time = decision.watermarks or {}
+        time = decision.watermarks
         return Directive(
             checkpoint=decision.checkpoint,
             epoch=decision.epoch,
@@ -273,9 +272,7 @@ class _Replay:
             sinks={
                 name: {} if self.before is None else self._directive_of(name, self.before) for name in self.plan.sinks
             },
-            time=JobTime.directive_of(time)
-            if "directive" in time
-            else TimeDirective(chain.times.initial(), started_ms, dict(inputs)),
+            time=TimeDirective(chain.times.initial(), started_ms, dict(inputs)) if time is None else time.directive,
             places=places if chain.has_segments else (),
         )
 

@@ -20,7 +20,6 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import to_redo
 from poundlock.checkpoint.participant import JSON, Participant
 from poundlock.connectors.sink_factory import rebuild_sink
-from poundlock.driver.job_state import state_behind
 from poundlock.driver.savepoints.checkpoint_deletion import refuse_deleted
 from poundlock.driver.savepoints.handover import refuse_left
 from poundlock.driver.savepoints.restore import Beginning
@@ -31,6 +30,7 @@ from poundlock.savepoint.first_edition import refuse_first_edition
 from poundlock.savepoint.metadata import METADATA, Metadata, Operator
 from poundlock.savepoint.operator_ids import operators
 from poundlock.savepoint.take import finish, take
+from poundlock.state.decided_state import DecidedState, manifests_of, state_behind
 from poundlock.storage import LocalStorage, Storage, open_storage
 from poundlock.storage.removal import remove_root, remove_tree
 from poundlock.values import Clock
@@ -177,11 +177,11 @@ def _older(given: Storage) -> str:
 
 
 def _operators(
-    given: Storage, newest: Decision, record: Decision, plan: Plan, state: JSON | None
+    given: Storage, newest: Decision, record: Decision, plan: Plan, state: DecidedState | None
 ) -> dict[str, Operator]:
     said = {i: Operator(**value) for i, value in described_operators(given).items()}
     if not said:  # an older version started it: what has state cannot be known, so what the job has now must fit
         said = {i: Operator("source") for i in record.sources} | {i: Operator("sink") for i in newest.sinks}
         said |= {i: o for i, o in operators(plan).items() if o.kind == "stateful"}
-    keeping = {name for manifest in (state or {}).get("manifest", {}).values() for name in manifest["operators"]}
+    keeping = {name for manifest in manifests_of(state).values() for name in manifest.operators}
     return {i: o for i, o in said.items() if o.kind != "stateful" or i in keeping}

@@ -223,7 +223,7 @@ def _timers(data: memoryview) -> Timers:
     return Timers.of(times, counts, unpack_keys(column))
 
 
-def describe(data: bytes) -> dict[str, Any]:
+def describe_group(data: bytes) -> dict[str, Any]:
     """Return a blob for people: its head, every entry of every table, every timer.
 
     Returns:

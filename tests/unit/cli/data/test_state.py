@@ -6,7 +6,7 @@ from typing import Any
 
 from poundlock import EventTimeSessionWindows, KeyedProcessFunction, StateTtlConfig, ValueStateDescriptor
 from poundlock.cli.data.state import _State
-from poundlock.operators.keyed.group import describe
+from poundlock.operators.keyed.group import describe_group
 from poundlock.testing import ProcessHarness, Snapshot, WindowHarness
 
 
@@ -21,7 +21,7 @@ class Seen(KeyedProcessFunction):
 
 
 def shown(snapshot: Snapshot, limit: int = 20) -> list[str]:
-    groups = [("3", describe(blob)) for blob in snapshot.groups.values()]
+    groups = [("3", describe_group(blob)) for blob in snapshot.groups.values()]
     return list(_State(groups, limit).lines())
 
 

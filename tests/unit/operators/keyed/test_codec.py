@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.keyed import codec
-from poundlock.operators.keyed.group import KeyGroup, describe
+from poundlock.operators.keyed.group import KeyGroup, describe_group
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
@@ -117,7 +117,7 @@ def test_keys_that_sql_groups_together_have_the_same_bytes() -> None:
 def test_a_blob_of_a_newer_format_is_refused() -> None:
     blob = KeyGroup(3).encode()
     newer = codec.encode([[codec.FORMAT + 1, *codec.decode(blob)[0][1:]], *codec.decode(blob)[1:]])
-    for read in (KeyGroup.decode, describe, codec.read_head):
+    for read in (KeyGroup.decode, describe_group, codec.read_head):
         with pytest.raises(TerminalError, match="key group 3 has format 2; this version reads up to 1"):
             read(newer)
 

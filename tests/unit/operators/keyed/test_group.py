@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import read_head
-from poundlock.operators.keyed.group import MIN, KeyGroup, describe
+from poundlock.operators.keyed.group import MIN, KeyGroup, describe_group
 from poundlock.operators.keyed.keys import group_of, groups_of_instance, instance_of, normal
 
 
@@ -95,7 +95,7 @@ def test_a_table_that_was_not_looked_at_stays_bytes() -> None:
 
 
 def test_a_blob_can_be_read_by_people() -> None:
-    said = describe(example().encode())
+    said = describe_group(example().encode())
     assert {k: said[k] for k in ("format", "group", "watermark", "processing_time")} == {
         "format": 1,
         "group": 5,

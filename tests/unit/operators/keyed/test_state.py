@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.operators.keyed.group import KeyGroup, describe
+from poundlock.operators.keyed.group import KeyGroup, describe_group
 from poundlock.operators.keyed.state import StateStore
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.functions.state import (
@@ -238,7 +238,7 @@ def test_what_nobody_reads_is_removed_when_the_group_is_written() -> None:
         items.add(1)
         pairs.put(1, 1)
     keyed.at("other", 1150)
-    said = describe(keyed.group.encode())["state"]
+    said = describe_group(keyed.group.encode())["state"]
     assert {name: [e["key"] for e in table["entries"]] for name, table in said.items()} == {
         "state:v": ["new"],
         "state:l": ["new"],

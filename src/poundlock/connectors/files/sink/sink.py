@@ -12,6 +12,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import refuse_without_effect
+from poundlock.audit.read_back import Auditable
+from poundlock.checkpoint.capabilities import Bindable, CommitsMany, Inspectable, Measurable
 from poundlock.checkpoint.participant import (
     JSON,
     CommitOutcome,
@@ -26,6 +28,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.checkpoint.portable import Legible, Portable
 from poundlock.connectors.column_checks import need_columns
 from poundlock.connectors.files.buckets.assigners import (
     BUCKET_COLUMN,
@@ -36,17 +39,21 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
+from poundlock.connectors.files.sink import bulk_commit, committer, inspection, savepoint_files
 from poundlock.connectors.files.sink import commit_plan as staging
 from poundlock.connectors.files.sink.compaction import FileCompaction
 from poundlock.connectors.files.sink.names import owner_tag
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.errors import DefinitionError
+from poundlock.storage import open_storage
+from poundlock.storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from poundlock.audit.read_back import AuditScope, Reading
     from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
     from poundlock.connectors.files.sink.segments import Layout
     from poundlock.formats.encode import RowEncoder
+    from poundlock.formats.encode_bulk import BulkMerger
     from poundlock.storage.base import Storage
 
 __all__ = ["FileSink", "RollingPolicy"]
@@ -66,7 +73,7 @@ _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
 @dataclass(frozen=True)
-class FileSink:
+class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable, Measurable):
     """Records into files by bucket, exactly once: files appear complete and never change.
 
     Args:
@@ -190,8 +197,6 @@ class FileSink:
 
     def preflight(self) -> None:
         """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
-        from poundlock.connectors.files.sink.committer import preflight
-
         storage = self._storage()
         by = self.bucket
         pattern = by.pattern if isinstance(by, EventTimeBucketAssigner | ProcessingTimeBucketAssigner) else ""
@@ -200,7 +205,7 @@ class FileSink:
                 f"date pattern {pattern!r}: no name in {storage.root} may have a {min(refused)!r}",
                 next="leave it out, such as HHmm or HH-mm",
             )
-        preflight(storage)
+        committer.preflight(storage)
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
@@ -215,9 +220,7 @@ class FileSink:
         return staging.directive(state, named=self._uploads)
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
-        from poundlock.connectors.files.sink.bulk_commit import verify_many
-
-        verify_many(self._storage(), prepared)
+        bulk_commit.verify_many(self._storage(), prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         return staging.stage(self._rules(), state, prepared, occasion, now_ms)
@@ -226,35 +229,23 @@ class FileSink:
         return staging.next_roll_ms(self._rules(), state)
 
     def commit(self, committable: JSON) -> Committed:
-        from poundlock.connectors.files.sink.committer import commit
-        from poundlock.formats.encode_bulk import BulkMerger
-
-        return commit(self._storage(committable["root"]), committable, BulkMerger(self._codec))
+        return committer.commit(self._storage(committable["root"]), committable, self._merger)
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
-        from poundlock.connectors.files.sink.bulk_commit import commit_many
-        from poundlock.formats.encode_bulk import BulkMerger
-
-        return commit_many(self._storage, committables, BulkMerger(self._codec))
+        return bulk_commit.commit_many(self._storage, committables, self._merger)
 
     def abort(self, prepared: Prepared) -> None:
-        from poundlock.connectors.files.sink.committer import abort
-
-        abort(self._storage(), prepared)
+        committer.abort(self._storage(), prepared)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
-        from poundlock.connectors.files.sink.committer import sweep
-
-        return sweep(
+        return committer.sweep(
             self._storage(state.get("root")), self.tag or state.get("tag", ""), state, remove=remove, check=check
         )
 
     # Inspectable
 
     def describe_json(self) -> JSON:
-        from poundlock.connectors.files.sink.inspection import describe
-
-        return describe(self)
+        return inspection.describe(self)
 
     @classmethod
     def from_json(cls, description: JSON) -> FileSink:
@@ -263,26 +254,15 @@ class FileSink:
         Raises:
             DefinitionError: another version of poundlock wrote the description.
         """
-        from poundlock.connectors.files.sink.inspection import settings
-
-        return cls(**settings(description))
+        return cls(**inspection.settings(description))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        from poundlock.connectors.files.sink.inspection import inspect
-        from poundlock.formats.encode_bulk import BulkMerger
-
-        return inspect(self._storage(committable["root"]), committable, BulkMerger(self._codec))
+        return inspection.inspect(self._storage(committable["root"]), committable, self._merger)
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
-        from poundlock.connectors.files.sink.inspection import inspect_state
-
-        return inspect_state(self._storage(state.get("root")), state)
+        return inspection.inspect_state(self._storage(state.get("root")), state)
 
     # Auditable
-
-    @property
-    def unaudited(self) -> str:
-        return ""
 
     def open_audit(self, scope: AuditScope) -> Reading:
         from poundlock.connectors.files.sink.read_back import FileReading
@@ -293,9 +273,7 @@ class FileSink:
         return int(committable["rows"])
 
     def rows_pending(self, state: JSON) -> int:
-        from poundlock.connectors.files.sink.commit_plan import carried_segments
-
-        return sum(int(segment["rows"]) for segment in carried_segments(state))
+        return sum(int(segment["rows"]) for segment in staging.carried_segments(state))
 
     # Measurable
 
@@ -308,40 +286,25 @@ class FileSink:
     # Portable
 
     def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
-        from poundlock.connectors.files.sink.savepoint_files import save
-
-        save(self._storage(state.get("root")), state, folder, copy)
+        savepoint_files.save(self._storage(state.get("root")), state, folder, copy)
 
     def check_saved(self, state: JSON) -> None:
-        from poundlock.connectors.files.sink.savepoint_files import check_names
-
-        check_names(self._storage(), state)
-
-    def note(self) -> JSON:
-        return {}
+        savepoint_files.check_names(self._storage(), state)
 
     def newer(self, state: JSON, note: JSON) -> Newer:
-        from poundlock.connectors.files.sink.savepoint_files import newer_output
-
-        return newer_output(self._storage(), self._rules(), state)
+        return savepoint_files.newer_output(self._storage(), self._rules(), state)
 
     def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
-        from poundlock.connectors.files.sink.savepoint_files import restore
-
-        return restore(self._storage(), self._rules(), state, savepoint, folder, newer)
+        return savepoint_files.restore(self._storage(), self._rules(), state, savepoint, folder, newer)
 
     # Legible
 
     def pending(self, state: JSON) -> Sequence[PendingFile]:
-        from poundlock.connectors.files.sink.savepoint_files import pending
-
-        return pending(state)
+        return savepoint_files.pending(state)
 
     # Parts
 
     def _storage(self, root: str | None = None) -> Storage:
-        from poundlock.storage import open_storage
-
         return open_storage(self.path if root is None else root)
 
     @property
@@ -351,10 +314,14 @@ class FileSink:
     @property
     def _uploads(self) -> bool:
         """Whether tasks upload finished files, because each one ends with the checkpoint that began it."""
-        from poundlock.storage.uploads import Uploads
-
         ends = self.kind_of_rows in ("parquet", "avro") or self.header or self.rolling.on_checkpoint
         return ends and self.compaction is None and isinstance(self._storage(), Uploads)
+
+    @property
+    def _merger(self) -> BulkMerger:
+        from poundlock.formats.encode_bulk import BulkMerger
+
+        return BulkMerger(self._codec)
 
     @property
     def _codec(self) -> str | None:

@@ -11,6 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import function_name
+from poundlock.audit.read_back import Auditable
+from poundlock.checkpoint.capabilities import Bindable, Early, Inspectable, Measurable, Repeatable
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -25,7 +27,9 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.checkpoint.portable import Portable
 from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.sink import description as described
 from poundlock.connectors.kafka.sink.checks import check_columns, check_sink
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, effective_prefix, tags
 from poundlock.errors import DefinitionError
@@ -33,12 +37,11 @@ from poundlock.values import Clock, SystemClock, duration, format_duration
 
 if TYPE_CHECKING:
     from poundlock.audit.read_back import AuditScope, Reading
-    from poundlock.checkpoint.portable import Newer, NewerOutput
+    from poundlock.checkpoint.portable import Newer
     from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
     from poundlock.connectors.kafka.sink.message_encoder import RowSpec
     from poundlock.connectors.kafka.sink.producer import Sender
     from poundlock.connectors.kafka.sink.transactions import Transactions
-    from poundlock.storage import Storage
 
 
 Guarantee = Literal["exactly-once", "at-least-once", "none"]
@@ -62,7 +65,7 @@ class TopicExpression:
 
 
 @dataclass(frozen=True)
-class KafkaSink:
+class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, Measurable):
     """Records into Kafka topics, exactly once for read_committed readers: a transaction per task and checkpoint.
 
     Args:
@@ -204,9 +207,6 @@ class KafkaSink:
 
     # Participant, driver side
 
-    def directive(self, state: JSON) -> JSON:
-        return {}
-
     def verify(self, prepared: Sequence[Prepared]) -> None:
         from poundlock.connectors.kafka.sink import task_commit as per_task
         from poundlock.connectors.kafka.sink.committer import verify
@@ -229,9 +229,6 @@ class KafkaSink:
         return Staged(
             {"v": 1, "pending": [], **at_once}, [dict(item.payload) for item in prepared if "tid" in item.payload]
         )
-
-    def next_roll_ms(self, state: JSON) -> int | None:
-        return None
 
     def commit(self, committable: JSON) -> Committed | Aborted:
         from poundlock.connectors.kafka.sink.committer import commit
@@ -263,9 +260,7 @@ class KafkaSink:
     # Inspectable
 
     def describe_json(self) -> JSON:
-        from poundlock.connectors.kafka.sink.description import describe
-
-        return describe(self)
+        return described.describe(self)
 
     @classmethod
     def from_json(cls, description: JSON) -> KafkaSink:
@@ -274,25 +269,14 @@ class KafkaSink:
         Raises:
             DefinitionError: another version of poundlock wrote the description.
         """
-        from poundlock.connectors.kafka.sink.description import settings
-
-        return cls(**settings(description))
+        return cls(**described.settings(description))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
         from poundlock.connectors.kafka.sink.committer import inspect
 
         return inspect(self._asked(), committable)
 
-    def inspect_state(self, state: JSON) -> Sequence[Finding]:
-        return []
-
     # Portable: a transaction is open within a checkpoint only, so nothing is carried
-
-    def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
-        pass
-
-    def check_saved(self, state: JSON) -> None:
-        pass  # nothing of it is in a savepoint
 
     def note(self) -> JSON:
         from poundlock.connectors.kafka.sink.output_since import NOTE_S, note
@@ -303,9 +287,6 @@ class KafkaSink:
         from poundlock.connectors.kafka.sink.output_since import newer, unseen
 
         return newer(self._topics(), self.topic, note) if isinstance(self.topic, str) else unseen(self.describe())
-
-    def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
-        return state
 
     # Auditable
 
@@ -334,18 +315,12 @@ class KafkaSink:
     def rows_of(self, committable: JSON) -> int:
         return int(committable["rows"])
 
-    def rows_pending(self, state: JSON) -> int:
-        return 0
-
     # Measurable
 
     def measuring(self, folder: str) -> KafkaSink:
         from poundlock.connectors.kafka.sink.dry_run import MeasuringKafkaSink
 
         return MeasuringKafkaSink.of(self)
-
-    def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
-        return {}
 
     # Parts
 

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from poundlock.checkpoint.capabilities import Bindable, Inspectable, Repeatable
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -24,8 +25,10 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile as matching
 from poundlock.connectors.postgres.connection import Login, Server, server
+from poundlock.connectors.postgres.sink import checks, committer, output_since
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, prefix_of
 from poundlock.errors import DefinitionError
 from poundlock.values import duration
@@ -33,8 +36,7 @@ from poundlock.values import duration
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from poundlock.checkpoint.portable import Newer, NewerOutput
-    from poundlock.storage import Storage
+    from poundlock.checkpoint.portable import Newer
 
 
 Guarantee = Literal["exactly-once", "effectively-once", "at-least-once"]
@@ -45,7 +47,7 @@ _SAID = ("table", "guarantee", "marker_table", "prefix")
 
 
 @dataclass(frozen=True)
-class PostgresSink:
+class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
     """Rows into a table of PostgreSQL by COPY: exactly once in prepared transactions, or by key.
 
     The columns of the rows go to the columns of the same names.
@@ -85,8 +87,6 @@ class PostgresSink:
     holds_readers: ClassVar[bool] = True  # a transaction that is left prepared holds locks
 
     def __post_init__(self) -> None:
-        from poundlock.connectors.postgres.sink.checks import check_sink
-
         if self.guarantee is None:
             object.__setattr__(self, "guarantee", "exactly-once" if self.key is None else "effectively-once")
         for name in ("key", "columns"):
@@ -94,7 +94,7 @@ class PostgresSink:
             if given is not None:
                 object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         object.__setattr__(self, "lock_timeout", duration(self.lock_timeout))
-        check_sink(self)
+        checks.check_sink(self)
 
     # What plan and explain read
 
@@ -119,15 +119,11 @@ class PostgresSink:
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns can be written, as far as the table is known by now."""
-        from poundlock.connectors.postgres.sink.checks import check_columns
-
-        check_columns(self, sink, columns, self._asked().tables.get(self.table))
+        checks.check_columns(self, sink, columns, self._asked().tables.get(self.table))
 
     def check_schema(self, sink: str, schema: pa.Schema) -> None:
         """Raise DefinitionError unless the types of the rows' columns fit those of the table, as far as it is known by now."""
-        from poundlock.connectors.postgres.sink.checks import check_schema
-
-        check_schema(self, sink, schema, self._asked().tables.get(self.table))
+        checks.check_schema(self, sink, schema, self._asked().tables.get(self.table))
 
     def bind(self, *, job_id: str, sink: str) -> PostgresSink:
         """Return this sink for one job: its transactions then have names of its own."""
@@ -159,14 +155,9 @@ class PostgresSink:
 
     # Participant, driver side
 
-    def directive(self, state: JSON) -> JSON:
-        return {}
-
     def verify(self, prepared: Sequence[Prepared]) -> None:
-        from poundlock.connectors.postgres.sink.committer import verify
-
         if self.mode == "prepare":
-            verify(self._asked(), self.prefix, prepared)
+            committer.verify(self._asked(), self.prefix, prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
         at_once = {} if self.mode == "prepare" else {"at_once": True}
@@ -174,15 +165,10 @@ class PostgresSink:
             {"v": 1, "pending": [], **at_once}, [dict(item.payload) for item in prepared if "gid" in item.payload]
         )
 
-    def next_roll_ms(self, state: JSON) -> int | None:
-        return None
-
     def commit(self, committable: JSON) -> Committed | Aborted:
-        from poundlock.connectors.postgres.sink.committer import clean, commit
-
-        committed = commit(self._asked(), self._markers, committable)
+        committed = committer.commit(self._asked(), self._markers, committable)
         if self.prefix:
-            clean(self._asked(), self._markers, self.prefix)
+            committer.clean(self._asked(), self._markers, self.prefix)
         return committed
 
     def match(
@@ -191,17 +177,13 @@ class PostgresSink:
         return matching.match(again, done, prepared)
 
     def abort(self, prepared: Prepared) -> None:
-        from poundlock.connectors.postgres.sink.committer import abort
-
         if "gid" in prepared.payload:
-            abort(self._asked(), prepared.payload)
+            committer.abort(self._asked(), prepared.payload)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
-        from poundlock.connectors.postgres.sink.committer import sweep
-
         if self.mode != "prepare" or not self.prefix:
             return []
-        return sweep(self._asked(), self._markers, self.prefix, remove=remove, check=check)
+        return committer.sweep(self._asked(), self._markers, self.prefix, remove=remove, check=check)
 
     # Inspectable
 
@@ -234,36 +216,19 @@ class PostgresSink:
         return cls(**known, password=os.environ.get("POUNDLOCK_POSTGRES_PASSWORD"))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        from poundlock.connectors.postgres.sink.committer import inspect
-
-        return inspect(self._asked(), self._markers, committable)
-
-    def inspect_state(self, state: JSON) -> Sequence[Finding]:
-        return []
+        return committer.inspect(self._asked(), self._markers, committable)
 
     # Portable: a transaction is prepared within a checkpoint only, so nothing is carried
 
-    def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
-        pass
-
-    def check_saved(self, state: JSON) -> None:
-        pass  # nothing of it is in a savepoint
-
     def note(self) -> JSON:
-        from poundlock.connectors.postgres.sink.output_since import note
-
-        return note(self._asked(), self._markers, self.prefix, self.table) if self.mode == "prepare" else {}
+        return (
+            output_since.note(self._asked(), self._markers, self.prefix, self.table) if self.mode == "prepare" else {}
+        )
 
     def newer(self, state: JSON, note: JSON) -> Newer:
-        from poundlock.checkpoint.portable import Newer
-        from poundlock.connectors.postgres.sink.output_since import newer
-
         if self.mode != "prepare":
             return Newer(unknown="rows have no mark of who wrote them when")
-        return newer(self._asked(), self._markers, self.table, note)
-
-    def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
-        return state
+        return output_since.newer(self._asked(), self._markers, self.table, note)
 
     # Parts
 
