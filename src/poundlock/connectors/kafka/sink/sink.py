@@ -5,7 +5,7 @@ Everything is checked when it is written down; nothing here keeps state or conne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
+    CommitOutcome,
     Committed,
     Finding,
     Kind,
@@ -24,6 +25,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink.checks import check_columns, check_sink
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, effective_prefix, tags
@@ -230,7 +232,11 @@ class KafkaSink:
     def commit(self, committable: JSON) -> Committed | Aborted:
         from poundlock.connectors.kafka.sink.committer import commit
 
-        return commit(self._asked(), committable, self.clock.now_ms())
+        with self._pool().lent() as asked:
+            return commit(asked, committable, self.clock.now_ms())
+
+    def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
+        return commit_each(self.commit, committables, self._pool().most)
 
     def match(
         self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
@@ -361,13 +367,19 @@ class KafkaSink:
         return effective_prefix(self.transactional_id_prefix, self.job_tag)
 
     def close(self) -> None:
-        """Let go of the driver's connection; it is made again when it is needed again."""
-        self._asked().close()
+        """Close the driver's connections; one is made again when it is needed again."""
+        for asked in (self._asked(), *self._pool().idle):
+            asked.close()
 
     def _asked(self) -> Transactions:
         from poundlock.connectors.kafka.sink.transactions import transactions
 
         return transactions(self.bootstrap_servers, self.security)
+
+    def _pool(self) -> ConnectionPool[Transactions]:
+        from poundlock.connectors.kafka.sink.transactions import transaction_pool
+
+        return transaction_pool(self.bootstrap_servers, self.security)
 
     def _topics(self, seconds: float = 10) -> TopicLogs:
         from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
