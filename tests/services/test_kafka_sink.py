@@ -8,7 +8,8 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
 from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, Reject, WriterContext
-from poundlock.connectors.kafka.sink.transactions import Transactions, transactions
+from poundlock.connectors.kafka.sink.transactions import Transactions, transaction_pool, transactions
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.formats.chunk import Batch
@@ -67,6 +68,9 @@ class Crashing(KafkaSink):
         if what == "die after":
             raise Died
         return result
+
+    def commit_many(self, committables: Iterable[dict[str, Any]]) -> Iterator[Any]:
+        return map(self.commit, committables)  # in turn: who is dead commits nothing more
 
 
 PLANS: dict[str, list[str]] = {}
@@ -233,6 +237,28 @@ def test_a_killed_attempt_is_aborted_before_the_decision(rig: Rig, broker: Embed
     rig.checkpoint(driver, 0, [rows(0, 0)], attempts)
     assert ours_open(rig) == []
     assert_exact(broker, topic, [rows(0, 0)])
+
+
+def test_many_transactions_of_several_sinks_are_verified_and_committed_at_once(
+    rig: Rig, broker: EmbeddedKafka, topic: str
+) -> None:
+    """Each thread that ends transactions has a connection of its own, and the sinks of a cluster share them."""
+    tasks = [rows(0, n) for n in range(40)]
+    prepared = rig.write(0, tasks)
+    payloads = [item.payload for item in prepared]
+    bound = [rig.sink.bind(job_id=rig.identity.job_id, sink="out") for _ in range(2)]
+    bound[0].verify(prepared)
+    with ThreadPoolExecutor(2) as pool:
+        halves = pool.map(lambda i: list(bound[i].commit_many(iter(payloads[i::2]))), range(2))
+        assert all(isinstance(outcome, Committed) for outcomes in halves for outcome in outcomes)
+    assert_exact(broker, topic, tasks)
+    connections = transaction_pool(broker.bootstrap_servers, rig.sink.security)
+    assert 2 <= len(connections.idle) <= connections.most
+    again = list(rig.sink.commit_many(iter(payloads)))
+    assert [outcome.detail["transaction"] for outcome in again] == [p["transaction"] for p in payloads]  # type: ignore[union-attr]
+    assert_exact(broker, topic, tasks)
+    with pytest.raises(TransientError, match="is not open any more: CompleteCommit"):
+        bound[0].verify(prepared)
 
 
 def test_the_driver_dies_between_commits_and_the_next_goes_on(rig: Rig, broker: EmbeddedKafka, topic: str) -> None:

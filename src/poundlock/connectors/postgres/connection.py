@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from poundlock.connectors.commit_threads import ConnectionPool
 from poundlock.connectors.postgres.errors import (
     BUSY,
     PASSING,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 
 _SECONDS = 5
+_CONNECTIONS = 4  # of the driver, to end transactions by
 _T = TypeVar("_T")
 _SESSION = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD'; SET IntervalStyle = 'postgres'; SET extra_float_digits = 1;"
@@ -257,9 +259,19 @@ def server(login: Login) -> Server:
     return _cached(os.getpid(), login)
 
 
+def server_pool(login: Login) -> ConnectionPool[Server]:
+    """Return this process's connections to end transactions by; the first of them is that of `server`."""
+    return _pool(os.getpid(), login)
+
+
 @cache
 def _cached(process: int, login: Login) -> Server:
     return Server(login)
+
+
+@cache
+def _pool(process: int, login: Login) -> ConnectionPool[Server]:
+    return ConnectionPool(server(login), lambda: Server(login), _CONNECTIONS)
 
 
 def identifier(name: str) -> str:

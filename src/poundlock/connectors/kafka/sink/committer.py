@@ -43,12 +43,11 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
         TransientError: a transaction is gone or about to be.
     """
     named = {item.payload["tid"] for item in prepared}
-    for tid in asked.ongoing():
-        if names.ours(tid) and tid not in named:
-            _abort_open(asked, tid)
+    _end_open(asked, [tid for tid in asked.ongoing() if names.ours(tid) and tid not in named])
+    known = asked.describe_all(sorted(named))
     for item in prepared:
         payload = item.payload
-        told = asked.describe(payload["tid"])
+        told = known.get(payload["tid"])
         if told is None or not told.is_open(payload["pid"], payload["epoch"]):
             raise TransientError(
                 f"transaction {payload['transaction']} is not open any more: {_say(told)}",
@@ -135,16 +134,12 @@ def abort(asked: Transactions, prepared: Prepared) -> None:
 
 def sweep(asked: Transactions, names: TransactionNames, *, remove: bool, check: Callable[[], None]) -> Sequence[Orphan]:
     """Find open transactions of this sink; everything decided has been committed, so they are of attempts that died."""
-    found: list[tuple[str, Described]] = []
-    for tid in asked.ongoing():
-        told = asked.describe(tid) if names.ours(tid) else None
-        if told is not None and told.state == "Ongoing":
-            found.append((tid, told))
+    found = _open(asked, [tid for tid in asked.ongoing() if names.ours(tid)])
     if remove and found:
         check()
-        for tid, told in found:
+        for tid, told in found.items():
             asked.end(tid, told.pid, told.epoch, commit=False)
-    return [Orphan(f"transaction/{transaction_name(tid, t.pid, t.epoch)}", 0, t.started_ms) for tid, t in found]
+    return [Orphan(f"transaction/{transaction_name(tid, t.pid, t.epoch)}", 0, t.started_ms) for tid, t in found.items()]
 
 
 def refuse_shared_prefix(asked: Transactions, names: TransactionNames) -> None:
@@ -158,9 +153,13 @@ def refuse_shared_prefix(asked: Transactions, names: TransactionNames) -> None:
             )
 
 
-def _abort_open(asked: Transactions, tid: str) -> None:
-    told = asked.describe(tid)
-    if told is not None and told.state == "Ongoing":
+def _open(asked: Transactions, tids: Sequence[str]) -> dict[str, Described]:
+    """Return those of some transactional ids that have a transaction open."""
+    return {tid: told for tid, told in asked.describe_all(tids).items() if told.state == "Ongoing"}
+
+
+def _end_open(asked: Transactions, tids: Sequence[str]) -> None:
+    for tid, told in _open(asked, tids).items():
         asked.end(tid, told.pid, told.epoch, commit=False)
 
 

@@ -5,7 +5,7 @@ Everything is checked when it is written down; nothing here keeps state or conne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -16,6 +16,7 @@ from poundlock.checkpoint.capabilities import Bindable, Early, Inspectable, Meas
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
+    CommitOutcome,
     Committed,
     Finding,
     Kind,
@@ -28,6 +29,7 @@ from poundlock.checkpoint.participant import (
     unchecked,
 )
 from poundlock.checkpoint.portable import Portable
+from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink import description as described
 from poundlock.connectors.kafka.sink.checks import check_columns, check_sink
@@ -233,7 +235,11 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     def commit(self, committable: JSON) -> Committed | Aborted:
         from poundlock.connectors.kafka.sink.committer import commit
 
-        return commit(self._asked(), committable, self.clock.now_ms())
+        with self._pool().lent() as asked:
+            return commit(asked, committable, self.clock.now_ms())
+
+    def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
+        return commit_each(self.commit, committables, self._pool().most)
 
     def match(
         self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
@@ -342,13 +348,19 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return effective_prefix(self.transactional_id_prefix, self.job_tag)
 
     def close(self) -> None:
-        """Let go of the driver's connection; it is made again when it is needed again."""
-        self._asked().close()
+        """Close the driver's connections; one is made again when it is needed again."""
+        for asked in (self._asked(), *self._pool().idle):
+            asked.close()
 
     def _asked(self) -> Transactions:
         from poundlock.connectors.kafka.sink.transactions import transactions
 
         return transactions(self.bootstrap_servers, self.security)
+
+    def _pool(self) -> ConnectionPool[Transactions]:
+        from poundlock.connectors.kafka.sink.transactions import transaction_pool
+
+        return transaction_pool(self.bootstrap_servers, self.security)
 
     def _topics(self, seconds: float = 10) -> TopicLogs:
         from poundlock.connectors.kafka.audit.topic_logs import TopicLogs

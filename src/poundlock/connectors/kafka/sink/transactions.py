@@ -9,12 +9,14 @@ import contextlib
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
+from poundlock.connectors.commit_threads import ConnectionPool
 from poundlock.connectors.kafka.admin_client import admin_client
 from poundlock.connectors.kafka.client_loader import kafka_python
 from poundlock.connectors.kafka.security import KafkaSecurity
@@ -33,6 +35,7 @@ _AGAIN = frozenset(
     )
 )
 _ALLOW = "allow it WRITE and DESCRIBE on the transactional ids of the prefix, READ on its groups and the marker topic"
+_CONNECTIONS = 8  # to end transactions by
 _STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
 
 
@@ -105,6 +108,13 @@ def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str, places: 
     return texts[0] if places is not None and len(texts[0]) < _METADATA_BYTES else texts[1]
 
 
+def _described(told: Any) -> Described:
+    return Described(
+        told.state.value, int(told.producer_id), int(told.producer_epoch), int(told.transaction_start_time_ms),
+        int(told.transaction_timeout_ms), _places(told.topic_partitions),
+    )  # fmt: skip
+
+
 def _places(told: Iterable[Any]) -> dict[str, Sequence[int]]:
     found: dict[str, list[int]] = {}
     for place in sorted(told):
@@ -128,8 +138,22 @@ def transactions(servers: str, security: KafkaSecurity) -> Transactions:
     return _cached(os.getpid(), servers, security)
 
 
+@cache
+def _pool(process: int, servers: str, security: KafkaSecurity) -> ConnectionPool[Transactions]:
+    make = partial(Transactions, servers, security.kafka_python)
+    return ConnectionPool(transactions(servers, security), make, _CONNECTIONS)
+
+
+def transaction_pool(servers: str, security: KafkaSecurity) -> ConnectionPool[Transactions]:
+    """Return this process's connections to end transactions by: a broker does what comes by one connection in turn.
+
+    The first of them is that of `transactions`.
+    """
+    return _pool(os.getpid(), servers, security)
+
+
 class Transactions:
-    """A connection, made when first asked and again after it broke. Threads may share it.
+    """A connection, made when first asked and again after it broke. Threads may share it; they ask one after the other.
 
     Args:
         servers: host:port, comma-separated.
@@ -142,14 +166,16 @@ class Transactions:
         self._settings = settings
         self._timeout = timeout
         self._client: Any = None
+        self._lock = threading.RLock()
         self._fresh = True  # whether the connection is new: the cluster may just be starting
 
     def close(self) -> None:
         """Let go of the connection; a question asked later makes a new one."""
-        client, self._client, self._fresh = self._client, None, True
-        if client is not None:
-            with contextlib.suppress(Exception):
-                client.close()
+        with self._lock:
+            client, self._client, self._fresh = self._client, None, True
+            if client is not None:
+                with contextlib.suppress(Exception):
+                    client.close()
 
     def broker_version(self) -> tuple[int, ...]:
         """Return the version of the protocol the cluster speaks, such as (4, 1)."""
@@ -157,20 +183,21 @@ class Transactions:
 
     def describe(self, tid: str) -> Described | None:
         """Return a transactional id's state, None if its coordinator does not know it."""
+        return self.describe_all([tid]).get(tid)
+
+    def describe_all(self, tids: Sequence[str]) -> dict[str, Described]:
+        """Return the state of transactional ids; those that their coordinators do not know are left out."""
         unknown = kafka_python("errors").TransactionalIdNotFoundError
 
-        def ask(admin: Any) -> Described | None:
+        def ask(admin: Any) -> dict[str, Described]:
             try:
-                told = admin.describe_transactions([tid])[tid]
+                return {tid: _described(told) for tid, told in admin.describe_transactions(tids).items()}
             except unknown:
-                return None
-            started, timeout = int(told.transaction_start_time_ms), int(told.transaction_timeout_ms)
-            return Described(
-                told.state.value, int(told.producer_id), int(told.producer_epoch), started, timeout,
-                _places(told.topic_partitions),
-            )  # fmt: skip
+                if len(tids) < 2:
+                    return {}
+            return {tid: told for each in tids for tid, told in self.describe_all([each]).items()}
 
-        return self.ask(ask)
+        return self.ask(ask) if tids else {}
 
     def ongoing(self) -> list[str]:
         """Return the transactional ids with an open transaction, of everybody."""
@@ -292,7 +319,8 @@ class Transactions:
         end = time.monotonic() + self._timeout
         while True:
             try:
-                return question(self._admin())
+                with self._lock:
+                    return question(self._admin())
             except errors.AuthorizationError as error:
                 raise TransientError(
                     f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}",

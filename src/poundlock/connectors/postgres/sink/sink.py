@@ -5,7 +5,7 @@ Everything is checked when it is written down; nothing here keeps state or conne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -14,6 +14,7 @@ from poundlock.checkpoint.capabilities import Bindable, Inspectable, Repeatable
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
+    CommitOutcome,
     Committed,
     Finding,
     Kind,
@@ -27,7 +28,8 @@ from poundlock.checkpoint.participant import (
 )
 from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile as matching
-from poundlock.connectors.postgres.connection import Login, Server, server
+from poundlock.connectors.commit_threads import ConnectionPool, commit_each
+from poundlock.connectors.postgres.connection import Login, Server, server, server_pool
 from poundlock.connectors.postgres.sink import checks, committer, output_since
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, prefix_of
 from poundlock.errors import DefinitionError
@@ -166,10 +168,14 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
         )
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        committed = committer.commit(self._asked(), self._markers, committable)
-        if self.prefix:
-            committer.clean(self._asked(), self._markers, self.prefix)
-        return committed
+        with self._pool().lent() as asked:
+            committed = committer.commit(asked, self._markers, committable)
+            if self.prefix:
+                committer.clean(asked, self._markers, self.prefix)
+            return committed
+
+    def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
+        return commit_each(self.commit, committables, self._pool().most)
 
     def match(
         self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
@@ -247,11 +253,15 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
         return Markers(self.marker_table)
 
     def close(self) -> None:
-        """Let go of the driver's connection; it is made again when it is needed again."""
-        self._asked().close()
+        """Close the driver's connections; one is made again when it is needed again."""
+        for asked in (self._asked(), *self._pool().idle):
+            asked.close()
 
     def _asked(self) -> Server:
         return server(self.login)
+
+    def _pool(self) -> ConnectionPool[Server]:
+        return server_pool(self.login)
 
     def __repr__(self) -> str:
         by = f", key={list(self.key)!r}" if self.key else ""
