@@ -1,4 +1,4 @@
-"""Keyed operators without Spark: CPU time for a row, with state read from bytes and written to bytes for every batch.
+"""Keyed operators without Spark: CPU time for a row, with state read from runs and written to a run for every batch.
 
 Prints one line a case; nothing is asserted, since a figure means something only beside another of the same minutes. Rows come
 100,000 to a second of event time and up to 4 s out of order; the watermark is 5 s behind.
@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.keys import group_of
+from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import Batch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
+from poundlock.state.scratch import ScratchState
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.count_windows import CountTumblingWindows
@@ -31,7 +31,7 @@ from poundlock.stream.windows.event_time import (
 )
 from poundlock.stream.windows.window_functions import ReduceWindow
 
-GROUPS, BATCH = 16, 100_000
+BATCH = 100_000
 COUNT = SqlAggregates([SqlAggregate(kind="count")])
 SEVERAL = SqlAggregates(
     [SqlAggregate(kind="count"), SqlAggregate(kind="sum", column=0), SqlAggregate(kind="max", column=0)]
@@ -57,18 +57,14 @@ def cases() -> Iterator[tuple[str, WindowSpec]]:
     yield "tumbling 10 s, every 100 (general)", WindowSpec(assigner=ten, trigger=every, function=COUNT)
 
 
-def batches(rows: int, keys: int) -> Iterator[tuple[dict[int, Batch], int]]:
-    """Yield each batch by key group, with the watermark after it."""
-    names = [(f"key-{i}", group_of(f"key-{i}", GROUPS)) for i in range(keys)]
+def batches(rows: int, keys: int) -> Iterator[tuple[Batch, int]]:
+    """Yield each batch with the watermark after it."""
+    names = [f"key-{i}" for i in range(keys)]
     for start in range(0, rows, BATCH):
-        some: dict[int, tuple[list[Any], list[Any], list[int | None]]] = {g: ([], [], []) for g in range(GROUPS)}
-        for i in range(start, start + BATCH):
-            name, group = names[i * 2_654_435_761 % (1 << 32) % keys]
-            columns = some[group]
-            columns[0].append(name)
-            columns[1].append((i,))
-            columns[2].append(i // 100 - 7919 * i % 4000)
-        yield {g: Batch(*columns) for g, columns in some.items()}, (start + BATCH) // 100 - 5000
+        numbers = range(start, start + BATCH)
+        times: list[int | None] = [i // 100 - 7919 * i % 4000 for i in numbers]
+        chosen = [names[i * 2_654_435_761 % (1 << 32) % keys] for i in numbers]
+        yield Batch(chosen, [(i,) for i in numbers], times), (start + BATCH) // 100 - 5000
 
 
 class Clock:
@@ -87,17 +83,17 @@ class Clock:
 def run(spec: WindowSpec, rows: int, keys: int) -> str:
     """Return the figures of one case."""
     operator: KeyedOperator = window_operator(spec)
-    state = {number: KeyGroup(number).encode() for number in range(GROUPS)}
+    state, before = ScratchState(128), MIN
     clock, out = Clock(), 0
-    for by_group, watermark in batches(rows, keys):
-        for number, batch in by_group.items():
-            group = clock.time("state", lambda n=number: KeyGroup.decode(state[n]))
-            out += clock.time("rows", lambda g=group, b=batch: sum(map(len, operator.process(g, b))))
-            out += clock.time("timers", lambda g=group, w=watermark: sum(map(len, operator.advance_watermark(g, w))))
-            state[number] = clock.time("state", group.encode)
+    for batch, watermark in batches(rows, keys):
+        group = clock.time("state", lambda b=before: state.open(0, b))
+        out += clock.time("rows", lambda g=group, b=batch: sum(map(len, operator.process(g, b))))
+        out += clock.time("timers", lambda g=group, w=watermark: sum(map(len, operator.advance_watermark(g, w))))
+        clock.time("state", state.write)
+        before = watermark
     us = {what: spent / rows * 1e6 for what, spent in clock.spent.items()}
     parts = ", ".join(f"{what} {spent:.2f}" for what, spent in us.items())
-    size = sum(map(len, state.values())) / 1e6
+    size = sum(file.bytes for file in state.manifest.files) / 1e6
     return f"{sum(us.values()):6.2f} us a row ({parts}), {out} results, {size:.1f} MB of state at the end"
 
 
@@ -108,19 +104,21 @@ def opened(kind: str) -> WindowSpec:
 
 
 def open_windows(kind: str, count: int) -> str:
-    """Return what it takes to close windows of as many keys with one watermark, in one key group."""
+    """Return what it takes to close windows of as many keys with one watermark, in one task."""
     operator = window_operator(opened(kind))
-    group = KeyGroup(0)
+    state = ScratchState(128)
+    group = state.open()
     for start in range(0, count, BATCH):
         keys = range(start, min(start + BATCH, count))
         times: list[int | None] = [key % 9_000 for key in keys]
         for _ in range(2 if kind == "general" else 1):  # the trigger fires at the second element
             list(operator.process(group, Batch(keys, [()] * len(keys), times)))
-    data = group.encode()
     del group
+    state.write()
+    size = sum(file.bytes for file in state.manifest.files) / 1e6
     gc.collect()
-    group = KeyGroup.decode(data)
-    list(operator.process(group, Batch(["one more"], [()], [5])))  # the windows are read from their bytes
+    group = state.open()
+    list(operator.process(group, Batch(["one more"], [()], [5])))  # the windows are read from their runs
     before_mb, before = peak_mb(), time.process_time()
     rows = largest = 0
     for chunk in operator.advance_watermark(group, 100_000):
@@ -130,7 +128,7 @@ def open_windows(kind: str, count: int) -> str:
     assert group.is_empty()
     return (
         f"{kind:8} {count} windows closed in {spent:.2f} CPU-s, {rows} results, at most {largest} at a time, "
-        f"{len(data) / 1e6:.1f} MB of state, peak memory {before_mb:.0f} MB before and {peak_mb():.0f} MB after"
+        f"{size:.1f} MB of state, peak memory {before_mb:.0f} MB before and {peak_mb():.0f} MB after"
     )
 
 

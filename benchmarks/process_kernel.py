@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.keyed_kernel import BATCH, GROUPS, Clock
-from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.keys import group_of
+from benchmarks.keyed_kernel import BATCH, Clock
+from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import Batch
 from poundlock.operators.process.interval_join import IntervalJoinOperator, IntervalJoinSpec
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
+from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.process import KeyedProcessFunction
 from poundlock.stream.functions.state import ValueStateDescriptor
 
@@ -59,36 +59,35 @@ def cases() -> Iterator[tuple[str, Callable[[], KeyedOperator], int]]:
     yield "interval join, 20 ms around", lambda: IntervalJoinOperator(near), 2
 
 
-def batches(rows: int, keys: int, inputs: int) -> Iterator[tuple[list[tuple[int, Batch]], int]]:
-    """Yield each batch by key group, with the watermark after it."""
-    names = [(f"key-{i}", group_of(f"key-{i}", GROUPS)) for i in range(keys)]
+def batches(rows: int, keys: int, inputs: int) -> Iterator[tuple[list[Batch], int]]:
+    """Yield the batches of each input, with the watermark after them."""
+    names = [f"key-{i}" for i in range(keys)]
     for start in range(0, rows, BATCH):
-        some: dict[tuple[int, int], tuple[list[Any], list[Any], list[int | None]]] = {}
+        some: dict[int, tuple[list[Any], list[Any], list[int | None]]] = {}
         for i in range(start, start + BATCH):
-            name, group = names[i * 2_654_435_761 % (1 << 32) % keys]
-            columns = some.setdefault((group, i // 3 % inputs), ([], [], []))
+            name = names[i * 2_654_435_761 % (1 << 32) % keys]
+            columns = some.setdefault(i // 3 % inputs, ([], [], []))
             columns[0].append(name)
             columns[1].append({"key": name, "n": i, "text": "some text", "price": 2.5})
             columns[2].append(i // 100 - 7919 * i % 4000)
-        found = [(group, Batch(*columns, side=side)) for (group, side), columns in sorted(some.items())]
-        yield found, (start + BATCH) // 100 - 5000
+        yield [Batch(*columns, side=side) for side, columns in sorted(some.items())], (start + BATCH) // 100 - 5000
 
 
 def run(operator: KeyedOperator, rows: int, keys: int, inputs: int) -> str:
     """Return the figures of one case."""
     operator.open()
-    state = {number: KeyGroup(number).encode() for number in range(GROUPS)}
+    state, before = ScratchState(128), MIN
     clock, out = Clock(), 0
-    for by_group, watermark in batches(rows, keys, inputs):
-        groups = {number: clock.time("state", lambda n=number: KeyGroup.decode(state[n])) for number in state}
-        for number, batch in by_group:
-            out += clock.time("rows", lambda g=groups[number], b=batch: sum(map(len, operator.process(g, b))))
-        for number, group in groups.items():
-            out += clock.time("timers", lambda g=group, w=watermark: sum(map(len, operator.advance_watermark(g, w))))
-            state[number] = clock.time("state", group.encode)
+    for sides, watermark in batches(rows, keys, inputs):
+        group = clock.time("state", lambda b=before: state.open(0, b))
+        for batch in sides:
+            out += clock.time("rows", lambda g=group, b=batch: sum(map(len, operator.process(g, b))))
+        out += clock.time("timers", lambda g=group, w=watermark: sum(map(len, operator.advance_watermark(g, w))))
+        clock.time("state", state.write)
+        before = watermark
     us = {what: spent / rows * 1e6 for what, spent in clock.spent.items()}
     parts = ", ".join(f"{what} {spent:.2f}" for what, spent in us.items())
-    size = sum(map(len, state.values())) / 1e6
+    size = sum(file.bytes for file in state.manifest.files) / 1e6
     return f"{sum(us.values()):6.2f} us a row ({parts}), {out} results, {size:.1f} MB of state at the end"
 
 

@@ -1,4 +1,4 @@
-"""Conformance cases of operators are run on key groups in memory and on the store alike."""
+"""Conformance cases of operators are run with state that stays in memory and with state that is written between steps alike."""
 
 from __future__ import annotations
 

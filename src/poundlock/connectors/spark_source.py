@@ -101,3 +101,6 @@ class SparkFormatSource:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+SparkSource = SparkFormatSource  # its public name; within the package that is the protocol of what Spark reads

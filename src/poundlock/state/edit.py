@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.keys import normal
+from poundlock.operators.keyed.codec import normal
 from poundlock.state.manifest import Manifest, ManifestChange, TableMeta
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.participant import StateParticipant

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.codec import canonical_key, decode, encode_key
+from poundlock.operators.keyed.codec import canonical_key, decode, encode_key, normal
 from poundlock.operators.keyed.group import MIN
-from poundlock.operators.keyed.keys import normal
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TableMeta, clip
 from poundlock.state.runs.columns import binary_array

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from poundlock.errors import TerminalError
 from poundlock.operators.keyed.group import KeyGroup, Table
 from poundlock.operators.keyed.timers import Timers
 from poundlock.state.keys_in_use import KeysInUse
@@ -130,10 +129,6 @@ class OperatorState(KeyGroup):
         names = {name for name, _ in self._stored} | {key[1] for key in self._view.section_keys()}
         tables = [self.table(n, s) for n in names if not n.startswith("timers:") for s in self.namespaces(n)]
         return not any(map(len, tables)) and not self.event_timers and not self.processing_timers
-
-    def encode(self) -> bytes:
-        """Refuse: this state is written as a run."""
-        raise TerminalError("the state of an operator in runs has no blob", next="report this as a bug")
 
     # --- the end of the checkpoint --------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""Broadcast state: records that every key group sees, such as rules, and the functions that apply them to another stream.
+"""Broadcast state: records that every task sees, such as rules, and the functions that apply them to another stream.
 
-Only the broadcast side writes it, so that every key group, which sees the same records, has the same state.
+Only the broadcast side writes it, so that every task, which sees the same records, has the same state.
 """
 
 from __future__ import annotations
@@ -95,15 +95,14 @@ class BroadcastProcessFunction(Function):
         raise NotImplementedError
 
     def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | None:
-        """Take a broadcast record into broadcast state. What is yielded comes out once for each instance."""
+        """Take a broadcast record into broadcast state. What is yielded comes out once for each task."""
         raise NotImplementedError
 
 
 class KeyedBroadcastProcessFunction(Function):
-    """Called for every record of a keyed stream, and for every broadcast record in every key group. Derive from it.
+    """Called for every record of a keyed stream, and for every broadcast record once in every task. Derive from it.
 
-    Records of the keyed side have state and timers of their key; broadcast records have none. To a function a key group is
-    what in Flink is a parallel instance, so it does not matter to it how many tasks share the groups.
+    Records of the keyed side have state and timers of their key; broadcast records have none.
     """
 
     def process_element(self, value: Any, ctx: KeyedReadOnlyContext) -> Iterable[Any] | None:
@@ -111,7 +110,7 @@ class KeyedBroadcastProcessFunction(Function):
         raise NotImplementedError
 
     def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastContext) -> Iterable[Any] | None:
-        """Take a broadcast record into broadcast state. What is yielded comes out once for each key group."""
+        """Take a broadcast record into broadcast state. What is yielded comes out once for each task."""
         raise NotImplementedError
 
     def on_timer(self, timestamp: int, ctx: OnTimerReadOnlyContext) -> Iterable[Any] | None:

@@ -1,4 +1,4 @@
-"""Two streams that one function sees, and streams that every key group sees.
+"""Two streams that one function sees, and streams that every task sees.
 
 Both are values between two calls: only `process` adds a step to the job.
 """
@@ -160,7 +160,7 @@ class ConnectedStreams:
 
 @dataclass(frozen=True, eq=False)
 class BroadcastStream:
-    """A stream whose records every key group sees; made by `DataStream.broadcast`. Give it to `connect`."""
+    """A stream whose records every task sees; made by `DataStream.broadcast`. Give it to `connect`."""
 
     stream: DataStream
     descriptors: Sequence[MapStateDescriptor]

@@ -71,7 +71,7 @@ class StreamMethods:
         return connect(cast("DataStream", self), (), other)
 
     def broadcast(self, *descriptors: MapStateDescriptor) -> BroadcastStream:
-        """Let every key group see these records; give the result to `connect` of another stream.
+        """Let every task see these records; give the result to `connect` of another stream.
 
         Args:
             descriptors: of the states that the records are kept in.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.convert import column_values
-from poundlock.operators.keyed.keys import normal
+from poundlock.operators.keyed.codec import normal
 from poundlock.operators.keyed.output import Batch
 
 

@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from poundlock.operators.keyed.group import describe_group as describe_group
     from poundlock.testing.audit import audit_output as audit_output
     from poundlock.testing.conformance import ConformanceError as ConformanceError
     from poundlock.testing.conformance import sink_conformance as sink_conformance
@@ -41,7 +40,6 @@ _NAMES = {
     "WatermarkHarness": "testing.watermarks",
     "WindowHarness": "testing.window_harness",
     "audit_output": "testing.audit",
-    "describe_group": "operators.keyed.group",
     "sink_conformance": "testing.conformance",
     "source_conformance": "testing.conformance",
     "visible_rows": "testing.conformance",

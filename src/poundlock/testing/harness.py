@@ -1,6 +1,6 @@
 """Drives a keyed operator in a test: elements, watermarks and the clock go in, output, timers and state can be read. No JVM.
 
-The operator is the very object that a task of Spark runs; its state goes through bytes at every snapshot, as there.
+The operator is the very object that a task of Spark runs, and its state is the very runs, written at every snapshot.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.group import MAX, MIN, KeyGroup, describe_group
-from poundlock.operators.keyed.keys import group_of, groups_of_instance, instance_of
+from poundlock.operators.keyed.group import MAX, MIN, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import LATE, MAIN, Batch, OutputChunk
 from poundlock.operators.windows.firing import as_window
+from poundlock.state.hashing import groups_of, groups_of_task, hashes_of
+from poundlock.state.operator_state import OperatorState
+from poundlock.state.scratch import ScratchState
 
 KeySelector = Callable[[Any], Hashable] | str | Sequence[str] | None
 
@@ -67,11 +69,20 @@ class Timer(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that survives: the state of each key group as bytes, the watermark, and the clock, in ms."""
+    """All that survives: the files of the state by name, the watermark, and the clock, in ms."""
 
-    groups: Mapping[int, bytes]
+    files: Mapping[str, bytes]
     watermark: int
     processing_time: int
+
+    def describe(self) -> dict[str, Any]:
+        """Return the state for people, as `poundlock state` shows that of a job.
+
+        Returns:
+            `watermark`, `processing_time` (ms); `state`: by name `kind`, `ttl_ms` and `entries` of `key`, `window` ((start, end) in
+            ms, None where there is none), `windowed` and `value`; `event_timers` and `processing_timers`: `time`, `key`, `window`.
+        """
+        return ScratchState.of(self.files).described()
 
 
 class KeyedOperatorHarness:
@@ -93,11 +104,11 @@ class KeyedOperatorHarness:
         self._key = selector(key)
         self._key_groups = key_groups
         self._watermark, self._now = MIN, 0
-        self._groups: dict[int, KeyGroup] = {}
+        groups_of_task(0, instances, key_groups)
+        self._state = ScratchState(key_groups, instances)
         self._operators: list[KeyedOperator] = []
         self._emitted: dict[str, list[Emitted]] = {}
         self._late_before = 0
-        groups_of_instance(0, key_groups, instances)
         self._start(instances)
 
     def __enter__(self) -> Self:
@@ -127,57 +138,54 @@ class KeyedOperatorHarness:
     def process_elements(self, elements: Iterable[Element | tuple[Any, int | None]]) -> list[Emitted]:
         """Push elements as one batch, in this order; return what came out of the main output."""
         given = [e if isinstance(e, Element) else Element(*e) for e in elements]
-        by_group: dict[tuple[int, int], list[tuple[Any, Element]]] = {}
+        by_task: dict[tuple[int, int], list[tuple[Any, Element]]] = {}
         for element in given:
-            for number, key, sent in self._route(element):
-                by_group.setdefault((number, element.side), []).append((key, sent))
-        return self._run(self._elements(by_group))
+            for task, key, sent in self._route(element):
+                by_task.setdefault((task, element.side), []).append((key, sent))
+        return self._run(self._elements(by_task))
 
     def _route(self, element: Element) -> Iterable[tuple[int, Any, Element]]:
-        """Return the groups an element goes to, with its key and itself as it comes there."""
+        """Return the instances an element goes to, with its key and itself as it comes there."""
         key = self._key(element.value)
-        return [(self.group_of(key), key, element)]
+        return [(self._instance_of(key), key, element)]
 
-    def group_of(self, key: Any) -> int:
-        """Return the key group of a key."""
-        return group_of(key, self._key_groups)
+    def _instance_of(self, key: Any) -> int:
+        group = int(groups_of(hashes_of([key]), self._key_groups)[0])
+        return group * self._state.parallelism // self._key_groups
 
-    def _elements(self, by_group: Mapping[tuple[int, int], list[tuple[Any, Element]]]) -> Iterator[OutputChunk]:
-        for (number, side), keyed in by_group.items():
-            group = self._groups.get(number)
-            if group is None:
-                group = KeyGroup(number, watermark=self._watermark, processing_time=self._now)
-                self._groups[number] = group
+    def _elements(self, by_task: Mapping[tuple[int, int], list[tuple[Any, Element]]]) -> Iterator[OutputChunk]:
+        running = self._running()
+        for (task, side), keyed in by_task.items():
             keys, elements = zip(*keyed, strict=True)
             batch = Batch(list(keys), [e.value for e in elements], [e.timestamp for e in elements], side=side)
-            yield from self._operator(number).process(group, batch)
+            operator, group = running[task]
+            yield from operator.process(group, batch)
 
     def process_watermark(self, watermark: int) -> list[Emitted]:
         """Let the watermark reach a time in ms, and return what came out; one that is not greater than before is ignored."""
+        running = self._running()  # what they hold was judged by the watermark before
         self._watermark = max(self._watermark, watermark)
         return self._run(
-            chunk
-            for number, group in list(self._groups.items())
-            for chunk in self._operator(number).advance_watermark(group, self._watermark)
+            chunk for operator, group in running for chunk in operator.advance_watermark(group, self._watermark)
         )
 
     def set_processing_time(self, now: int) -> list[Emitted]:
         """Set the clock to a time in ms, and return what came out. It begins at 0 and never goes back."""
+        running = self._running()
         self._now = max(self._now, now)
         return self._run(
-            chunk
-            for number, group in list(self._groups.items())
-            for chunk in self._operator(number).advance_processing_time(group, self._now)
+            chunk for operator, group in running for chunk in operator.advance_processing_time(group, self._now)
         )
 
     def end_of_input(self) -> list[Emitted]:
         """End the input: the watermark becomes the greatest there is. Timers of the clock do not fire."""
         return self.process_watermark(MAX)
 
-    def _operator(self, group: int) -> KeyedOperator:
+    def _running(self) -> list[tuple[KeyedOperator, OperatorState]]:
+        """Return each instance with its state."""
         if not self._operators:
             raise DefinitionError("the harness is closed", next="make a new one")
-        return self._operators[instance_of(group, self._key_groups, len(self._operators))]
+        return [(each, self._state.open(n, self._watermark, self._now)) for n, each in enumerate(self._operators)]
 
     def _run(self, chunks: Iterator[OutputChunk]) -> list[Emitted]:
         out: list[Emitted] = []
@@ -197,7 +205,7 @@ class KeyedOperatorHarness:
 
     def snapshot(self) -> Snapshot:
         """Return everything that must survive. What came out so far is not part of it."""
-        return Snapshot({n: g.encode() for n, g in sorted(self._groups.items())}, self._watermark, self._now)
+        return Snapshot(self._state.to_files(), self._watermark, self._now)
 
     def restore(self, snapshot: Snapshot, *, instances: int | None = None) -> None:
         """Throw the operator away and go on with a new one from a snapshot.
@@ -207,10 +215,10 @@ class KeyedOperatorHarness:
             instances: how many share the key groups from now on; None for as many as before.
         """
         count = len(self._operators) if instances is None else instances
-        groups_of_instance(0, self._key_groups, count)
+        groups_of_task(0, count, self._key_groups)
         self.close()
         self._watermark, self._now = snapshot.watermark, snapshot.processing_time
-        self._groups = {number: KeyGroup.decode(data) for number, data in snapshot.groups.items()}
+        self._state.replace(snapshot.files, count)
         self._start(count)
 
     def rescale(self, instances: int) -> None:
@@ -250,13 +258,13 @@ class KeyedOperatorHarness:
 
     def timers(self) -> list[Timer]:
         """Return the timers that are set, in order of time."""
-        found = [
-            Timer(domain, timer["time"], timer["key"], timer["window"])
-            for said in self._described()
-            for domain in ("event", "processing")
-            for timer in said[f"{domain}_timers"]
-        ]
-        return sorted(found, key=lambda timer: timer.time)
+        result: list[Timer] = []
+        for operator, group in self._running():
+            list(operator.process(group, Batch([], [], [])))  # it sets the timers that follow from its windows
+            entries = group.timer_entries
+            result += [Timer("event", time, *_owner(of, entries)) for time, of in group.event_timers.listed()]
+            result += [Timer("processing", time, *_owner(of, entries)) for time, of in group.processing_timers.listed()]
+        return sorted(result, key=lambda timer: timer.time)
 
     def state(self) -> dict[str, dict[Any, Any]]:
         """Return all state: by name, by key or (key, window), the value.
@@ -264,16 +272,18 @@ class KeyedOperatorHarness:
         A function's own state is called "state:name", per-window state "window:name", that of a trigger "trigger:name"; what
         is in the windows is "contents".
         """
-        found: dict[str, dict[Any, Any]] = {}
-        for said in self._described():
-            for name, table in said["state"].items():
-                for entry in table["entries"]:
-                    place = (entry["key"], entry["window"]) if entry["windowed"] else entry["key"]
-                    found.setdefault(name, {})[place] = entry["value"]
-        return found
+        return {
+            name: {
+                (entry["key"], entry["window"]) if entry["windowed"] else entry["key"]: entry["value"]
+                for entry in table["entries"]
+            }
+            for name, table in self._state.described()["state"].items()
+        }
 
-    def _described(self) -> list[dict[str, Any]]:
-        return [describe_group(group.encode()) for _, group in sorted(self._groups.items())]
+
+def _owner(entry: Any, entries: TimerEntries) -> tuple[Any, Any]:
+    """Return key and window of a timer."""
+    return entry if entries == "keys and windows" else (None, entry) if entries == "windows" else (entry, None)
 
 
 def selector(key: KeySelector) -> Callable[[Any], Any]:

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, MAIN, OutputChunk
 from poundlock.operators.process.factory import process_operator
 from poundlock.operators.process.process import ProcessOperator, is_keyed
+from poundlock.state.hashing import DEFAULT_MAX_PARALLELISM
 from poundlock.stream.functions.base import Function
 from poundlock.stream.functions.state import MapStateDescriptor
 from poundlock.stream.process_nodes import KeyedNode, ProcessNode
 from poundlock.stream.stream import DataStream
-from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, KeySelector, Snapshot, selector
+from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, KeySelector, selector
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +61,7 @@ class ProcessHarness(KeyedOperatorHarness):
         key2: of an element of the second input, where that is another one.
         broadcast: descriptors of the broadcast state of a function; a stream knows its own.
         bounded: whether the input is to end and only final results are wanted, which matters to rolling aggregates of a stream.
-        key_groups: how many groups keys are spread over; without keys there are as many as instances.
+        key_groups: how many groups keys are spread over.
         instances: how many share them. Without keys elements go to them in turn.
         chunk_rows: about how many rows come out of the operator at a time.
 
@@ -92,7 +92,7 @@ class ProcessHarness(KeyedOperatorHarness):
         if driven.keyed and None in selectors:
             raise DefinitionError("the harness does not know the key of an element", next='give it, such as key="user"')
         self._turn = 0
-        groups = key_groups if driven.keyed else instances
+        groups = key_groups if driven.keyed else DEFAULT_MAX_PARALLELISM
         super().__init__(driven.make, key=selectors[0], key_groups=groups, instances=instances)
         self._keys = [self._key, selector(selectors[1])]
 
@@ -105,7 +105,7 @@ class ProcessHarness(KeyedOperatorHarness):
         return self.process_element(value, timestamp, side=1)
 
     def process_broadcast_element(self, value: Any, timestamp: int | None = None) -> list[Emitted]:
-        """Push one element into every key group, or every instance where there are no keys; return what came out.
+        """Push one element into every instance, as it comes to every task of a job; return what came out.
 
         Raises:
             DefinitionError: nothing is broadcast.
@@ -124,30 +124,14 @@ class ProcessHarness(KeyedOperatorHarness):
             declared_rows(self._id, self._declared[chunk.tag], chunk.values)
 
     def _route(self, element: Element) -> Iterable[tuple[int, Any, Element]]:
+        count = self._state.parallelism
         if self._broadcasts and element.side == 1:
-            return [
-                (number, None, element._replace(value=deepcopy(element.value))) for number in range(self._key_groups)
-            ]
+            return [(task, None, element._replace(value=deepcopy(element.value))) for task in range(count)]
         if self._keyed:
             key = self._keys[element.side](element.value)
-            return [(self.group_of(key), key, element)]
+            return [(self._instance_of(key), key, element)]
         self._turn += 1
-        return [((self._turn - 1) % self._key_groups, None, element)]
-
-    def restore(self, snapshot: Snapshot, *, instances: int | None = None) -> None:
-        if not self._keyed:
-            # Without keys there is only broadcast state, and that is the same on all instances.
-            self._key_groups = instances or self._key_groups
-            held = list(snapshot.groups.values())
-            copies = [held[number % len(held)] for number in range(self._key_groups)] if held else []
-            snapshot = replace(snapshot, groups={n: _numbered(data, n) for n, data in enumerate(copies)})
-        super().restore(snapshot, instances=instances)
-
-
-def _numbered(data: bytes, number: int) -> bytes:
-    group = KeyGroup.decode(data)
-    group.number = number
-    return group.encode()
+        return [((self._turn - 1) % count, None, element)]
 
 
 def _of_function(function: Any, broadcast: Sequence[MapStateDescriptor], chunk_rows: int) -> _Driven:

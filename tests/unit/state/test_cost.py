@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
-
-import pytest
 
 from poundlock.operators.keyed.output import Batch
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
-from support.stored_harness import Store
+from poundlock.state.scratch import ScratchState
 
 TOUCHED, CHECKPOINTS = 1000, 24
 
 
-def cost(folder: Path, keys: int) -> tuple[int, int, int]:
+def cost(keys: int) -> tuple[int, int, int]:
     """Return bytes written and the most entries read and looked at, over some checkpoints on so many keys."""
-    store = Store(str(folder), 128, 1)
+    store = ScratchState(128, 1)
     operator = RollingOperator(rolling_fold("sum", "n"))
     names = [f"user-{i:08d}" for i in range(keys)]
-    state = store.operator(0, 0, 0)
+    state = store.open(0, 0, 0)
     state.declare("rolling", "rolling")
     state.prefetch(names)
     table = state.table("rolling")
     for name in names:
         table[name] = {"n": 1}
-    store.finish()
+    store.write()
     chance = random.Random(1)
     written = decoded = encoded = 0
     for _ in range(CHECKPOINTS):
         chosen = [names[chance.randrange(keys)] for _ in range(TOUCHED)]
         batch = Batch(chosen, [{"n": 1} for _ in chosen])
-        assert sum(map(len, operator.process(store.operator(0, 0, 0), batch))) == TOUCHED
-        store.finish()
-        [report] = store.reports
+        assert sum(map(len, operator.process(store.open(0, 0, 0), batch))) == TOUCHED
+        [report] = store.write()
         assert report.file is not None
         written += report.file.bytes
         decoded = max(decoded, report.work.decoded)
@@ -41,43 +37,41 @@ def cost(folder: Path, keys: int) -> tuple[int, int, int]:
     return written, decoded, encoded
 
 
-def test_a_checkpoint_costs_what_it_touches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda handle: None)
-    small, *_ = cost(tmp_path / "small", 10_000)
-    large, decoded, encoded = cost(tmp_path / "large", 300_000)
+def test_a_checkpoint_costs_what_it_touches() -> None:
+    small, *_ = cost(10_000)
+    large, decoded, encoded = cost(300_000)
     assert large <= 1.5 * small
     assert max(decoded, encoded) <= TOUCHED
 
 
-def test_merges_keep_to_their_budget_and_say_what_they_owe(tmp_path: Path) -> None:
+def test_merges_keep_to_their_budget_and_say_what_they_owe() -> None:
     from poundlock.state.runs.merge import MergePolicy
 
-    store = Store(str(tmp_path), 128, 1, policy=MergePolicy(fan_in=2, budget=100_000))
+    store = ScratchState(128, 1, policy=MergePolicy(fan_in=2, budget=100_000))
     owed = []
     for number in range(8):
-        state = store.operator(0, 0, 0)
+        state = store.open(0, 0, 0)
         names = [f"user-{i}" for i in range(5000)]
         state.prefetch(names)
         for name in names:
             state.table("count")[name] = [number, "x" * 40]
-        store.finish()
-        [report] = store.reports
+        [report] = store.write()
         assert report.work.merged_bytes <= 120_000
         owed.append(report.work.owed_bytes)
     assert max(owed) > 0
     for _ in range(200):  # with nothing new, what is owed is paid bit by bit
-        store.operator(0, 0, 0)
-        store.finish()
-    assert store.reports[0].work.owed_bytes == 0
-    state = store.operator(0, 0, 0)
+        store.open(0, 0, 0)
+        [report] = store.write()
+    assert report.work.owed_bytes == 0
+    state = store.open(0, 0, 0)
     assert dict(state.table("count")) == {f"user-{i}": [7, "x" * 40] for i in range(5000)}
 
 
-def test_a_window_that_fired_takes_its_files_along(tmp_path: Path) -> None:
-    store = Store(str(tmp_path), 128, 1)
+def test_a_window_that_fired_takes_its_files_along() -> None:
+    store = ScratchState(128, 1)
     for number in range(30):
         window = (number * 10, number * 10 + 10)
-        state = store.operator(0, 0, 0)
+        state = store.open(0, 0, 0)
         names = [f"user-{i}" for i in range(200)]
         state.prefetch(names)
         table = state.table("contents", window)
@@ -86,14 +80,13 @@ def test_a_window_that_fired_takes_its_files_along(tmp_path: Path) -> None:
         for fired in state.namespaces("contents"):
             if fired[1] <= window[0] - 20:
                 state.drop("contents", fired)
-        store.finish()
+        store.write()
         assert len(store.manifest.files) <= 4
-    assert store.operator(0, 0, 0).namespaces("contents") == [(270, 280), (280, 290), (290, 300)]
+    assert store.open(0, 0, 0).namespaces("contents") == [(270, 280), (280, 290), (290, 300)]
 
 
-def test_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
-    store = Store(str(tmp_path), 128, 1)
-    store.operator(0, 0, 0).prefetch(["a"])
-    store.finish()
-    [report] = store.reports
-    assert (report.file, report.removed, list(tmp_path.rglob("*.arrow"))) == (None, (), [])
+def test_nothing_to_do_writes_nothing() -> None:
+    store = ScratchState(128, 1)
+    store.open(0, 0, 0).prefetch(["a"])
+    [report] = store.write()
+    assert (report.file, report.removed, list(store.storage.list())) == (None, (), [])

@@ -14,16 +14,16 @@ import pytest
 from poundlock.errors import DefinitionError
 from poundlock.state.edit import StateEditor
 from poundlock.state.inspect import StateReader
-from support.stored_harness import OPERATOR, Store
+from poundlock.state.scratch import OPERATOR, ScratchState
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store() -> ScratchState:
     """State of every sort, in three runs."""
-    store = Store(str(tmp_path / "checkpoint"), 16, 2)
+    store = ScratchState(16, 2)
     for number in range(3):
         for task in (0, 1):
-            state = store.operator(task, 50, 1000 + number)
+            state = store.open(task, 50, 1000 + number)
             state.timer_entries = "keys and windows"
             state.declare("state:count", "value")
             state.declare("state:seen", "list", 500)
@@ -42,17 +42,17 @@ def store(tmp_path: Path) -> Store:
                 state.event_timers.register(60 + number, (key, (number, number + 10)))
                 state.processing_timers.register(2000, (key, None))
             state.table("broadcast:rules")[None] = {"rule": number}
-        store.finish()
+        store.write()
     return store
 
 
-def of(key: Any, store: Store) -> int:
+def of(key: Any, store: ScratchState) -> int:
     from poundlock.state.hashing import groups_of, hashes_of
 
     return int(groups_of(hashes_of([key]), 16)[0]) * 2 // 16
 
 
-def test_one_key(store: Store) -> None:
+def test_one_key(store: ScratchState) -> None:
     reader = StateReader(store.manifest, store.files)
     found = [(e.table, e.window, e.windowed, e.value) for e in reader.entries_of(OPERATOR, ("c", 1))]
     assert sorted(found, key=repr) == [
@@ -75,7 +75,7 @@ def test_one_key(store: Store) -> None:
     assert list(reader.entries_of(OPERATOR, "nobody")) == []
 
 
-def test_all_keys(store: Store) -> None:
+def test_all_keys(store: ScratchState) -> None:
     reader = StateReader(store.manifest, store.files)
     entries = list(reader.entries(OPERATOR))
     assert len(entries) == 4 * 8 + 1
@@ -92,11 +92,11 @@ def test_reading_needs_neither_spark_nor_pandas() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def editor(store: Store, attempt: str = "edit") -> StateEditor:
+def editor(store: ScratchState, attempt: str = "edit") -> StateEditor:
     return StateEditor(store.manifest, store.participant, store.files, attempt=attempt, now=5000)
 
 
-def test_a_person_writes_a_key(store: Store) -> None:
+def test_a_person_writes_a_key(store: ScratchState) -> None:
     edit = editor(store)
     edit.put(OPERATOR, "state:count", "a", 99)
     edit.put(OPERATOR, "state:count", ("c", 2), {"new": 1})
@@ -111,7 +111,7 @@ def test_a_person_writes_a_key(store: Store) -> None:
     # The state that was there is there still, and the job goes on from the new one, timers included.
     assert {e.key for e in StateReader(store.manifest, store.files).entries(OPERATOR)} == {"a", "b", ("c", 1), None}
     store.manifest = manifest
-    state = store.operator(of("a", store), 50, 5000)
+    state = store.open(of("a", store), 50, 5000)
     state.declare("state:count", "value")
     state.prefetch(["a"])
     assert state.table("state:count")["a"] == 99
@@ -119,7 +119,7 @@ def test_a_person_writes_a_key(store: Store) -> None:
     assert manifest.next_timers(OPERATOR) == store.manifest.next_timers(OPERATOR) == (60, 2000)
 
 
-def test_values_of_a_parquet_file(store: Store, tmp_path: Path) -> None:
+def test_values_of_a_parquet_file(store: ScratchState, tmp_path: Path) -> None:
     table = pa.table({"user": ["a", "z"], "day": [1, 2], "n": [5, 6], "text": ["x", None]})
     pq.write_table(table, tmp_path / "state.parquet")
     edit = editor(store)
@@ -146,6 +146,6 @@ def test_values_of_a_parquet_file(store: Store, tmp_path: Path) -> None:
         (OPERATOR, "broadcast:rules", "is broadcast state, which is not written by hand"),
     ],
 )
-def test_what_cannot_be_written_is_said(store: Store, operator: str, table: str, what: str) -> None:
+def test_what_cannot_be_written_is_said(store: ScratchState, operator: str, table: str, what: str) -> None:
     with pytest.raises(DefinitionError, match=what):
         editor(store).put(operator, table, "a", 1)

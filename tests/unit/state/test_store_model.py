@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -19,7 +18,7 @@ from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.inspect import StateReader
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.runs.merge import MergePolicy
-from support.stored_harness import OPERATOR, Store
+from poundlock.state.scratch import OPERATOR, ScratchState
 
 KEYS = ["a", "b", 7, -1, ("a", 1), ("a", None), None, "ä" * 40]
 WINDOWS = [(0, 10), (10, 20), None, 3]
@@ -63,8 +62,8 @@ class Model:
 class Pair:
     """A model and a store that the same is done to."""
 
-    def __init__(self, folder: str, policy: MergePolicy, hashes: Callable[[Any], Any]) -> None:
-        self.store = Store(folder, 6, 1, policy=policy)
+    def __init__(self, policy: MergePolicy, hashes: Callable[[Any], Any]) -> None:
+        self.store = ScratchState(6, 1, policy=policy)
         self.model = Model()
         self._hashes = hashes
 
@@ -77,7 +76,7 @@ class Pair:
         return state
 
     def task(self, number: int) -> OperatorState:
-        state = self.store.operator(number, 0, self.model.now)
+        state = self.store.open(number, 0, self.model.now)
         state.timer_entries = "keys"
         state.declare("value", "value")
         state.declare("windowed", "value", windowed=True)
@@ -165,10 +164,11 @@ class Pair:
                 assert of_group == [timer for timer in due if timer in of_group]
 
     def checkpoint(self) -> None:
-        self.store.finish()
+        self.store.write()
 
     def rescale(self, parallelism: int) -> None:
-        self.store.rescale(parallelism)
+        self.store.write()
+        self.store.parallelism = parallelism
 
     def check(self) -> None:
         """Compare all there is, by key, whole, and as people read it."""
@@ -181,7 +181,7 @@ class Pair:
             for state in self.every_task():
                 found.update(dict(state.table(name, space).items()))
             assert alive(name, found, model.now) == alive(name, table, model.now)
-        self.store.finish()
+        self.store.write()
         reader = StateReader(self.store.manifest, self.store.files)
         for (name, space), table in model.tables.items():
             read: dict[Any, Any] = {}
@@ -215,36 +215,36 @@ def crowded(keys: Any) -> Any:
 def test_the_store_holds_what_dicts_would(
     hashes: Callable[[Any], Any], script: list[tuple[Any, ...]], fan_in: int, budget: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys_in_use, "hashes_of", hashes)
         patch.setattr("poundlock.state.inspect.hashes_of", hashes)
-        pair = Pair(folder, MergePolicy(fan_in=fan_in, budget=budget), hashes)
+        pair = Pair(MergePolicy(fan_in=fan_in, budget=budget), hashes)
         for step in script:
             pair.do(step)
         pair.check()
 
 
-def test_a_key_of_another_task_is_refused(tmp_path: Any) -> None:
-    store = Store(str(tmp_path), 6, 2)
+def test_a_key_of_another_task_is_refused() -> None:
+    store = ScratchState(6, 2)
     key = next(key for key in KEYS if groups_of(hashes_of([key]), 6)[0] >= 3)
     with pytest.raises(PoundlockError, match="came to the task of groups 0 to 2"):
-        store.operator(0, 0, 0).prefetch([key])
+        store.open(0, 0, 0).prefetch([key])
 
 
-def test_state_of_a_key_that_was_not_asked_for_is_not_written(tmp_path: Any) -> None:
-    store = Store(str(tmp_path), 6, 1)
-    store.operator(0, 0, 0).table("value")["a"] = 1
+def test_state_of_a_key_that_was_not_asked_for_is_not_written() -> None:
+    store = ScratchState(6, 1)
+    store.open(0, 0, 0).table("value")["a"] = 1
     with pytest.raises(PoundlockError, match="not one of the records or timers at work"):
-        store.finish()
+        store.write()
 
 
-def test_the_end_of_all_time_is_a_time_like_others(tmp_path: Any) -> None:
-    store = Store(str(tmp_path), 6, 1)
-    state = store.operator(0, 0, 0)
+def test_the_end_of_all_time_is_a_time_like_others() -> None:
+    store = ScratchState(6, 1)
+    state = store.open(0, 0, 0)
     state.prefetch(["a"])
     state.event_timers.register(MAX, "a")
     state.event_timers.register(-(1 << 63), "a")
-    store.finish()
-    assert list(store.operator(0, 0, 0).event_timers.due(MAX)) == [(-(1 << 63), "a"), (MAX, "a")]
-    store.finish()
+    store.write()
+    assert list(store.open(0, 0, 0).event_timers.due(MAX)) == [(-(1 << 63), "a"), (MAX, "a")]
+    store.write()
     assert store.manifest.next_timers(OPERATOR) == (None, None)

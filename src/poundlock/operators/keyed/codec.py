@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from poundlock.errors import DefinitionError, TerminalError
 
-FORMAT = 1  # of a blob; raised when older versions could not read it
 _Ext = msgspec.msgpack.Ext
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -93,6 +92,11 @@ def encode_keys(keys: list[Any]) -> list[bytes]:
     if kinds == {str} or (kinds == {int} and _small(keys, kinds)):
         return encode_each(keys)
     return list(map(encode_key, keys))
+
+
+def normal(keys: Iterable[Any]) -> list[Any]:
+    """Return keys with NaN and minus zero made one value each, as SQL groups them; for columns of floating point numbers."""
+    return [math.nan if key != key else key + 0.0 if type(key) is float else key for key in keys]
 
 
 def canonical_key(key: Any) -> Any:
@@ -182,87 +186,3 @@ def _plain(values: Iterable[Any], levels: int = _DEEPEST) -> bool:
 def _small(values: list[Any], kinds: set[type]) -> bool:
     numbers = values if kinds == {int} else [v for v in values if type(v) is int]
     return min(numbers) >= -(1 << 63) and max(numbers) < (1 << 64)
-
-
-def pack_column(values: list[Any]) -> list[Any]:
-    """Return a list of values as [kind, content]: "v" values, "t" tuples of one length, column by column."""
-    kinds = set(map(type, values))
-    if kinds == {tuple} and len(set(map(len, values))) == 1 and values[0]:
-        return ["t", [pack_column(list(column)) for column in zip(*values, strict=True)]]
-    return ["v", values if _plain(values) else [pack(value) for value in values]]
-
-
-def unpack_column(column: list[Any]) -> list[Any]:
-    """Return what `pack_column` was given."""
-    kind, content = column
-    return list(zip(*map(unpack_column, content), strict=True)) if kind == "t" else content
-
-
-def unpack_keys(column: list[Any]) -> list[Any]:
-    """Return keys that `pack_column` was given. NaN equals nothing: it is found again as the one object that stands for it."""
-    kind, content = column
-    if kind == "t":
-        return list(zip(*map(unpack_keys, content), strict=True))
-    return [math.nan if key != key else key for key in content] if float in set(map(type, content)) else content
-
-
-def pack_table(table: Mapping[Any, Any]) -> list[Any]:
-    """Return a table, of any keys, as two columns: a hundred thousand entries cost a few calls."""
-    return [pack_column(list(table)), pack_column(list(table.values()))]
-
-
-def unpack_table(packed: list[Any]) -> dict[Any, Any]:
-    """Return what `pack_table` was given."""
-    keys, values = packed
-    return dict(zip(unpack_keys(keys), unpack_column(values), strict=True))
-
-
-class Head(msgspec.Struct, array_like=True, frozen=True):
-    """What is known of a key group's blob without reading its state. Times in ms; None: there is no such timer."""
-
-    format: int
-    group: int
-    watermark: int
-    processing_time: int
-    next_event_timer: int | None
-    next_processing_timer: int | None
-    timer_entries: Literal["keys", "windows", "keys and windows"]
-
-
-class Blob(msgspec.Struct, array_like=True):
-    """One key group as bytes: its head, its tables by name and namespace, its timers. What is not looked at is not decoded."""
-
-    head: Head
-    tables: list[tuple[str, dict[str, Any], list[tuple[Any, memoryview]]]]
-    event_timers: memoryview
-    processing_timers: memoryview
-
-
-_head = msgspec.msgpack.Decoder(tuple[Head, msgspec.Raw, msgspec.Raw, msgspec.Raw]).decode
-_blob = msgspec.msgpack.Decoder(Blob, ext_hook=_from_ext).decode
-
-
-def read_head(data: bytes) -> Head:
-    """Return the head of a blob.
-
-    Raises:
-        TerminalError: it is no blob, or of a newer format.
-    """
-    try:
-        head = _head(data)[0]
-    except msgspec.MsgspecError as error:
-        raise TerminalError(
-            f"the state of a key group cannot be read: {error}", next="restore the job from a checkpoint or savepoint"
-        ) from None
-    if head.format > FORMAT:
-        raise TerminalError(
-            f"the state of key group {head.group} has format {head.format}; this version reads up to {FORMAT}",
-            next="run the version of poundlock that wrote it, or a newer one",
-        )
-    return head
-
-
-def read_blob(data: bytes) -> Blob:
-    """Return a blob with its tables and timers still as bytes; raises as `read_head`."""
-    read_head(data)
-    return _blob(data)

@@ -12,7 +12,6 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.accumulators import AggregateFold, ReduceFold
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.state_handles import Accumulator, List, Map, Value
-from poundlock.operators.keyed.ttl import TtlAccumulator, TtlList, TtlMap, TtlValue
 from poundlock.stream.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
@@ -109,37 +108,27 @@ class StateStore:
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
         """Return the state of one value."""
-        ttl = descriptor.ttl
-        state: ValueState = self._state(
-            descriptor,
-            lambda: Value(self, descriptor.default) if ttl is None else TtlValue(self, ttl, descriptor.default),
-        )
+        state: ValueState = self._state(descriptor, lambda: Value(self, descriptor.ttl, descriptor.default))
         return state
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
         """Return the state of a list."""
-        ttl = descriptor.ttl
-        state: ListState = self._state(descriptor, lambda: List(self) if ttl is None else TtlList(self, ttl))
+        state: ListState = self._state(descriptor, lambda: List(self, descriptor.ttl))
         return state
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
         """Return the state of a map."""
-        ttl = descriptor.ttl
-        state: MapState = self._state(descriptor, lambda: Map(self) if ttl is None else TtlMap(self, ttl))
+        state: MapState = self._state(descriptor, lambda: Map(self, descriptor.ttl))
         return state
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
         """Return the state of a reduced value."""
-        fold, ttl = ReduceFold(descriptor.reduce), descriptor.ttl
-        state: ReducingState = self._state(
-            descriptor, lambda: Accumulator(self, fold) if ttl is None else TtlAccumulator(self, ttl, fold)
-        )
+        fold = ReduceFold(descriptor.reduce)
+        state: ReducingState = self._state(descriptor, lambda: Accumulator(self, descriptor.ttl, fold))
         return state
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
         """Return the state of an accumulator."""
-        fold, ttl = AggregateFold(descriptor.aggregate), descriptor.ttl
-        state: AggregatingState = self._state(
-            descriptor, lambda: Accumulator(self, fold) if ttl is None else TtlAccumulator(self, ttl, fold)
-        )
+        fold = AggregateFold(descriptor.aggregate)
+        state: AggregatingState = self._state(descriptor, lambda: Accumulator(self, descriptor.ttl, fold))
         return state

@@ -1,6 +1,8 @@
-"""The state objects without a time to live: thin views of the current entry of a table.
+"""The state objects: thin views of the current entry of a table, with or without a time to live.
 
-`merge` folds the entries of merged windows into one; only lists and accumulators can.
+With one, every value, list element and map entry is kept as [last touched in ms, value]. It is over when last touched + time to
+live <= the clock; what is over is removed when it is met, and when runs are merged. `merge` folds the entries of merged windows
+into one; only lists and accumulators can.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any, Protocol
 from poundlock.operators.keyed.accumulators import Fold
 from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import Table
+from poundlock.stream.functions.state import StateTtlConfig
 
 
 class Cursor(Protocol):
@@ -20,96 +23,148 @@ class Cursor(Protocol):
     now: int
 
 
-def forget(table: Table, entry: Any) -> None:
-    """Take an entry out of a table. Unlike pop of an empty dict this looks at the entry, which may refuse to be one."""
-    if entry in table:
-        del table[entry]
+class _Handle:
+    """What all have: a table, where the current entry is, and the time to live; None = for ever."""
+
+    __slots__ = ("at", "hides", "renews", "table", "ttl")
+
+    def __init__(self, at: Cursor, config: StateTtlConfig | None = None) -> None:
+        self.at = at
+        self.table: Table = {}
+        self.ttl = None if config is None else config.ttl_ms
+        self.renews = config is not None and config.update == "OnReadAndWrite"
+        self.hides = config is not None and config.visibility == "NeverReturnExpired"
+
+    def _kept(self, value: Any) -> Any:
+        """Return what a table keeps of a value."""
+        return value if self.ttl is None else [self.at.now, value]
+
+    def _value(self, item: Any) -> Any:
+        return item if self.ttl is None else item[1]
+
+    def _over(self, item: Any) -> bool:
+        return self.ttl is not None and item[0] + self.ttl <= self.at.now
+
+    def _alive(self, item: Any) -> bool:
+        """Return whether an item is to be returned, and note that it was read."""
+        if self._over(item):
+            return not self.hides
+        if self.renews:
+            item[0] = self.at.now
+        return True
+
+    def clear(self) -> None:
+        # Unlike pop of an empty dict this looks at the entry, which may refuse to be one.
+        if self.at.entry in self.table:
+            del self.table[self.at.entry]
 
 
-class Value:
+class Value(_Handle):
     """One value."""
 
-    __slots__ = ("at", "default", "table")
+    __slots__ = ("default",)
 
-    def __init__(self, at: Cursor, default: Any) -> None:
-        self.at = at
+    def __init__(self, at: Cursor, config: StateTtlConfig | None, default: Any) -> None:
+        super().__init__(at, config)
         self.default = default
-        self.table: Table = {}
 
     def value(self) -> Any:
-        held = self.table.get(self.at.entry)
-        return detached(self.default) if held is None else held  # a list as default must not be that of every key
+        item = self.table.get(self.at.entry)
+        if item is None:
+            return detached(self.default)  # a list as default must not be that of every key
+        if self.ttl is None:
+            return item
+        alive = self._alive(item)
+        if self._over(item):
+            self.clear()
+        return item[1] if alive else detached(self.default)
 
     def update(self, value: Any) -> None:
         if value is None:
             self.clear()
         else:
-            self.table[self.at.entry] = value
-
-    def clear(self) -> None:
-        forget(self.table, self.at.entry)
+            self.table[self.at.entry] = self._kept(value)
 
 
-class List:
-    """A list; an empty one is no entry."""
+class List(_Handle):
+    """A list, whose elements have each their own time; an empty one is no entry."""
 
-    __slots__ = ("at", "table")
-
-    def __init__(self, at: Cursor) -> None:
-        self.at = at
-        self.table: Table = {}
+    __slots__ = ()
 
     def get(self) -> list[Any]:
-        return list(self.table.get(self.at.entry, ()))
+        items = self.table.get(self.at.entry, ())
+        if self.ttl is None:
+            return list(items)
+        result = [item[1] for item in items if self._alive(item)]
+        left = [item for item in items if not self._over(item)]
+        if len(left) < len(items):
+            self._keep(left)
+        return result
+
+    def _keep(self, items: list[Any]) -> None:
+        if items:
+            self.table[self.at.entry] = items
+        else:
+            self.clear()
 
     def add(self, value: Any) -> None:
         held = self.table.get(self.at.entry)
         if held is None:
-            self.table[self.at.entry] = [value]
+            self.table[self.at.entry] = [self._kept(value)]
         else:
-            held.append(value)
+            held.append(self._kept(value))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        self.update([*self.table.get(self.at.entry, ()), *values])
+        self._keep([*self.table.get(self.at.entry, ()), *map(self._kept, values)])
 
     def update(self, values: Iterable[Any]) -> None:
-        held = list(values)
-        if held:
-            self.table[self.at.entry] = held
-        else:
-            self.clear()
-
-    def clear(self) -> None:
-        forget(self.table, self.at.entry)
+        self._keep(list(map(self._kept, values)))
 
     def merge(self, entries: Iterable[Any]) -> None:
-        """Append what other entries hold, and forget those."""
-        found = [held for entry in entries if (held := self.table.pop(entry, None)) is not None]
-        self.add_all(value for held in found for value in held)
+        """Append what other entries hold, with its time, and remove those."""
+        items = [item for entry in entries for item in self.table.pop(entry, ())]
+        self._keep([*self.table.get(self.at.entry, ()), *items])
 
 
-class Map:
-    """A map; an empty one is no entry."""
+class Map(_Handle):
+    """A map, whose entries have each their own time; an empty one is no entry."""
 
-    __slots__ = ("at", "table")
-
-    def __init__(self, at: Cursor) -> None:
-        self.at = at
-        self.table: Table = {}
+    __slots__ = ()
 
     def _held(self) -> dict[Any, Any]:
         held: dict[Any, Any] = self.table.get(self.at.entry) or {}
         return held
 
+    def _living(self) -> dict[Any, Any]:
+        held = self._held()
+        if self.ttl is None:
+            return dict(held)
+        result = {key: item[1] for key, item in held.items() if self._alive(item)}
+        for key in [key for key, item in held.items() if self._over(item)]:
+            self.remove(key)
+        return result
+
+    def _item(self, key: Any) -> Any:
+        """Return what is kept at a key and is to be seen; None if there is nothing."""
+        held = self._held()
+        item = held.get(key)
+        if self.ttl is None or item is None:
+            return item
+        alive = self._alive(item)
+        if self._over(item):
+            self.remove(key)
+        return item if alive else None
+
     def get(self, key: Any) -> Any:
-        return self._held().get(key)
+        item = self._item(key)
+        return None if item is None else self._value(item)
 
     def put(self, key: Any, value: Any) -> None:
         held = self.table.get(self.at.entry)
         if held is None:
-            self.table[self.at.entry] = {key: value}
+            self.table[self.at.entry] = {key: self._kept(value)}
         else:
-            held[key] = value
+            held[key] = self._kept(value)
 
     def put_all(self, values: Mapping[Any, Any]) -> None:
         for key, value in values.items():
@@ -122,49 +177,54 @@ class Map:
             self.clear()
 
     def contains(self, key: Any) -> bool:
-        return key in self._held()
+        return key in self._held() and (self.ttl is None or self._item(key) is not None)
 
     def keys(self) -> Iterator[Any]:
-        return iter(list(self._held()))
+        return iter(self._living())
 
     def values(self) -> Iterator[Any]:
-        return iter(list(self._held().values()))
+        return iter(self._living().values())
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        return iter(list(self._held().items()))
+        return iter(self._living().items())
 
     def is_empty(self) -> bool:
-        return not self._held()
-
-    def clear(self) -> None:
-        forget(self.table, self.at.entry)
+        return not self._living()
 
 
-class Accumulator:
-    """One accumulator: reducing and aggregating state."""
+class Accumulator(_Handle):
+    """One accumulator, for reducing and aggregating state; a sum that is over begins again."""
 
-    __slots__ = ("at", "fold", "table")
+    __slots__ = ("fold",)
 
-    def __init__(self, at: Cursor, fold: Fold) -> None:
-        self.at = at
+    def __init__(self, at: Cursor, config: StateTtlConfig | None, fold: Fold) -> None:
+        super().__init__(at, config)
         self.fold = fold
-        self.table: Table = {}
 
     def get(self) -> Any:
-        entry = self.at.entry
-        return self.fold.result(self.table[entry]) if entry in self.table else None
+        if self.at.entry not in self.table:
+            return None
+        item = self.table[self.at.entry]
+        alive = self._alive(item)
+        if self._over(item):
+            self.clear()
+        return self.fold.result(self._value(item)) if alive else None
 
     def add(self, value: Any) -> None:
         table, entry = self.table, self.at.entry
-        table[entry] = self.fold.add(value, table[entry]) if entry in table else self.fold.first(value)
-
-    def clear(self) -> None:
-        forget(self.table, self.at.entry)
+        begun = entry in table and not self._over(table[entry])
+        held = self.fold.add(value, self._value(table[entry])) if begun else self.fold.first(value)
+        table[entry] = self._kept(held)
 
     def merge(self, entries: Iterable[Any]) -> None:
-        """Merge what other entries hold into this one, and forget those."""
+        """Merge what other entries hold, as long as it lives, into this one, and remove those."""
         table, own = self.table, self.at.entry
         for entry in entries:
-            if entry in table:
-                held = table.pop(entry)
-                table[own] = self.fold.merge(table[own], held) if own in table else held
+            if entry not in table or self._over(item := table.pop(entry)):
+                continue
+            if own not in table or self._over(table[own]):
+                table[own] = item
+            elif self.ttl is None:
+                table[own] = self.fold.merge(table[own], item)
+            else:
+                table[own] = [max(table[own][0], item[0]), self.fold.merge(table[own][1], item[1])]

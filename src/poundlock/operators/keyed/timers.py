@@ -1,13 +1,13 @@
-"""Timers of one key group: each entry fires once for a time, however often it was registered, in the order of time.
+"""Timers: each entry fires once for a time, however often it was registered, in the order of time.
 
-Entries of one time fire in the order they were first registered, so that a restored group fires as the lost one would have.
+Entries of one time fire in the order they were first registered, so that restored timers fire as the lost one would have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
-from itertools import chain, islice, repeat
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import chain, repeat
 from typing import Any
 
 
@@ -16,11 +16,10 @@ class Timers:
 
     __slots__ = ("_at", "_due", "_due_time", "_heap")
 
-    def __init__(self, content: dict[int, Any] | None = None) -> None:
+    def __init__(self) -> None:
         # time -> the only entry, in a tuple of its own, or a dict of several: most event-time timers are alone.
-        self._at: dict[int, Any] = content or {}
-        self._heap: list[int] = list(self._at)
-        heapify(self._heap)
+        self._at: dict[int, Any] = {}
+        self._heap: list[int] = []
         self._due: dict[Any, None] | None = None
         self._due_time = 0
 
@@ -98,15 +97,6 @@ class Timers:
         at = self._at
         times = sorted(at)
         return times, [len(at[time]) for time in times], list(chain.from_iterable(map(at.__getitem__, times)))
-
-    @classmethod
-    def of(cls, times: Sequence[int], counts: Sequence[int], entries: Sequence[Any]) -> Timers:
-        """Return timers as `content` gave them."""
-        if len(times) == len(entries):
-            return cls(dict(zip(times, zip(entries, strict=True), strict=True)))
-        rest = iter(entries)
-        some = {time: tuple(islice(rest, count)) for time, count in zip(times, counts, strict=True)}
-        return cls({time: at if len(at) == 1 else dict.fromkeys(at) for time, at in some.items()})
 
     def listed(self) -> Iterator[tuple[int, Any]]:
         """Yield time and entry of each timer in the order they will fire."""

@@ -201,7 +201,7 @@ class Writing:
     def get_current_key(self) -> NoReturn:
         raise DefinitionError(
             "the key of a broadcast record was asked for, and it has none",
-            next="use ctx.apply_to_keyed_state(descriptor, function) to reach the keys of this key group",
+            next="use ctx.apply_to_keyed_state(descriptor, function) to reach the keys of this task",
         )
 
 
@@ -216,7 +216,7 @@ class _Reading:
     def _refuse(self, *given: Any) -> NoReturn:
         raise DefinitionError(
             f"broadcast state {self._name!r} can only be read in process_element and on_timer",
-            next="write it in process_broadcast_element, which every key group runs for every broadcast record",
+            next="write it in process_broadcast_element, which every task runs once for every broadcast record",
         )
 
     put = put_all = remove = clear = _refuse

@@ -1,6 +1,6 @@
 """What a cluster's tasks need and its machines may not have: this package as a zip, the user's modules, the user's Python.
 
-The zip is made once for each state of the package, holds code and the list of jars only, and is the same for the same files.
+The zip is made once for each state of the package, holds code, the list of public names and that of jars only, and is the same for the same files.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def package_zip(cache: Path) -> Path:
     origin = Path(spec.origin)
     if not origin.is_file():  # the driver itself runs from such a zip, as in a container of a cluster
         return next(parent for parent in origin.parents if parent.is_file())
-    files = sorted(path for path in origin.parent.rglob("*") if path.suffix in (".py", ".toml"))
+    files = sorted(path for path in origin.parent.rglob("*") if path.suffix in (".py", ".pyi", ".toml"))
     marks = [f"{path.relative_to(origin.parent)} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files]
     digest = hashlib.sha256("\n".join([sys.version, str(origin), *marks]).encode()).hexdigest()[:16]
     target = cache / "shipped" / f"poundlock-{digest}.zip"

@@ -6,7 +6,6 @@ from typing import Any
 
 from poundlock import EventTimeSessionWindows, KeyedProcessFunction, StateTtlConfig, ValueStateDescriptor
 from poundlock.cli.data.state import _State
-from poundlock.operators.keyed.group import describe_group
 from poundlock.testing import ProcessHarness, Snapshot, WindowHarness
 
 
@@ -21,8 +20,7 @@ class Seen(KeyedProcessFunction):
 
 
 def shown(snapshot: Snapshot, limit: int = 20) -> list[str]:
-    groups = [("3", describe_group(blob)) for blob in snapshot.groups.values()]
-    return list(_State(groups, limit).lines())
+    return list(_State([("3", snapshot.describe())], limit).lines())
 
 
 def test_windows_with_their_bounds_and_timers() -> None:
@@ -31,8 +29,8 @@ def test_windows_with_their_bounds_and_timers() -> None:
         assert shown(h.snapshot(), limit=2) == [
             "operator 3: watermark -",
             "  contents (sessions): 3 entries",
+            "    'b' in [1970-01-01T00:00:00.500Z, 1970-01-01T00:00:30.500Z): {'k': 'b', 'n': 1}",  # by their hashes
             "    'a' in [1970-01-01T00:00:00.500Z, 1970-01-01T00:00:30.500Z): {'k': 'a', 'n': 1}",
-            "    'b' in [1970-01-01T00:00:00.500Z, 1970-01-01T00:00:30.500Z): {'k': 'b', 'n': 1}",
             "    …",
             "  event-time timers: 3",
             "    1970-01-01T00:00:30.499Z 'a'",

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.operators.keyed import codec
-from poundlock.operators.keyed.group import KeyGroup, describe_group
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
@@ -68,12 +67,6 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.dictionaries(st.deferred(lambda: hashable), values, max_size=6))
-def test_a_table_comes_back_as_it_was(table: dict[Any, Any]) -> None:
-    assert same(codec.unpack_table(codec.decode(codec.encode(codec.pack_table(table)))), table)
-
-
-@settings(max_examples=50, deadline=None)
 @given(st.sets(st.deferred(lambda: hashable), max_size=6), st.randoms())
 def test_a_set_has_the_same_bytes_whatever_its_history(members: set[Any], chance: Any) -> None:
     shuffled = list(members)
@@ -96,10 +89,8 @@ class Thing:
 def test_other_types_are_refused_with_what_to_do(value: Any) -> None:
     with pytest.raises(DefinitionError, match=r"state cannot keep a .*\nNext: keep numbers, texts"):
         codec.pack(value)
-    group = KeyGroup(0)
-    group.table("t")["k"] = value
     with pytest.raises(DefinitionError, match="state cannot keep"):
-        group.encode()
+        codec.encode_each([1, value])
 
 
 def test_text_that_is_no_unicode_is_refused() -> None:
@@ -114,20 +105,6 @@ def test_keys_that_sql_groups_together_have_the_same_bytes() -> None:
     assert len(told) == 9
 
 
-def test_a_blob_of_a_newer_format_is_refused() -> None:
-    blob = KeyGroup(3).encode()
-    newer = codec.encode([[codec.FORMAT + 1, *codec.decode(blob)[0][1:]], *codec.decode(blob)[1:]])
-    for read in (KeyGroup.decode, describe_group, codec.read_head):
-        with pytest.raises(TerminalError, match="key group 3 has format 2; this version reads up to 1"):
-            read(newer)
-
-
-def test_what_is_no_blob_is_refused() -> None:
-    for data in (b"", b"{}", codec.encode([1, 2]), KeyGroup(3).encode()[:-1]):
-        with pytest.raises(TerminalError, match="cannot be read"):
-            KeyGroup.decode(data)
-
-
 def test_a_value_of_an_unknown_kind_is_refused() -> None:
     assert isinstance(codec.decode(codec.encode(codec.pack(datetime(2020, 1, 1)))), datetime)
     assert codec.decode(codec.encode(codec.pack(time(1, 2)))) == time(1, 2)
@@ -137,11 +114,16 @@ def test_a_value_of_an_unknown_kind_is_refused() -> None:
         codec.decode(data)
 
 
-def test_nan_is_found_again_as_a_key_alone_and_in_a_tuple() -> None:
+def test_nan_is_one_key_alone_and_in_a_tuple() -> None:
     window = (0, 10)
     for key in (math.nan, (math.nan, 1), ((math.nan, "a"), window)):
-        packed = codec.encode(codec.pack_table({key: 1, None: 2} if key is math.nan else {key: 1}))
-        assert codec.unpack_table(codec.decode(packed))[key] == 1
+        read = codec.canonical_key(codec.decode(codec.encode(codec.pack(key))))
+        assert {key: 1}[read] == 1
+
+
+def test_keys_of_a_column_of_numbers_are_made_one_value_each() -> None:
+    nan, zero, other = codec.normal([float("nan"), -0.0, 3])
+    assert (nan is codec.normal([float("nan")])[0], str(zero), other) == (True, "0.0", 3)
 
 
 @pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {"a": v}, lambda v: frozenset({v})])

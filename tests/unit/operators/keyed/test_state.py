@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.operators.keyed.group import KeyGroup, describe_group
+from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.state import StateStore
+from poundlock.state.runs.merge import MergePolicy
+from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.functions.state import (
     AggregatingStateDescriptor,
@@ -45,13 +47,19 @@ class Keyed:
     def __init__(self, *descriptors: StateDescriptor) -> None:
         self.store = StateStore("state:")
         self.states = [self.store.get(d) for d in descriptors]
-        self.group = KeyGroup(0)
+        self.runs = ScratchState(1, policy=MergePolicy(fan_in=2))
+
+    @property
+    def group(self) -> KeyGroup:
+        return self.runs.open()
 
     def at(self, key: Any, now: int = 0) -> Any:
-        self.group = KeyGroup.decode(self.group.encode())
-        self.group.processing_time = now
-        self.store.use(self.group)
+        self.runs.write()
+        group = self.runs.open()
+        group.processing_time = now
+        self.store.use(group)
         self.store.entry = key
+        group.prefetch([key, "a", "b", "c", "d"])
         return self.states[0] if len(self.states) == 1 else self.states
 
 
@@ -238,7 +246,7 @@ def test_what_nobody_reads_is_removed_when_the_group_is_written() -> None:
         items.add(1)
         pairs.put(1, 1)
     keyed.at("other", 1150)
-    said = describe_group(keyed.group.encode())["state"]
+    said = keyed.runs.described()["state"]
     assert {name: [e["key"] for e in table["entries"]] for name, table in said.items()} == {
         "state:v": ["new"],
         "state:l": ["new"],

@@ -16,7 +16,6 @@ actions = st.one_of(
     st.tuples(st.just("register"), times, entries),
     st.tuples(st.just("delete"), times, entries),
     st.tuples(st.just("fire"), times, st.none()),
-    st.tuples(st.just("write and read"), times, st.none()),
 )
 
 
@@ -30,12 +29,10 @@ def test_timers_are_a_sorted_list_without_repetition(script: list[tuple[str, int
         elif action == "delete":
             timers.delete(time, entry)
             model = [one for one in model if one != (time, entry)]
-        elif action == "fire":
+        else:
             due = sorted((one for one in model if one[0] <= time), key=lambda one: one[0])
             assert list(timers.due(time)) == due
             model = [one for one in model if one[0] > time]
-        else:
-            timers = Timers.of(*timers.content())
         assert len(timers) == len(model)
         assert bool(timers) == bool(model)
         assert timers.next_time() == min((t for t, _ in model), default=None)

@@ -1,4 +1,4 @@
-"""Broadcast state: written on one side, read on the other, the same in every key group."""
+"""Broadcast state: written on one side, read on the other, the same in every task."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def harness(function: Any = None, **options: Any) -> ProcessHarness:
     return ProcessHarness(function or Apply(), key="user", broadcast=[RULES], **options)
 
 
-def test_every_key_group_sees_every_rule() -> None:
-    h = harness(key_groups=4)
+def test_every_task_sees_every_rule_once() -> None:
+    h = harness(key_groups=4, instances=2)
     h.process_watermark(7)
     h.set_processing_time(8)
     out = h.process_broadcast_element({"kind": "x", "limit": 5}, 3)
-    assert [e.value for e in out] == [["rule", "x", 3, 7, 8]] * 4
+    assert [e.value for e in out] == [["rule", "x", 3, 7, 8]] * 2
     h.rescale(3)
     for user in "abcdef":
         assert [e.value for e in h.process_element({"user": user, "kind": "x", "n": 6})] == [[user, 1]]
@@ -179,7 +179,7 @@ def test_without_keys_every_instance_has_the_rules_also_after_rescaling() -> Non
         h.process_broadcast_element("all")
 
 
-def test_a_function_does_not_share_a_broadcast_record_with_other_groups() -> None:
+def test_a_function_does_not_share_a_broadcast_record_with_other_tasks() -> None:
     class Counting(KeyedBroadcastProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> None: ...
 
@@ -188,7 +188,7 @@ def test_a_function_does_not_share_a_broadcast_record_with_other_groups() -> Non
             ctx.get_broadcast_state(RULES).put("rule", value)
             yield value["seen"]
 
-    assert [e.value for e in harness(Counting(), key_groups=3).process_broadcast_element({"seen": 0})] == [1, 1, 1]
+    assert [e.value for e in harness(Counting(), instances=3).process_broadcast_element({"seen": 0})] == [1, 1, 1]
 
 
 def test_nothing_is_broadcast_to_other_functions() -> None:

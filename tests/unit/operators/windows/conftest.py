@@ -1,4 +1,4 @@
-"""Operators are tested on key groups in memory and on the store alike."""
+"""Operators are tested with state that stays in memory and with state that is written between steps alike."""
 
 from __future__ import annotations
 

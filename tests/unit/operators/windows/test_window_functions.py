@@ -14,6 +14,7 @@ from poundlock.operators.keyed.output import Batch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
+from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.state import ListStateDescriptor, ValueStateDescriptor
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.windows.assigners import AssignerContext, WindowAssigner
@@ -407,11 +408,12 @@ def test_what_a_function_gave_does_not_change_with_the_window(general: bool) -> 
 
 
 def test_state_of_another_operator_is_refused() -> None:
-    group = KeyGroup(0)
+    state = ScratchState(1)
     plain = WindowSpec(assigner=TEN, function=ReduceWindow(plus))
-    list(window_operator(plain).process(group, Batch(["a"], [v(1)], [5])))
+    list(window_operator(plain).process(state.open(), Batch(["a"], [v(1)], [5])))
     changed = WindowSpec(assigner=TEN, function=ReduceWindow(plus), trigger=CountTrigger(2))
-    restored = KeyGroup.decode(group.encode())
+    state.write()
+    restored = state.open()
     with pytest.raises(Exception, match="'contents' is kept as panes state and asked for as windows state"):
         list(window_operator(changed).process(restored, Batch(["a"], [v(1)], [5])))
 

@@ -31,7 +31,7 @@ def test_the_package_runs_from_its_zip(tmp_path: Path, cache: Path) -> None:
         names = opened.namelist()
     assert "poundlock/__init__.py" in names
     assert "poundlock/tasks/entry.pyc" in names
-    assert all(name.endswith((".py", ".pyc", "/jar_lock.toml")) for name in names)
+    assert all(name.endswith((".py", ".pyc", "/__init__.pyi", "/jar_lock.toml")) for name in names)
     program = (
         "import poundlock.tasks.entry, poundlock; from poundlock.spark.launch.jar_lock import JAR_SETS; "
         "assert JAR_SETS['kafka'].pins; print(poundlock.__file__)"

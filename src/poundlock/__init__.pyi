@@ -1,0 +1,128 @@
+"""The public names. `__init__.py` reads here where each of them is."""
+
+# ruff: noqa: I001 - the names of a module stand together
+
+from poundlock.connectors.datagen.source import DatagenSource as DatagenSource
+from poundlock.connectors.files.buckets.assigners import (
+    BasePathBucketAssigner as BasePathBucketAssigner,
+    EventTimeBucketAssigner as EventTimeBucketAssigner,
+    ExpressionBucketAssigner as ExpressionBucketAssigner,
+    ProcessingTimeBucketAssigner as ProcessingTimeBucketAssigner,
+    PythonBucketAssigner as PythonBucketAssigner,
+)
+from poundlock.connectors.files.sink.compaction import FileCompaction as FileCompaction
+from poundlock.connectors.files.sink.rolling import RollingPolicy as RollingPolicy
+from poundlock.connectors.files.sink.sink import FileSink as FileSink
+from poundlock.connectors.files.source.source import FileSource as FileSource
+from poundlock.connectors.jdbc.sink import JdbcSink as JdbcSink
+from poundlock.connectors.kafka.security import KafkaSecurity as KafkaSecurity
+from poundlock.connectors.kafka.sink.sink import KafkaSink as KafkaSink, TopicExpression as TopicExpression
+from poundlock.connectors.kafka.source.source import KafkaSource as KafkaSource
+from poundlock.connectors.kafka.source.starting_offsets import StartingOffsets as StartingOffsets
+from poundlock.connectors.postgres.sink.sink import PostgresSink as PostgresSink
+from poundlock.connectors.postgres.source.source import PostgresSource as PostgresSource
+from poundlock.connectors.print_sink import PrintSink as PrintSink
+from poundlock.connectors.socket_source import SocketSource as SocketSource
+from poundlock.connectors.two_phase import TwoPhaseCommitSink as TwoPhaseCommitSink
+from poundlock.connectors.spark_source import SparkSource as SparkSource
+from poundlock.driver.restart import (
+    ExponentialDelayRestart as ExponentialDelayRestart,
+    FailureRateRestart as FailureRateRestart,
+    FixedDelayRestart as FixedDelayRestart,
+    NoRestart as NoRestart,
+)
+from poundlock.errors import (
+    CommitUnknown as CommitUnknown,
+    DefinitionError as DefinitionError,
+    PoundlockError as PoundlockError,
+    TerminalError as TerminalError,
+    TransientError as TransientError,
+)
+from poundlock.job import Job as Job
+from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
+from poundlock.stream.broadcast import (
+    BroadcastProcessFunction as BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction,
+)
+from poundlock.stream.functions.base import AggregateFunction as AggregateFunction
+from poundlock.stream.functions.join import (
+    CoGroupFunction as CoGroupFunction,
+    JoinFunction as JoinFunction,
+    ProcessJoinFunction as ProcessJoinFunction,
+)
+from poundlock.stream.functions.process import (
+    CoProcessFunction as CoProcessFunction,
+    KeyedCoProcessFunction as KeyedCoProcessFunction,
+    KeyedProcessFunction as KeyedProcessFunction,
+    ProcessFunction as ProcessFunction,
+    TimeDomain as TimeDomain,
+)
+from poundlock.stream.functions.rich_function import RichFunction as RichFunction
+from poundlock.stream.functions.state import (
+    AggregatingStateDescriptor as AggregatingStateDescriptor,
+    ListStateDescriptor as ListStateDescriptor,
+    MapStateDescriptor as MapStateDescriptor,
+    ReducingStateDescriptor as ReducingStateDescriptor,
+    StateTtlConfig as StateTtlConfig,
+    ValueStateDescriptor as ValueStateDescriptor,
+)
+from poundlock.stream.stream import DataStream as DataStream, Side as Side
+from poundlock.stream.watermarks import (
+    RecordWatermarkGenerator as RecordWatermarkGenerator,
+    WatermarkGenerator as WatermarkGenerator,
+    WatermarkOutput as WatermarkOutput,
+    WatermarkStrategy as WatermarkStrategy,
+)
+from poundlock.stream.windows.assigners import (
+    MergingWindowAssigner as MergingWindowAssigner,
+    WindowAssigner as WindowAssigner,
+)
+from poundlock.stream.windows.builtin_triggers import (
+    CountTrigger as CountTrigger,
+    DeltaTrigger as DeltaTrigger,
+    EndOfStreamTrigger as EndOfStreamTrigger,
+    EventTimeTrigger as EventTimeTrigger,
+    NeverTrigger as NeverTrigger,
+    ProcessingTimeoutTrigger as ProcessingTimeoutTrigger,
+    ProcessingTimeTrigger as ProcessingTimeTrigger,
+    PurgingTrigger as PurgingTrigger,
+)
+from poundlock.stream.windows.continuous_triggers import (
+    ContinuousEventTimeTrigger as ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger,
+)
+from poundlock.stream.windows.count_windows import (
+    CountSlidingWindows as CountSlidingWindows,
+    CountTumblingWindows as CountTumblingWindows,
+    CumulativeEventTimeWindows as CumulativeEventTimeWindows,
+    GlobalWindows as GlobalWindows,
+)
+from poundlock.stream.windows.event_time import (
+    EventTimeSessionWindows as EventTimeSessionWindows,
+    SlidingEventTimeWindows as SlidingEventTimeWindows,
+    TumblingEventTimeWindows as TumblingEventTimeWindows,
+)
+from poundlock.stream.windows.evictors import (
+    CountEvictor as CountEvictor,
+    DeltaEvictor as DeltaEvictor,
+    Evictor as Evictor,
+    TimeEvictor as TimeEvictor,
+)
+from poundlock.stream.windows.processing_windows import (
+    SlidingProcessingTimeWindows as SlidingProcessingTimeWindows,
+    TumblingProcessingTimeWindows as TumblingProcessingTimeWindows,
+)
+from poundlock.stream.windows.session_windows import (
+    DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
+    ProcessingTimeSessionWindows as ProcessingTimeSessionWindows,
+)
+from poundlock.stream.windows.triggers import Trigger as Trigger, TriggerResult as TriggerResult
+from poundlock.stream.windows.window import (
+    CountWindow as CountWindow,
+    GlobalWindow as GlobalWindow,
+    TimeWindow as TimeWindow,
+)
+from poundlock.stream.windows.window_functions import ProcessWindowFunction as ProcessWindowFunction
+
+__version__: str
