@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from poundlock.errors import PoundlockError, TransientError
 if TYPE_CHECKING:
     from poundlock.cli.progress_display import Watcher
     from poundlock.config import Settings
+    from poundlock.control.channel import Forwarding
     from poundlock.control.registry import JobEntry
     from poundlock.driver.progress import Progress, StopRequest
     from poundlock.driver.savepoints.restore import Beginning
@@ -191,7 +191,7 @@ class _Following:
     typed: Sequence[str]
     stop: StopRequest
     entry: JobEntry | None = None
-    _asked: set[str] = field(default_factory=set)
+    _forwarding: Forwarding | None = None
     _looked: float = field(default_factory=time.monotonic)
     _over: float | None = None
 
@@ -256,27 +256,12 @@ class _Following:
         return newest
 
     def hand_on(self, say: Callable[[str], None]) -> None:
-        """Ask the driver for what was asked here, once it can be asked; whoever asked is told where that fails."""
-        if self.entry is None or not self.stop.stopping:
+        """Ask the driver for what was asked here, once it can be asked; whoever asked is shown where that fails."""
+        if self.entry is None:
             return
-        kind = "cancel" if self.stop.canceling else "stop"
-        if kind in self._asked:
-            return
-        self._asked.add(kind)
-        from poundlock.cli.job_lookup import folder_channel
+        if self._forwarding is None:
+            from poundlock.cli.job_lookup import folder_channel
+            from poundlock.control.channel import Forwarding
 
-        channel = folder_channel(self.entry)
-
-        def ask() -> None:
-            try:
-                channel.ask(kind)
-            except (TransientError, OSError) as error:
-                say(f"the driver could not be asked to {kind}: {error}")
-                time.sleep(_ASK_S)
-            except PoundlockError:
-                pass  # it ended before that, or failed, which is shown; or the next attempt began, which is asked then
-            else:
-                return
-            self._asked.discard(kind)
-
-        threading.Thread(target=ask, name=f"poundlock-{kind}", daemon=True).start()
+            self._forwarding = Forwarding(self.entry, folder_channel(self.entry), self.stop, say=say)
+        self._forwarding.hand_on()

@@ -252,7 +252,7 @@ def test_detached_it_returns_once_the_driver_runs(driver: Driver, capsys: pytest
         assert "runs on a cluster" in err[0]
         assert err[1] == "Next: name a folder that all machines share, such as hdfs://namenode/savepoints"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("poundlock.cli.job_lookup._check_shared", lambda entry, directory: None)
+        patch.setattr("poundlock.control.channel.check_shared", lambda entry, directory: None)
         assert "/local/savepoint-1" in said(capsys, 0, "savepoint", "gen", "/local")[0]
 
     def stop() -> None:
