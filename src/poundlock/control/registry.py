@@ -21,7 +21,7 @@ from typing import Any
 
 from poundlock.control.process_id import is_alive, process_start
 from poundlock.driver.progress import Progress
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import is_uri
 from poundlock.storage.storage_errors import is_full, storage_trouble
 
@@ -322,7 +322,10 @@ class Registry:
         if entry.application is not None:
             from poundlock.control.driver_status import polled
 
-            found = entry if entry.ended else polled(entry)
+            try:
+                found = entry if entry.ended else polled(entry)
+            except TransientError:  # it stays listed as it was
+                return entry
             if found is not entry and found.ended:
                 with suppress(OSError):  # its checkpoint folder will be another's to write to
                     write_private(self._path(entry), found.to_bytes())
