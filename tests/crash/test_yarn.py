@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import random
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,15 +106,36 @@ class Scene:
             JOB, environment=self.environment, folder=self.home, arguments=[*self.arguments, *arguments], patience_s=900
         )
 
-    def said(self, *words: str) -> str:
+    def said(self, *words: str, state: str = "state") -> str:
         """Run a command as whoever started the job would, and return what it printed."""
         done = subprocess.run(
             [sys.executable, "-m", "poundlock.cli.main", *words],
-            env={**os.environ, **self.environment, "POUNDLOCK_STATE_DIR": str(self.home / "state")},
+            env={**os.environ, **self.environment, "POUNDLOCK_STATE_DIR": str(self.home / state)},
             cwd=self.home, capture_output=True, text=True, timeout=600,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def elsewhere(self, *words: str) -> str:
+        """Run a command about the job by its checkpoint folder, with a state directory that knows nothing of it."""
+        return self.said(*words, f"{self.root}/checkpoints", state="another")
+
+    def over_rest(self, path: str) -> Any:
+        """Ask a gateway to the job."""
+        gateway = subprocess.Popen(
+            [sys.executable, "-m", "poundlock.cli.main", "rest", f"{self.root}/checkpoints", "--json"],
+            env={**os.environ, **self.environment, "POUNDLOCK_STATE_DIR": str(self.home / "another")},
+            cwd=self.home, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert gateway.stdout is not None
+        shown = json.loads(gateway.stdout.readline())
+        connection = http.client.HTTPConnection(*shown["rest"], timeout=60)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {Path(shown['token_file']).read_text()}"})
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        gateway.terminate()
+        assert gateway.wait(60) == 0
+        return answer
 
     def assert_exact(self) -> None:
         assert self.lines() == Counter(self.produced)
@@ -170,6 +193,10 @@ def test_a_driver_in_a_container_is_killed_and_cancelled_with_a_savepoint(scene:
         assert f"(RUNNING) {application}" in scene.said("list")
         assert application in scene.said("info", "crash-files")
         assert "completed" in scene.said("checkpoint", "crash-files")
+        assert f"(RUNNING) {application}" in scene.elsewhere("list")
+        assert application in scene.elsewhere("info")
+        assert "completed checkpoint" in scene.elsewhere("logs")
+        assert scene.over_rest("/jobs")["jobs"] == [{"id": listed["job_id"], "status": "RUNNING"}]
 
         scene.produce(3_000)
         time.sleep(random.random())
@@ -183,6 +210,7 @@ def test_a_driver_in_a_container_is_killed_and_cancelled_with_a_savepoint(scene:
         scene.goes_on(job)
         assert [process for process in below if process.is_running()] == []
         assert running(yarn) == [application]
+        assert scene.elsewhere("logs").count(" run file=") == 2, "both attempts'"
         assert len(list(open_storage(f"{scene.root}/checkpoints").names("epochs"))) == 2
 
         scene.produce(3_000)
@@ -195,7 +223,7 @@ def test_a_driver_in_a_container_is_killed_and_cancelled_with_a_savepoint(scene:
         scene.produce(3_000)
         job = lives.start("-s", saved, *scene.there(CRASH_WATCH="1"), CRASH_WATCH="1")
         scene.all_of_it(job)
-        assert "Stopped job" in scene.said("stop", "crash-files")
+        assert "Stopped job" in scene.elsewhere("stop")
         assert lives.end(job) == 0
         assert lives.left_behind() == []
     scene.assert_exact()

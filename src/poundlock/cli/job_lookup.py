@@ -211,15 +211,14 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     Raises:
         PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
-    from poundlock.control.channel import EndedMeanwhile
+    from poundlock.control.channel import EndedMeanwhile, check_shared
     from poundlock.storage import open_storage
 
     entry = job.entry
     folder = (
         None if directory is None else open_storage(directory).root
     )  # as the job understands it, wherever it was started
-    if not entry.here:
-        _check_shared(entry, folder)
+    check_shared(entry, folder)
     try:
         path = job.channel().savepoint(folder, then=then, drain=drain)
     except EndedMeanwhile:  # the job ends when the savepoint is taken; its last word says where that is
@@ -236,19 +235,6 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
     if then != "go on":
         await_end(job, Output(True))
     return path
-
-
-def _check_shared(entry: JobEntry, directory: str | None) -> None:
-    """Raise DefinitionError if a savepoint would be on the machine of the driver alone."""
-    from poundlock.storage import LocalStorage, open_storage
-
-    if directory is None or isinstance(open_storage(directory), LocalStorage):
-        what = "a savepoint of it needs a folder to go to" if directory is None else f"{directory} is of one machine"
-        where = "a cluster" if entry.application else entry.host
-        raise DefinitionError(
-            f"the driver of job {entry.job_id} ({entry.name}) runs on {where}, and {what}",
-            next="name a folder that all machines share, such as hdfs://namenode/savepoints",
-        )
 
 
 def saved(entry: JobEntry, path: str) -> Text:

@@ -22,7 +22,7 @@ import typer
 from typer.exceptions import TyperException
 
 from poundlock.cli.data import audit, files, fsck, ledger, list_checkpoints, replay, state
-from poundlock.cli.jobs import cancel, checkpoint, info, list_jobs, logs, run, savepoint, stop
+from poundlock.cli.jobs import cancel, checkpoint, info, list_jobs, logs, rest, run, savepoint, stop
 from poundlock.cli.output import Output
 from poundlock.cli.setup import connectors, demo, deploy, doctor, explain, kafka, new, version, warm
 from poundlock.errors import DefinitionError, PoundlockError
@@ -42,6 +42,7 @@ app.command("info")(info.command)
 app.command("logs")(logs.command)
 app.command("stop")(stop.command)
 app.command("cancel")(cancel.command)
+app.command("rest")(rest.command)
 app.command("checkpoint")(checkpoint.command)
 app.command("checkpoints")(list_checkpoints.command)
 app.add_typer(savepoint.app, name="savepoint")

@@ -6,15 +6,19 @@ Nothing is asked twice that was taken: the next way is tried only where nobody a
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from poundlock.control.registry import JobEntry
-from poundlock.driver.requests import Then
-from poundlock.errors import DefinitionError, TransientError
+from poundlock.driver.progress import StopRequest
+from poundlock.driver.requests import Requests, Then, Trigger
+from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
 T = TypeVar("T")
+_AGAIN_S = 5.0
 
 
 class NoAnswer(TransientError):
@@ -130,3 +134,69 @@ class FirstAnswer:
             except NoAnswer:
                 continue
         return what(last)
+
+
+@dataclass
+class Forwarding:
+    """Hands on to a job elsewhere what is asked of it here.
+
+    Args:
+        entry: of the job.
+        channel: the way to it.
+        stop, requests: what is asked here.
+        say: gets what could not be handed on.
+    """
+
+    entry: JobEntry
+    channel: ControlChannel
+    stop: StopRequest
+    requests: Requests = field(default_factory=Requests)
+    say: Callable[[str], None] = lambda line: None
+    _asked: set[str] = field(default_factory=set)
+
+    def hand_on(self) -> None:
+        """Hand on what is new; returns at once."""
+        while (trigger := self.requests.take()) is not None:
+            threading.Thread(target=self._trigger, args=(trigger,), name="poundlock-request", daemon=True).start()
+        kind = "cancel" if self.stop.canceling else "stop"
+        if self.stop.stopping and kind not in self._asked:
+            self._asked.add(kind)
+            threading.Thread(target=self._stop, args=(kind,), name=f"poundlock-{kind}", daemon=True).start()
+
+    def _stop(self, kind: str) -> None:
+        try:
+            (self.channel.cancel if kind == "cancel" else self.channel.stop)()
+        except (TransientError, OSError) as error:
+            self.say(f"the driver could not be asked to {kind}: {error}")
+            time.sleep(_AGAIN_S)
+        except PoundlockError:
+            pass  # it ended before that, or failed, which is shown; or the next attempt began, which is asked then
+        else:
+            return
+        self._asked.discard(kind)
+
+    def _trigger(self, trigger: Trigger) -> None:
+        try:
+            if trigger.kind == "checkpoint":
+                trigger.complete(self.channel.checkpoint())
+            else:
+                check_shared(self.entry, trigger.directory)
+                path = self.channel.savepoint(trigger.directory, then=trigger.then, drain=trigger.drain)
+                trigger.complete(path)
+        except PoundlockError as error:
+            trigger.fail(error)
+        except OSError as error:
+            trigger.fail(TransientError(str(error), next="ask again"))
+
+
+def check_shared(entry: JobEntry, directory: str | None) -> None:
+    """Raise DefinitionError if a savepoint would be on the machine of a driver elsewhere, and of nobody else."""
+    from poundlock.storage import LocalStorage, open_storage
+
+    if not entry.here and (directory is None or isinstance(open_storage(directory), LocalStorage)):
+        what = "a savepoint of it needs a folder to go to" if directory is None else f"{directory} is of one machine"
+        where = "a cluster" if entry.application else entry.host
+        raise DefinitionError(
+            f"the driver of job {entry.job_id} ({entry.name}) runs on {where}, and {what}",
+            next="name a folder that all machines share, such as hdfs://namenode/savepoints",
+        )

@@ -52,12 +52,13 @@ class LogCopy:
                     whole = _PIECE  # a line longer than a piece
                 if whole > self._bytes:
                     put(storage, f"{LOGS}/{self.started_ms:013d}-{self._number:08d}.log", data[:whole])
+                    if self._bytes == 0:
+                        for name in sorted(storage.names(LOGS))[:-_KEPT]:
+                            storage.delete(f"{LOGS}/{name}")
                     self._bytes = whole
                 if len(data) < _PIECE:
                     return
                 self._full(self._at + whole)
-                for name in sorted(storage.names(LOGS))[:-_KEPT]:
-                    storage.delete(f"{LOGS}/{name}")
 
     def _full(self, at: int) -> None:
         self._at, self._bytes, self._number = at, 0, self._number + 1

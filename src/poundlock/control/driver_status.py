@@ -19,19 +19,6 @@ _LONGEST = 300
 _MINORS = range(50)
 
 
-def newest_of(application: str, checkpoint: str) -> JobEntry | None:
-    """Return the newest entry of an application's driver; see `control_files.entry_of`.
-
-    Args:
-        application: the cluster's id of it.
-        checkpoint: the job's checkpoint folder.
-    """
-    try:
-        return entry_of(open_storage(checkpoint), application)
-    except PoundlockError:
-        return None
-
-
 def last_of(application: str, checkpoint: str) -> JobEntry | None:
     """Return the last entry of an application that is over; see `control_files.last_entry`.
 
@@ -102,7 +89,7 @@ def in_folder(storage: Storage) -> JobEntry | None:
     entry = replace(newest, checkpoint_dir=storage.root)
     if entry.application is not None or entry.ended or not isinstance(storage, LocalStorage):
         return polled(entry)
-    alive = is_alive(entry.pid, entry.process_start) if entry.here else DriverLock.holder(storage) is not None
+    alive = (entry.here and is_alive(entry.pid, entry.process_start)) or DriverLock.holder(storage) is not None
     return entry if alive or newest_entry(storage) != newest else gone(entry)
 
 
@@ -112,22 +99,29 @@ def gone(entry: JobEntry) -> JobEntry:
     return replace(entry, state="FAILED", failure=why)
 
 
-def polled(entry: JobEntry) -> JobEntry:
-    """Return the entry of a job whose driver runs on a cluster as it stands now; any other as it is."""
+def polled(entry: JobEntry, *, ask: bool | None = None) -> JobEntry:
+    """Return the entry of a job whose driver runs on a cluster as it stands now; any other as it is.
+
+    Args:
+        entry: of the job.
+        ask: whether the cluster is asked, too; None = where the driver is silent.
+
+    Raises:
+        TransientError: the cluster says that it is over, and how it ended cannot be read.
+    """
     if entry.application is None:
         return entry
-    newest = newest_of(entry.application, entry.checkpoint_dir)
-    if newest is not None and (newest.ended or abs(now_ms() - (newest.written_ms or 0)) < _FRESH_MS):
-        return _with(entry, newest)
-    known = yarn.ask(entry.application)
-    if known is None or not known.over:
-        return _with(entry, newest)
-    # It may have written its last entry between the reading and the asking.
     try:
-        newest = last_of(entry.application, entry.checkpoint_dir) or newest
-    except TransientError:
-        return _with(entry, newest)
+        newest = entry_of(open_storage(entry.checkpoint_dir), entry.application)
+    except PoundlockError:
+        newest = None
     now = _with(entry, newest)
+    silent = newest is None or abs(now_ms() - (newest.written_ms or 0)) >= _FRESH_MS
+    known = yarn.ask(entry.application) if not now.ended and (silent if ask is None else ask) else None
+    if known is None or not known.over:
+        return now
+    # It may have written its last entry between the reading and the asking.
+    now = _with(now, last_of(entry.application, entry.checkpoint_dir))
     if now.ended:
         return now
     error = lost(known)
@@ -138,7 +132,8 @@ def _with(entry: JobEntry, newest: JobEntry | None) -> JobEntry:
     if newest is None:
         return entry
     names = ("state", "ended_ms", "exit_code", "failure", "progress", "since", "troubles", "written_ms")
-    return replace(entry, **{name: getattr(newest, name) for name in names})
+    known = {name: getattr(newest, name) for name in names}
+    return replace(entry, job_id=entry.job_id or newest.job_id, **known)
 
 
 def _exit_codes(why: str) -> list[int]:

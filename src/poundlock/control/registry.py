@@ -21,7 +21,7 @@ from typing import Any
 
 from poundlock.control.process_id import is_alive, process_start
 from poundlock.driver.progress import Progress
-from poundlock.errors import DefinitionError
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.storage import is_uri
 from poundlock.storage.storage_errors import is_full, storage_trouble
 
@@ -273,9 +273,9 @@ class Registry:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if token is not None:
                 file = path.with_suffix(".token")
-                _write(file, token.encode())
+                write_private(file, token.encode())
                 entry = replace(entry, token_file=str(file.absolute()))
-            _write(path, entry.to_bytes())
+            write_private(path, entry.to_bytes())
         except OSError as error:
             if is_full(error):
                 raise storage_trouble(error, doing=f"listing the job in {self.folder}", starting=True) from error
@@ -322,10 +322,13 @@ class Registry:
         if entry.application is not None:
             from poundlock.control.driver_status import polled
 
-            found = entry if entry.ended else polled(entry)
+            try:
+                found = entry if entry.ended else polled(entry)
+            except TransientError:  # it stays listed as it was
+                return entry
             if found is not entry and found.ended:
                 with suppress(OSError):  # its checkpoint folder will be another's to write to
-                    _write(self._path(entry), found.to_bytes())
+                    write_private(self._path(entry), found.to_bytes())
             return found
         if entry.ended or not entry.here or self._alive(entry.pid, entry.process_start):
             return entry
@@ -353,7 +356,7 @@ class Registration:
                 return
             self.entry = replace(self.entry if newer is None else self.entry.after(newer), **changes)
             with suppress(OSError):
-                _write(self._path, self.entry.to_bytes())
+                write_private(self._path, self.entry.to_bytes())
 
     def end(self, state: str, exit_code: int, *, failure: tuple[str, str] | None, progress: Mapping[str, Any]) -> None:
         """Say the last word; the token is worth nothing from now on."""
@@ -420,7 +423,7 @@ def _only(wanted: str, matches: Sequence[JobEntry]) -> JobEntry:
     return matches[0]
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes) -> None:
     """Replace a file by one that only this user can read, whole or not at all."""
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -121,10 +121,13 @@ class Figures:
 
     Args:
         ledger: of the job; an object of its own, for reading.
+        before_ms: what was decided before that was there before the process; None = all that is there now. Where more
+            checkpoints came since than are kept, the sums begin with those.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, before_ms: int | None = None) -> None:
         self._ledger = ledger
+        self._before_ms = before_ms
         self._lock = threading.Lock()
         self.restored: int | None = None
         """The checkpoint this process went on from; None on a first start."""
@@ -143,7 +146,10 @@ class Figures:
 
     def _begin(self) -> int:
         """Return the number of the newest record that was there before; what follows is counted."""
-        newest = self._ledger.newest()
+        newest = last = self._ledger.newest()
+        if newest is not None and self._before_ms is not None and newest.time_ms >= self._before_ms:
+            number = self._first(newest.number, lambda decision: decision.time_ms >= (self._before_ms or 0)) - 1
+            newest = self._ledger.read(number) if number >= self._ledger.first() else None
         if newest is not None and newest.checkpoint >= 0:
             self.restored, self.restored_ms = newest.checkpoint, newest.time_ms
             first = self._ledger.read(self._ledger.first())
@@ -151,7 +157,20 @@ class Figures:
                 self.began_with = first.restored.get("path") or first.restored["savepoint"]
                 self.restored_savepoint = self.began_with if newest.checkpoint == first.checkpoint else None
         self._read = -1 if newest is None else newest.number
+        if last is not None and self._before_ms is not None:
+            self._read = max(self._read, self._ledger.first() - 1, last.number - _HISTORY)
         return self._read
+
+    def _first(self, high: int, condition: Callable[[Decision], bool]) -> int:
+        """Return the number of the first record of which a condition is true, as it is of all behind it, `high` at the latest."""
+        low = self._ledger.first()
+        while low < high:
+            middle = (low + high) // 2
+            if condition(self._ledger.read(middle)):
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     def took(self, checkpoint: int, ms: int) -> None:
         """Be told how long a checkpoint took from its start to its end."""
@@ -186,16 +205,11 @@ class Figures:
             newest = self._ledger.newest()
             if newest is None or not 0 <= checkpoint <= newest.checkpoint:
                 return None
-            low, high = self._ledger.first(), newest.number
-            while low < high:  # checkpoints rise with the numbers of records
-                middle = (low + high) // 2
-                if self._ledger.read(middle).checkpoint < checkpoint:
-                    low = middle + 1
-                else:
-                    high = middle
-            found = self._ledger.read(low)
-            if found.checkpoint == checkpoint and found.occasion == "checkpoint":
-                return _figures(found)
+            # Checkpoints rise with the numbers of records.
+            number = self._first(newest.number, lambda decision: decision.checkpoint >= checkpoint)
+            record = self._ledger.read(number)
+            if record.checkpoint == checkpoint and record.occasion == "checkpoint":
+                return _figures(record)
         return None
 
     def _add(self, decision: Decision) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from poundlock.errors import PoundlockError, TransientError
 if TYPE_CHECKING:
     from poundlock.cli.progress_display import Watcher
     from poundlock.config import Settings
+    from poundlock.control.channel import Forwarding
     from poundlock.control.registry import JobEntry
     from poundlock.driver.progress import Progress, StopRequest
     from poundlock.driver.savepoints.restore import Beginning
@@ -191,9 +191,9 @@ class _Following:
     typed: Sequence[str]
     stop: StopRequest
     entry: JobEntry | None = None
-    _asked: set[str] = field(default_factory=set)
+    _forwarding: Forwarding | None = None
     _looked: float = field(default_factory=time.monotonic)
-    _over: float | None = None
+    _away: float | None = None
 
     def look(self) -> JobEntry:
         """Return how the driver goes; an entry of ours where it has written none, also where it has ended without.
@@ -201,33 +201,19 @@ class _Following:
         Raises:
             TransientError: it has ended, and how could not be read for a while.
         """
-        from poundlock.control import yarn
-        from poundlock.control.driver_status import last_of, lost, newest_of
+        from poundlock.control.driver_status import polled
 
-        newest = newest_of(self.application, self.checkpoint)
-        if newest is not None and newest.ended:
-            return self._kept(newest)
-        now = time.monotonic()
-        known = None
-        if now - self._looked > _ASK_S:
-            self._looked = now
-            known = yarn.ask(self.application)
-        if known is not None and known.over:
-            self._over = self._over or now
-            try:
-                newest = last_of(self.application, self.checkpoint) or newest
-            except TransientError:
-                if now - self._over > _PATIENCE_S:
-                    raise
-                known = None  # it may have ended well
-        newest = newest or self._ours
-        if known is not None and known.over and not newest.ended:
-            error = lost(known)
-            ended = time.time_ns() // 1_000_000
-            newest = replace(
-                newest, state="FAILED", ended_ms=ended, exit_code=error.exit_code, failure=(error.what, error.next)
-            )
-        return self._kept(newest)
+        at, entry = time.monotonic(), self.entry or self._ours
+        ask = at - self._looked > _ASK_S
+        if ask:
+            self._looked = at
+        try:
+            return self._kept(polled(entry, ask=ask))
+        except TransientError:
+            self._away = self._away or at
+            if at - self._away > _PATIENCE_S:
+                raise
+            return entry
 
     @cached_property
     def _ours(self) -> JobEntry:
@@ -244,39 +230,24 @@ class _Following:
         )
         return replace(made, application=self.application)
 
-    def _kept(self, newest: JobEntry) -> JobEntry:
+    def _kept(self, now: JobEntry) -> JobEntry:
         """List the job on this machine as soon as its id is known, and keep there how it ended."""
         from poundlock.control.registry import Registry
 
         registry = Registry(self.settings.state_dir)
-        if newest.job_id and self.entry is None:
-            self.entry = registry.register(replace(self._ours, job_id=newest.job_id)).entry
-        if self.entry is not None and newest.ended:
+        if now.job_id and self.entry is None:
+            self.entry = registry.register(replace(self._ours, job_id=now.job_id)).entry
+        if self.entry is not None and now.ended:
             registry.reread(self.entry)
-        return newest
+        return now
 
     def hand_on(self, say: Callable[[str], None]) -> None:
-        """Ask the driver for what was asked here, once it can be asked; whoever asked is told where that fails."""
-        if self.entry is None or not self.stop.stopping:
+        """Ask the driver for what was asked here, once it can be asked; whoever asked is shown where that fails."""
+        if self.entry is None:
             return
-        kind = "cancel" if self.stop.canceling else "stop"
-        if kind in self._asked:
-            return
-        self._asked.add(kind)
-        from poundlock.cli.job_lookup import folder_channel
+        if self._forwarding is None:
+            from poundlock.cli.job_lookup import folder_channel
+            from poundlock.control.channel import Forwarding
 
-        channel = folder_channel(self.entry)
-
-        def ask() -> None:
-            try:
-                channel.ask(kind)
-            except (TransientError, OSError) as error:
-                say(f"the driver could not be asked to {kind}: {error}")
-                time.sleep(_ASK_S)
-            except PoundlockError:
-                pass  # it ended before that, or failed, which is shown; or the next attempt began, which is asked then
-            else:
-                return
-            self._asked.discard(kind)
-
-        threading.Thread(target=ask, name=f"poundlock-{kind}", daemon=True).start()
+            self._forwarding = Forwarding(self.entry, folder_channel(self.entry), self.stop, say=say)
+        self._forwarding.hand_on()

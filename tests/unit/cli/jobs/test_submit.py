@@ -176,8 +176,8 @@ def test_a_store_that_stays_away_is_not_waited_for(
     away[0] = True
     driver.over = Application(id=APPLICATION, state="FINISHED")
     _, err = said(capsys, 3, *RUN)
-    assert "is over, and how it ended cannot be read in checkpoint: " in err[-2]
-    assert err[-1].startswith("Next: see that checkpoint can be reached")
+    assert f"is over, and how it ended cannot be read in {Path('checkpoint').absolute()}: " in err[-2]
+    assert "/checkpoint can be reached" in err[-1]
 
 
 def test_what_cannot_be_read_is_not_listed_as_a_failure(
@@ -252,7 +252,7 @@ def test_detached_it_returns_once_the_driver_runs(driver: Driver, capsys: pytest
         assert "runs on a cluster" in err[0]
         assert err[1] == "Next: name a folder that all machines share, such as hdfs://namenode/savepoints"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("poundlock.cli.job_lookup._check_shared", lambda entry, directory: None)
+        patch.setattr("poundlock.control.channel.check_shared", lambda entry, directory: None)
         assert "/local/savepoint-1" in said(capsys, 0, "savepoint", "gen", "/local")[0]
 
     def stop() -> None:

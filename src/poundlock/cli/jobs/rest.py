@@ -1,0 +1,62 @@
+"""`poundlock rest`: the REST interface of a job whose driver serves none that can be reached, from its checkpoint folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import threading
+
+from poundlock.cli.job_lookup import RunningJobArgument, find_job
+from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
+from poundlock.cli.output import Output, Text
+from poundlock.errors import DefinitionError
+
+
+def command(
+    job: RunningJobArgument,
+    json: JsonOption = False,
+    define: DefineOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Serve a job's REST from its checkpoint folder, until Ctrl-C.
+
+    For a driver on a cluster, or on another machine. Port, address and token are those of the settings rest.….
+    """
+    from poundlock.cli.job_lookup import folder_channel
+    from poundlock.config import load_settings
+    from poundlock.control.registry import write_private
+    from poundlock.rest.gateway import Gateway
+    from poundlock.rest.server import RestServer, missing_packages, read_token, take_port
+    from poundlock.storage import open_storage
+
+    settings = load_settings(define or (), config=config)
+    entry = find_job(job, define, config).entry
+    if missing := missing_packages():
+        raise DefinitionError(
+            "REST needs what is not installed: " + ", ".join(missing), next='python -m pip install "poundlock[rest]"'
+        )
+    token = read_token(settings.rest_token_file)
+    file = settings.rest_token_file or settings.state_dir / f"rest-{os.getpid()}.token"
+    listening = take_port(settings.rest_bind_address, settings.rest_port)
+    ended = threading.Event()
+    before = {each: signal.signal(each, lambda number, frame: ended.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    if token is None:
+        token = secrets.token_urlsafe(32)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_private(file, token.encode())
+    server = RestServer(listening, token)
+    try:
+        gateway = Gateway(open_storage(entry.checkpoint_dir), entry, folder_channel)
+        server.start(gateway.observed)
+        host, port = server.address
+        shown = {"job_id": entry.job_id, "rest": [host, port], "token_file": str(file.absolute())}
+        address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        Output(json).show(Text(text=f"REST of job {entry.job_id} : {address}, token in {file.absolute()}", data=shown))
+        gateway.run(ended)
+    finally:
+        server.close()
+        if settings.rest_token_file is None:
+            file.unlink(missing_ok=True)
+        for number, handler in before.items():
+            signal.signal(number, handler)
