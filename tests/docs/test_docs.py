@@ -164,7 +164,7 @@ def check_command(words: Sequence[str]) -> None:
     """Raise unless the command is one that could be typed here."""
     program, arguments = words[0], list(words[1:])
     if program == "poundlock":
-        parse(typer.main.get_command(app), "poundlock", arguments)
+        parse(typer.main.get_command(app()), "poundlock", arguments)
     elif program == "make":
         targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
         arguments = [a for a in arguments if not re.fullmatch(r"[A-Z]+=\S+", a)]
@@ -462,7 +462,7 @@ def test_every_public_name_command_and_setting_is_on_a_page() -> None:
     names = set(poundlock.__all__) - {"__version__"}
     assert sorted(n for n in names if not re.search(rf"\b{n}\b", text)) == []
     operations = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    assert [c for c in typer.main.get_command(app).commands if f"`poundlock {c}" not in operations] == []  # type: ignore[attr-defined]
+    assert [c for c in typer.main.get_command(app()).commands if f"`poundlock {c}" not in operations] == []  # type: ignore[attr-defined]
     settings = {n for n in Settings.model_fields if not n.startswith("restart_strategy_")} - {"spark"}
     assert sorted(n for n in settings if f"`{_spelled(n)}`" not in operations) == []
 

@@ -21,6 +21,7 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.checkpoint.identity import Identity, read_identity
+from poundlock.cli.main import main
 from poundlock.driver.driver import run
 from poundlock.driver.savepoints.restore import Beginning
 from poundlock.storage import LocalStorage
@@ -117,11 +118,11 @@ def sums(number: int) -> Numbers:
     return dict.fromkeys(KEYS, number)
 
 
-def read_one_more(folder: Path, number: int, job: Job, where: Any, **more: Any) -> list[str]:
+def read_one_more(folder: Path, number: int, job: Job, where: Any, *, rows: int = ROWS, **more: Any) -> list[str]:
     """Run a job until it has read one more file, and stop it; return the lines it showed."""
     put(folder, number)
     running = Running(job, where, **more)
-    running.until(lambda: running.progress.rows_read >= ROWS)
+    running.until(lambda: running.progress.rows_read >= rows)
     running.stop.stop()
     running.end()
     return running.lines
@@ -190,3 +191,14 @@ def test_state_that_is_not_given_its_new_name_is_anothers(tmp_path: Path, saved:
     beginning = Beginning(saved, allow_non_restored=True)
     read_one_more(tmp_path, 1, version.job, settings(tmp_path, "second"), beginning=beginning)
     assert (newest(tmp_path, "tens"), newest(tmp_path, "ones")) == (sums(33), sums(33))
+
+
+def test_files_are_read_from_the_place_that_a_person_wrote(
+    tmp_path: Path, saved: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = 'rows={"file": "0.jsonl", "offset": 0}'
+    assert main(["savepoint", "edit", saved, "--position", place, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)["savepoint"]
+    where = settings(tmp_path, "second")
+    read_one_more(tmp_path, 1, first(tmp_path), where, rows=2 * ROWS, beginning=Beginning(made))
+    assert newest(tmp_path, "ones") == sums(9), "the rows of the first file came twice"

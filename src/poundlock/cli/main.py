@@ -13,63 +13,57 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 
 import typer
 from typer.exceptions import TyperException
 
-from poundlock.cli.data import audit, files, fsck, ledger, list_checkpoints, replay, state
-from poundlock.cli.jobs import cancel, checkpoint, info, list_jobs, logs, rest, run, savepoint, stop
 from poundlock.cli.output import Output
-from poundlock.cli.setup import connectors, demo, deploy, doctor, explain, kafka, new, version, warm
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.storage.storage_errors import unreadable
 
-app = typer.Typer(
-    name="poundlock",
-    help="PySpark Structured Streaming pipelines that are exactly-once end to end.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("run")(run.command)
-app.command("list")(list_jobs.command)
-app.command("info")(info.command)
-app.command("logs")(logs.command)
-app.command("stop")(stop.command)
-app.command("cancel")(cancel.command)
-app.command("rest")(rest.command)
-app.command("checkpoint")(checkpoint.command)
-app.command("checkpoints")(list_checkpoints.command)
-app.add_typer(savepoint.app, name="savepoint")
-app.command("explain")(explain.command)
-app.command("new")(new.command)
-app.command("demo")(demo.command)
-app.add_typer(kafka.app, name="kafka")
-app.add_typer(deploy.app, name="deploy")
-app.command("doctor")(doctor.command)
-app.command("connectors")(connectors.command)
-app.command("fsck")(fsck.command)
-app.command("state")(state.command)
-app.command("ledger")(ledger.command)
-app.command("audit")(audit.command)
-app.command("replay")(replay.command)
-app.command("files")(files.command)
-app.command("warm")(warm.command)
-app.command("version")(version.command)
+_COMMANDS: Mapping[str, str] = {
+    "run": "jobs.run", "list": "jobs.list_jobs", "info": "jobs.info", "logs": "jobs.logs", "stop": "jobs.stop",
+    "cancel": "jobs.cancel", "rest": "jobs.rest", "checkpoint": "jobs.checkpoint", "checkpoints": "data.list_checkpoints",
+    "savepoint": "jobs.savepoint", "explain": "setup.explain", "new": "setup.new", "demo": "setup.demo",
+    "kafka": "setup.kafka", "deploy": "setup.deploy", "doctor": "setup.doctor", "connectors": "setup.connectors",
+    "fsck": "data.fsck", "state": "data.state", "ledger": "data.ledger", "audit": "data.audit", "replay": "data.replay",
+    "files": "data.files", "warm": "setup.warm", "version": "setup.version",
+}  # fmt: skip
 
 
-@app.callback(invoke_without_command=True)
+def app(names: Iterable[str] = _COMMANDS) -> typer.Typer:
+    """Return the command line with some of the commands; a start imports those alone."""
+    made = typer.Typer(
+        name="poundlock",
+        help="PySpark Structured Streaming pipelines that are exactly-once end to end.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for name in names:
+        module = import_module(f"poundlock.cli.{_COMMANDS[name]}")
+        if hasattr(module, "app"):
+            made.add_typer(module.app, name=name)
+        else:
+            made.command(name)(module.command)
+    made.callback(invoke_without_command=True)(_options)
+    return made
+
+
 def _options(
     context: typer.Context,
     show_version: bool = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True),
 ) -> None:
     if show_version:
-        Output().show(version.versions())
+        from poundlock.cli.setup.version import versions
+
+        Output().show(versions())
         raise typer.Exit()
     if context.invoked_subcommand is None:
         Output().line(context.get_help())
@@ -84,8 +78,9 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
     """
     output = Output()
     try:
-        typed = None if arguments is None else list(arguments)
-        return int(app(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
+        typed = sys.argv[1:] if arguments is None else list(arguments)
+        names = typed[:1] if typed[:1] and typed[0] in _COMMANDS else _COMMANDS
+        return int(app(names)(args=typed, prog_name="poundlock", standalone_mode=False) or 0)
     except PoundlockError as error:
         output.error(error)
         failed(error)

@@ -185,6 +185,20 @@ class TaskPerPartition(Protocol):
         ...
 
 
+@runtime_checkable
+class PositionChecking(Protocol):
+    """A source that can tell a position it could have had from one that it could not, for savepoints that people edit."""
+
+    def check_position(self, position: JSON, workspace: Storage) -> None:
+        """Raise DefinitionError unless the source can be read from a position on. Asks nobody; nothing is changed.
+
+        Args:
+            position: what a person wrote; of the form of the one that was there.
+            workspace: the source's folder in the savepoint.
+        """
+        ...
+
+
 class Reader(Protocol):
     """Task's half of a split-planned source."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,54 +10,17 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import Metadata, check_files, new_name, read_metadata
 from poundlock.savepoint.operator_changes import renamed_operators, without_operators
-from poundlock.savepoint.positions import is_kafka
+from poundlock.savepoint.position_edits import MOVED, PositionEdit, moved_sources
 from poundlock.savepoint.state_edits import StateEdit, write_state
 from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.storage import Storage, open_storage
-
-_OFFSET = re.compile(r"(?:(?P<source>[^/=]+)/)?(?P<topic>[^/:=]+):(?P<partition>[0-9]+)=(?P<offset>[0-9]+)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetEdit:
-    """Where a partition is to be read from.
-
-    Args:
-        source: name of the source; None = every source that reads the partition.
-        topic, partition: of Kafka.
-        offset: of the next record to read.
-    """
-
-    source: str | None
-    topic: str
-    partition: int
-    offset: int
-
-    @classmethod
-    def parse(cls, text: str) -> OffsetEdit:
-        """Return what "topic:partition=N" or "source/topic:partition=N" says. Raises DefinitionError."""
-        found = _OFFSET.fullmatch(text.strip())
-        if found is None:
-            raise DefinitionError(
-                f"--offset {text} is not topic:partition=N with a number from 0 on",
-                next="write --offset events:0=725, or --offset SOURCE/events:0=725",
-            )
-        return cls(
-            source=found["source"],
-            topic=found["topic"],
-            partition=int(found["partition"]),
-            offset=int(found["offset"]),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.topic}:{self.partition}"
 
 
 def edit(
     savepoint: Storage,
     folder: str,
     *,
-    offsets: Sequence[OffsetEdit] = (),
+    positions: Sequence[PositionEdit] = (),
     drop: Sequence[str] = (),
     rename: Mapping[str, str] | None = None,
     state: Sequence[StateEdit] = (),
@@ -69,7 +31,7 @@ def edit(
     Args:
         savepoint: the old one, which is not touched.
         folder: where the new one is made, under a name of its own.
-        offsets: where partitions of Kafka are to be read from.
+        positions: where sources are to be read from.
         drop: ids of operators whose part is left out.
         rename: the new ids of operators with state, by their old ones.
         state: what is written into keyed state, by the new ids.
@@ -78,13 +40,12 @@ def edit(
     Raises:
         DefinitionError: it is damaged, there is nothing to do, or something asked for is not in it; nothing was written.
     """
-    if not (offsets or drop or rename or state):
+    if not (positions or drop or rename or state):
         raise DefinitionError("nothing is to be changed", next="say --offset topic:partition=N or --drop-operator ID")
     metadata = read_metadata(savepoint)
     check_files(savepoint, metadata)
     work = _Edit(savepoint, metadata)
-    for each in offsets:
-        work.set_offset(each)
+    work.move(positions)
     work.drop(drop)
     work.rename(rename or {})
     work.state = state
@@ -102,6 +63,7 @@ class _Edit:
         left_out: says of a path whether the new one goes without it.
         state: what is written into keyed state.
         done: what was done, in words.
+        moved: the sources that have another position.
     """
 
     savepoint: Storage
@@ -109,54 +71,22 @@ class _Edit:
     left_out: list[Callable[[str], bool]] = field(default_factory=list)
     state: Sequence[StateEdit] = ()
     done: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+
+    def move(self, positions: Sequence[PositionEdit]) -> None:
+        """Let sources be read from other positions on. Raises DefinitionError."""
+        sources = dict(self.metadata.decision.sources)
+        for wanted in positions:
+            for name in wanted.sources(self.savepoint, sources):
+                span = sources[name]
+                end, done = wanted.moved(self.savepoint, name, span.end)
+                sources[name] = SourceRange(end, end, span.identity)
+                self.moved.append(name)
+                self.done.append(f"source {name}: {done}")
+        self._with(sources)
 
     def _with(self, sources: Mapping[str, SourceRange]) -> None:
         self.metadata = replace(self.metadata, decision=replace(self.metadata.decision, sources=sources))
-
-    # --- offsets -------------------------------------------------------------------------------------------------------
-
-    def set_offset(self, wanted: OffsetEdit) -> None:
-        """Let a partition be read from an offset on. Raises DefinitionError."""
-        sources = dict(self.metadata.decision.sources)
-        found = [use for use, span in sources.items() if self._reads(use, span, wanted)]
-        if not found:
-            raise self._unknown(wanted)
-        for use in found:
-            span = sources[use]
-            position = {
-                topic: {**offsets, str(wanted.partition): wanted.offset} if topic == wanted.topic else offsets
-                for topic, offsets in span.end.items()
-            }
-            before = span.end[wanted.topic][str(wanted.partition)]
-            self.done.append(f"source {use}: offset of {wanted} from {before} to {wanted.offset}")
-            sources[use] = SourceRange(position, position, span.identity)
-        self._with(sources)
-
-    @staticmethod
-    def _reads(use: str, span: SourceRange, wanted: OffsetEdit) -> bool:
-        named = wanted.source in (None, use)
-        return named and is_kafka(span.end) and str(wanted.partition) in span.end.get(wanted.topic, {})
-
-    def _unknown(self, wanted: OffsetEdit) -> DefinitionError:
-        sources = self.metadata.decision.sources
-        if wanted.source is not None and wanted.source not in sources:
-            return DefinitionError(
-                f"{self.savepoint.root} has no position of a source {wanted.source!r}",
-                next=f"use one of {', '.join(sorted(sources)) or 'none'}",
-            )
-        mine = {use: s for use, s in sources.items() if wanted.source in (None, use)}
-        known = sorted(
-            f"{topic}:{p}" for s in mine.values() if is_kafka(s.end) for topic, ps in s.end.items() for p in ps
-        )
-        if not known:
-            others = ", ".join(sorted(mine))
-            return DefinitionError(
-                f"only the offsets of Kafka can be set, and {others or 'no source'} of {self.savepoint.root} is no Kafka source",
-                next="leave --offset out; --drop-operator lets a source begin anew",
-            )
-        return DefinitionError(
-            f"{self.savepoint.root} has no position of {wanted}", next=f"use one of {', '.join(dict.fromkeys(known))}"
-        )
 
     # --- operators -----------------------------------------------------------------------------------------------------
 
@@ -223,7 +153,8 @@ class _Edit:
                 cut.add(self.savepoint, path, path, linked=path.startswith(("state/", "sinks/")))
             if self.state:
                 self.done += write_state(cut, self.state, now_ms)
-            cut.metadata = replace(cut.metadata, edited={"from": self.metadata.name, "done": self.done})
+            moved = {MOVED: names} if (names := sorted({*moved_sources(self.metadata), *self.moved})) else {}
+            cut.metadata = replace(cut.metadata, edited={"from": self.metadata.name, "done": self.done, **moved})
             return target.root, finish(cut)
         except BaseException:
             with suppress(OSError):

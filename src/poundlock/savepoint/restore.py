@@ -20,6 +20,7 @@ from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
 from poundlock.savepoint.operator_changes import compare, refuse_stranger, renamed_operators, without_operators
+from poundlock.savepoint.position_edits import check_moved
 from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
@@ -55,6 +56,7 @@ def check(
     newer: NewerOutput = "refuse",
     replace: bool = False,
     renamed: Mapping[str, str] | None = None,
+    sources: Mapping[str, Any] | None = None,
 ) -> Restoring:
     """Compare a savepoint with the job that is to go on from it; nothing is touched.
 
@@ -68,6 +70,7 @@ def check(
         newer: what to do about output that was finished after the savepoint was taken.
         replace: whether the job in the folder has ended with a savepoint, so that its checkpoint may go.
         renamed: the ids that operators with state have now, by those they have in the savepoint.
+        sources: the job's, by name; those whose position a person wrote are asked about it.
 
     Raises:
         DefinitionError: it is damaged, a stranger's, does not fit, output is newer and `newer` is "refuse", or it is
@@ -92,6 +95,7 @@ def check(
         )
     dropped = compare(savepoint.root, metadata.operators, operators, allow_non_restored=allow_non_restored)
     _check_saved(metadata, sinks)
+    check_moved(savepoint, metadata, sources or {})
     unseen = [] if newer == "keep" else list(_refuse_newer(metadata, sinks, newer))
     return Restoring(savepoint, metadata, dropped, unseen)
 

@@ -33,7 +33,10 @@ def edited(
     assert {*metadata.files} == {*files_of(made.root)} - {"_metadata.json"}
     assert metadata.name == Path(made.root).name != Path(savepoint.root).name
     assert metadata.name.startswith(f"savepoint-{JOB_ID[:6]}-")
-    assert metadata.edited == {"from": Path(savepoint.root).name, "done": said["done"]}
+    assert metadata.edited is not None
+    assert {**metadata.edited, "positions": []} == {
+        "from": Path(savepoint.root).name, "done": said["done"], "positions": [],
+    }  # fmt: skip
     assert said["edited_from"] == savepoint.root
     return made, metadata
 
@@ -75,6 +78,15 @@ def test_every_source_that_reads_the_partition_is_set_unless_one_is_named(
     assert {name: span.end for name, span in metadata.decision.sources.items()} == {"clicks": EVENTS, "again": SET}
 
 
+def test_a_partition_that_is_new_gets_an_offset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    savepoint = save(tmp_path, positions={"clicks": EVENTS, "others": {"others": {"0": 7}}})
+    _, metadata = edited(capsys, savepoint, "--offset", "events:2=5")
+    assert metadata.decision.sources["clicks"].end == {"events": {"0": 120, "1": 80, "2": 5}}
+    assert metadata.decision.sources["others"].end == {"others": {"0": 7}}
+    assert metadata.edited is not None
+    assert metadata.edited["done"] == ["source clicks: new partition events:2, from offset 5 on"]
+
+
 def test_it_is_made_where_it_is_wanted_and_can_be_edited_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,15 +102,14 @@ def test_it_is_made_where_it_is_wanted_and_can_be_edited_again(
     ("arguments", "said"),
     [
         ([], "nothing is to be changed"),
-        (["--offset", "events:2=5"], "no position of events:2 Next: use one of events:0, events:1"),
         (["--offset", "other:0=5"], "no position of other:0 Next: use one of events:0, events:1"),
-        (["--offset", "in/events:0=5"], "only the offsets of Kafka can be set, and in of"),
+        (["--offset", "in/events:0=5"], "in of"),
         (["--offset", "nope/events:0=5"], "no position of a source 'nope' Next: use one of clicks, in"),
         (["--offset", "events:0=-5"], "--offset events:0=-5 is not topic:partition=N with a number from 0 on"),
         (["--offset", "events=5"], "is not topic:partition=N"),
         (["--offset", "in:0=5"], "no position of in:0"),
         (["--drop-operator", "nope"], "no operator 'nope' Next: use one of clicks, in, out, counts, sums"),
-        (["--drop-operator", "out", "--offset", "events:9=1"], "no position of events:9"),
+        (["--drop-operator", "out", "--offset", "clicks/other:9=1"], "no position of other:9"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(
@@ -112,7 +123,9 @@ def test_a_savepoint_without_kafka_and_one_without_positions_are_told_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = save(tmp_path / "a", positions={"in": FILES})
-    assert "only the offsets of Kafka can be set, and in of" in refused(capsys, files, "--offset", "events:0=5")
+    said = refused(capsys, files, "--offset", "events:0=5")
+    assert f"in of {files.root} is no Kafka source" in said
+    assert "--position SOURCE=JSON" in said
     empty = save(tmp_path / "b", positions={}, checkpoint=-1)
     assert "no source of" in refused(capsys, empty, "--offset", "events:0=5")
 

@@ -1,4 +1,4 @@
-"""`poundlock savepoint edit`: a new savepoint made of another, with other offsets, other state, or operators that are renamed or left out."""
+"""`poundlock savepoint edit`: a new savepoint made of another, with other positions, other state, or operators that are renamed or left out."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ def command(
         typer.Option(
             "--offset", metavar="[SOURCE/]TOPIC:PARTITION=N", help="Read a partition of Kafka from offset N on."
         ),
+    ] = None,
+    position: Annotated[
+        list[str] | None,
+        typer.Option("--position", metavar="SOURCE=JSON", help="Read a source from a position on; see inspect --json."),
     ] = None,
     drop_operator: Annotated[
         list[str] | None,
@@ -56,11 +60,12 @@ def command(
 ) -> None:
     """Make a changed savepoint of another one.
 
-    With other offsets, other state, or operators that are renamed or left out; the old one stays as it is.
+    With other positions, other state, or operators that are renamed or left out; the old one stays as it is.
     """
     from poundlock.errors import DefinitionError
-    from poundlock.savepoint.edit import OffsetEdit, edit
+    from poundlock.savepoint.edit import edit
     from poundlock.savepoint.operator_changes import parse_renamed
+    from poundlock.savepoint.position_edits import OffsetEdit, PositionEdit, WholePosition
     from poundlock.savepoint.state_edits import KeyEdit, ParquetEdit, StateEdit
     from poundlock.storage import open_storage
     from poundlock.storage.storage_errors import explained
@@ -70,7 +75,10 @@ def command(
     folder = storage.root.rpartition("/")[0] or "/" if directory is None else directory
     if (key_columns or value_column) and not state_file:
         raise DefinitionError("--key-columns and --value-column are of a --state-file", next="say --state-file too")
-    wanted = [OffsetEdit.parse(text) for text in offset or ()]
+    positions: list[PositionEdit] = [
+        *(OffsetEdit.parse(text) for text in offset or ()),
+        *(WholePosition.parse(text) for text in position or ()),
+    ]
     state: list[StateEdit] = [
         *(KeyEdit.parse(text) for text in set_state or ()),
         *(KeyEdit.parse(text, delete=True) for text in delete_state or ()),
@@ -80,7 +88,7 @@ def command(
         made, metadata = edit(
             storage,
             folder,
-            offsets=wanted,
+            positions=positions,
             drop=list(drop_operator or ()),
             rename=parse_renamed(rename_operator or ()),
             state=state,

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.capabilities import bound
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
-from poundlock.plan.plan import Plan
 from poundlock.storage import Storage
+
+if TYPE_CHECKING:
+    from poundlock.plan.plan import Plan
 
 LEFT = "savepoint.json"
 RESTORING = "restoring.json"

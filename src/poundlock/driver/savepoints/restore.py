@@ -94,6 +94,7 @@ def begin(
         newer=beginning.newer,
         replace=interrupted is not None or left(checkpoint) is not None,
         renamed=beginning.renamed,
+        sources=plan.sources,
     )
     lock = DriverLock.acquire(checkpoint, clock=clock)
     try:

@@ -1,12 +1,28 @@
-"""`poundlock state`: how key groups are shown to people. That it finds them in a checkpoint of Spark's is an engine test."""
+"""`poundlock state`: how key groups are shown to people, and that it takes neither a JVM nor what is slow to import."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from poundlock import EventTimeSessionWindows, KeyedProcessFunction, StateTtlConfig, ValueStateDescriptor
+from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.identity import open_identity
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.data.state import _State
+from poundlock.state.participant import StateParticipant
+from poundlock.state.runs.files import RunFiles
+from poundlock.state.spaces import in_spaces
+from poundlock.state.task_state import TaskState
+from poundlock.storage import LocalStorage
 from poundlock.testing import ProcessHarness, Snapshot, WindowHarness
+from poundlock.values import SystemClock
 
 
 class Seen(KeyedProcessFunction):
@@ -53,3 +69,57 @@ def test_state_with_a_time_to_live_and_timers_of_both_kinds() -> None:
             "    1970-01-01T00:00:02.000Z 'a'",
         ]
     assert list(_State([], 20).lines()) == ["no key has any state"]
+
+
+def kept(folder: Path, values: dict[str, int]) -> None:
+    """Make a checkpoint folder whose newest decision names a run with these values of the operator "totals"."""
+    storage = LocalStorage(str(folder))
+    identity = open_identity(storage, name="job", clock=SystemClock())
+    participant = StateParticipant(storage, job=identity.job_id, epoch=1)
+    manifest = in_spaces({}, {"stage": ["totals"]}, max_parallelism=128)["stage"]
+    directive = participant.directive(manifest, checkpoint=0, parallelism=1)
+    task = TaskState(directive.task(0), RunFiles(storage), "attempt")
+    operator = task.operator("totals", watermark=5, processing_time=0)
+    operator.declare("state:sum", "value")
+    operator.prefetch(list(values))
+    operator.table("state:sum").update(values)
+    _, manifest = participant.apply(directive, [task.finish()])
+    state = {"v": 1, "manifest": {"stage": json.loads(manifest.to_json())}}
+    Ledger(storage).append(
+        Decision(
+            number=0, occasion="checkpoint", checkpoint=0, job_id=identity.job_id, epoch=1, time_ms=0, sources={},
+            sinks={}, state=state,
+        )
+    )  # fmt: skip
+
+
+SLOW = {"pyspark", "py4j", "pandas", "sqlglot", "structlog", "rich", "pydantic_settings", "asyncio", "fastapi"}
+PROGRAM = """
+import json, sys
+from poundlock.cli.main import main
+code = main(sys.argv[1:])
+print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("key", [("--key", "ada"), ()])
+def test_it_starts_no_jvm_and_imports_little(tmp_path: Path, key: tuple[str, ...]) -> None:
+    kept(tmp_path / "checkpoint", {"ada": 7, "grace": 5})
+    java = tmp_path / "jdk/bin/java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    java.chmod(0o755)
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path / "jdk"), "PATH": f"{java.parent}:{os.environ['PATH']}"}
+    asked = ["state", str(tmp_path / "checkpoint"), "totals", *key, "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *asked], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    (totals,) = json.loads(done.stdout)
+    values = {entry["key"]: entry["value"] for entry in totals["state"]["state:sum"]["entries"]}
+    assert values == ({"ada": 7} if key else {"ada": 7, "grace": 5})
+    assert not (tmp_path / "started").exists()
+    assert SLOW.isdisjoint(json.loads(done.stderr.splitlines()[-1]))
+    subprocess.run(["java"], env=environment, check=True)
+    assert (tmp_path / "started").exists(), "it would have been seen"
