@@ -107,9 +107,17 @@ class Bench:
             print(f"measured without a class archive: {error}", flush=True)
 
     def environment(self, work: Path, **more: str) -> Mapping[str, str]:
-        """Return the environment of a measured program: this package, and nothing of the user's poundlock."""
+        """Return the environment of a measured program: this package, with bytecode as pip installs it, nothing of the user's."""
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        return {**os.environ, "PYTHONPATH": path, "POUNDLOCK_STATE_DIR": str(work / "state"), **more}
+        mine = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        cache = str(self.home / "bytecode")
+        return {
+            **mine,
+            "PYTHONPATH": path,
+            "PYTHONPYCACHEPREFIX": cache,
+            "POUNDLOCK_STATE_DIR": str(work / "state"),
+            **more,
+        }
 
     def log(self, name: str) -> Path:
         """Return the file for what a program prints."""

@@ -9,12 +9,11 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pickle import PicklingError
-from typing import Any
+from typing import Any, cast
 
-from pyspark import AccumulatorParam, StorageLevel
+from pyspark import StorageLevel
 
 from poundlock.errors import DefinitionError
 from poundlock.plan.stages import SegmentStage, StageChain
@@ -29,30 +28,10 @@ from poundlock.tasks.entry import (
     segment_blocks,
     segment_rows,
 )
-from poundlock.tasks.report import Directive, TaskReport, TaskWork
+from poundlock.tasks.report import AddedReports, Directive, Reporter, TaskReport, TaskWork
 
 _POLL_S = 0.02
 _NEWEST = 2  # jobs whose tasks may still run: those before them ended well
-
-
-class _Reports(AccumulatorParam[list[TaskReport]]):
-    """Reports on their way to the driver: Spark adds those of a task when it has succeeded, before the job ends."""
-
-    def zero(self, value: list[TaskReport]) -> list[TaskReport]:
-        return []
-
-    def addInPlace(self, value1: list[TaskReport], value2: list[TaskReport]) -> list[TaskReport]:
-        return [*value1, *value2]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reporter:
-    """Adds a report in a task."""
-
-    reports: Any
-
-    def __call__(self, report: TaskReport) -> None:
-        self.reports.add([report])
 
 
 def _one_per_task(reports: Sequence[TaskReport], run: str) -> list[TaskReport]:
@@ -96,7 +75,7 @@ class BatchJobs:
     def __init__(self, session: Session, job: str, chain: StageChain) -> None:
         self._session, self._context, self._job, self._chain = session, session.context, job, chain
         # One for all checkpoints: pyspark keeps every accumulator of a process for ever.
-        self._reports = self._context.accumulator([], _Reports())
+        self._reports = self._context.accumulator([], cast(Any, AddedReports()))
         self._group = f"poundlock-{job}-{secrets.token_hex(4)}"
         self._source = pickled(chain.source)
         self._later = {
@@ -155,7 +134,7 @@ class _Run:
 
     def __init__(self, jobs: BatchJobs, directive: Directive) -> None:
         self._jobs, self._directive = jobs, directive
-        self._report = _Reporter(jobs._reports)
+        self._report = Reporter(jobs._reports)
         self._made: dict[int, Any] = {}
         self._kept: list[Any] = []
         self._segments: list[LoweredSegment] = []

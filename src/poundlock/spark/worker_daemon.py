@@ -18,6 +18,7 @@ PRELOADED = (
     "pyspark.worker",
     "poundlock.tasks.entry",
     "poundlock.tasks.source_stage",
+    "poundlock.connectors.files.sink.writer",
 )
 
 

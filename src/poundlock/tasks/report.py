@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.connectors.base import Split
@@ -146,3 +147,29 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, StepCounts]:
         for step, counts in report.steps.items():
             totals.setdefault(step, StepCounts()).add(counts)
     return totals
+
+
+class AddedReports:
+    """Reports on their way to the driver: Spark adds those of a task when it has succeeded, before the job ends.
+
+    An `AccumulatorParam` of pyspark's by its methods. It is here and not beside the job that Spark runs, because it travels to
+    the workers, and they would load all that the driver needs of Spark with it.
+    """
+
+    def zero(self, value: list[TaskReport]) -> list[TaskReport]:
+        """Return no reports."""
+        return []
+
+    def addInPlace(self, value1: list[TaskReport], value2: list[TaskReport]) -> list[TaskReport]:
+        """Return both lists as one."""
+        return [*value1, *value2]
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Adds a report in a task to an accumulator of Spark's."""
+
+    reports: Any
+
+    def __call__(self, report: TaskReport) -> None:
+        self.reports.add([report])

@@ -12,21 +12,24 @@ import stat
 import zipimport
 from contextlib import suppress
 
-_prepared_pid = 0
+_FREEZES = 4  # each stage of a job loads something at its first task
+_prepared_pid = _tasks = 0
 
 
 def prepare_worker() -> None:
     """Prepare this worker process once, and its connections at every task.
 
     Spark's worker calls `gc.collect()` after each task, over everything that pyarrow, numpy and user modules have loaded:
-    freezing it once leaves 4 of 15 ms. Spark 3.5 calls `importlib.invalidate_caches()` in each task, which reads the
-    directories of its zip files again: 60 ms and more.
+    freezing that leaves 4 of 15 ms. It is done before the first few tasks, which load what the job needs. Spark 3.5 calls
+    `importlib.invalidate_caches()` in each task, which reads the directories of its zip files again: 60 ms and more.
     """
-    global _prepared_pid
+    global _prepared_pid, _tasks
     if _prepared_pid != os.getpid():
-        _prepared_pid = os.getpid()
+        _prepared_pid, _tasks = os.getpid(), 0
         setattr(zipimport.zipimporter, "invalidate_caches", _keep_caches)  # noqa: B010
         gc.collect()
+    if _tasks < _FREEZES:
+        _tasks += 1
         gc.freeze()
     _acknowledge_quickly()
 
