@@ -81,7 +81,7 @@ def test_killed_with_windows_and_timers_open(tmp_path: Path) -> None:
     print(f"seed {seed}")
     write_input(tmp_path / "in", seed, 10)
     wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
-    points = [Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
+    points = [Failpoint.STATE_WRITING, Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
     deaths = failpoint_setting("kill", tmp_path / "hit", times=3, points=points)
     with Lives(JOB, environment=environment(tmp_path, tmp_path / "in"), folder=tmp_path) as lives:
         lives.run(POUNDLOCK_FAILPOINTS=deaths)
