@@ -225,9 +225,9 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         )
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        from poundlock.connectors.kafka.sink.committer import commit
+        from poundlock.connectors.kafka.sink.committer import OpenTransaction, commit
 
-        return commit(self._asked(), committable, self.clock.now_ms())
+        return commit(self._asked(), OpenTransaction.of(committable), self.clock.now_ms())
 
     def match(
         self, again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
@@ -266,9 +266,9 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return cls(**described.settings(description))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        from poundlock.connectors.kafka.sink.committer import inspect
+        from poundlock.connectors.kafka.sink.committer import OpenTransaction, inspect
 
-        return inspect(self._asked(), committable)
+        return inspect(self._asked(), OpenTransaction.of(committable))
 
     # Portable: a transaction is open within a checkpoint only, so nothing is carried
 

@@ -29,6 +29,7 @@ from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile as matching
 from poundlock.connectors.postgres.connection import Login, Server, server
 from poundlock.connectors.postgres.sink import checks, committer, output_since
+from poundlock.connectors.postgres.sink.committer import PreparedTransaction
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, prefix_of
 from poundlock.errors import DefinitionError
 from poundlock.values import duration
@@ -166,7 +167,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
         )
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        committed = committer.commit(self._asked(), self._markers, committable)
+        committed = committer.commit(self._asked(), self._markers, PreparedTransaction.of(committable))
         if self.prefix:
             committer.clean(self._asked(), self._markers, self.prefix)
         return committed
@@ -178,7 +179,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
 
     def abort(self, prepared: Prepared) -> None:
         if "gid" in prepared.payload:
-            committer.abort(self._asked(), prepared.payload)
+            committer.abort(self._asked(), PreparedTransaction.of(prepared.payload))
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         if self.mode != "prepare" or not self.prefix:
@@ -216,7 +217,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
         return cls(**known, password=os.environ.get("POUNDLOCK_POSTGRES_PASSWORD"))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        return committer.inspect(self._asked(), self._markers, committable)
+        return committer.inspect(self._asked(), self._markers, PreparedTransaction.of(committable))
 
     # Portable: a transaction is prepared within a checkpoint only, so nothing is carried
 
