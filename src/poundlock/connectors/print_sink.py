@@ -18,11 +18,21 @@ from poundlock.checkpoint.participant import (
     Participant,
     WriterContext,
 )
+from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.errors import CommitUnknown, DefinitionError
 from poundlock.failpoints import Failpoint, hit
 
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
+
+
+class PrintedRows(SinkValue, frozen=True):
+    """The rows of one task, as lines: so many as are to be printed, of `rows`."""
+
+    name: str
+    subtask: int
+    rows: int
+    lines: list[str]
 
 
 @dataclass(frozen=True)
@@ -69,9 +79,10 @@ class PrintSink(Participant):
         Raises:
             CommitUnknown: the terminal, pipe or file cannot be written to.
         """
-        prefix = f"{committable['name']}:{committable['subtask'] + 1}> "
-        lines = [prefix + line for line in committable["lines"]]
-        if more := committable["rows"] - len(lines):
+        given = PrintedRows.of(committable)
+        prefix = f"{given.name}:{given.subtask + 1}> "
+        lines = [prefix + line for line in given.lines]
+        if more := given.rows - len(lines):
             lines.append(f"{prefix}… and {more} more")
         try:
             self.print("".join(f"{line}\n" for line in lines))
@@ -79,7 +90,7 @@ class PrintSink(Participant):
             raise CommitUnknown(
                 f"cannot print to {self.target}: {error}", next="let the driver's output go where it can be written"
             ) from error
-        return Committed({"rows": committable["rows"]})
+        return Committed({"rows": given.rows})
 
     def print(self, text: str) -> None:
         """Write lines to the target."""
@@ -123,7 +134,8 @@ class PrintWriter:
         """Return the lines."""
         if not self._rows:
             return []
-        return [{"v": 1, "name": self._name, "subtask": self._subtask, "rows": self._rows, "lines": self._lines}]
+        made = PrintedRows(v=1, name=self._name, subtask=self._subtask, rows=self._rows, lines=self._lines)
+        return [made.to_json()]
 
     def abandon(self) -> None:
         """Drop the lines."""

@@ -24,13 +24,11 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
+from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.errors import DefinitionError, TerminalError
 
 if TYPE_CHECKING:
     from poundlock.formats.chunk import Chunk
-
-
-FORMAT = 1
 
 
 class TwoPhaseCommitSink(ABC):
@@ -89,6 +87,13 @@ class TwoPhaseCommitSink(ABC):
         return TwoPhaseParticipant(self)
 
 
+class UserTransaction(SinkValue, frozen=True):
+    """A transaction that a task has pre-committed: what `begin_transaction` returned, and how many rows it has."""
+
+    transaction: Any
+    rows: int
+
+
 @dataclass(frozen=True)
 class TwoPhaseParticipant(Bindable, Participant):
     """Takes part in checkpoints for a user's sink.
@@ -130,12 +135,13 @@ class TwoPhaseParticipant(Bindable, Participant):
 
     def commit(self, committable: JSON) -> Committed | Aborted:
         """Commit one transaction."""
-        self.sink.commit(committable["transaction"])
-        return Committed({"transaction": committable["transaction"]})
+        transaction = UserTransaction.of(committable).transaction
+        self.sink.commit(transaction)
+        return Committed({"transaction": transaction})
 
     def abort(self, prepared: Prepared) -> None:
         """Abort one transaction that no decision names."""
-        self.sink.abort(prepared.payload["transaction"])
+        self.sink.abort(UserTransaction.of(prepared.payload).transaction)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         """Find, and abort if asked, the transactions that dead attempts left: all that were decided are committed by now."""
@@ -180,7 +186,7 @@ class TwoPhaseWriter:
                 f"{type(self._sink).__name__}.begin_transaction returned {self._transaction!r}, which is not plain JSON",
                 next="return text or a dict of texts and numbers, and keep open files and connections on self",
             )
-        return [{"v": FORMAT, "transaction": plain, "rows": self._rows}]
+        return [UserTransaction(v=1, transaction=plain, rows=self._rows).to_json()]
 
     def abandon(self) -> None:
         """Abort; an error is left to the sweep of the next start."""

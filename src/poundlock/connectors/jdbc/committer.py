@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from poundlock.checkpoint.participant import JSON, Committed
+from poundlock.checkpoint.participant import Committed
+from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors.jdbc.bridge import Connection, JdbcError
 from poundlock.connectors.jdbc.dialect import Dialect, dialect_of, prepared
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
@@ -79,14 +80,29 @@ def check_columns(sink: JdbcSink, name: str, columns: Sequence[str]) -> None:
         )
 
 
-def commit(sink: JdbcSink, committable: JSON) -> Committed:
+class StagedRows(SinkValue, frozen=True):
+    """The rows of one task, on their way.
+
+    Args:
+        gid: the name of their transaction, and of its marker.
+        file: where they are, below the sink's folder.
+        rows, bytes: how much that is.
+    """
+
+    gid: str
+    file: str
+    rows: int
+    bytes: int
+
+
+def commit(sink: JdbcSink, committable: StagedRows) -> Committed:
     """Write staged rows, or see that they are written.
 
     Raises:
         CommitUnknown: the database does not answer.
         TerminalError: it refuses a row, or the rows are gone.
     """
-    detail = {"transaction": committable["gid"], "rows": committable["rows"], "bytes": committable["bytes"]}
+    detail = {"transaction": committable.gid, "rows": committable.rows, "bytes": committable.bytes}
     kept = (os.getpid(), sink.login) in _kept
     try:
         try:
@@ -99,20 +115,20 @@ def commit(sink: JdbcSink, committable: JSON) -> Committed:
     except JdbcError as error:
         let_go(sink)
         raise _not_committed(sink, committable, error) from error
-    sink.folder().delete(committable["file"])
+    sink.folder().delete(committable.file)
     return Committed(detail)
 
 
-def _carry_out(sink: JdbcSink, committable: JSON) -> None:
+def _carry_out(sink: JdbcSink, committable: StagedRows) -> None:
     connection = _connection(sink)
     try:
         connection.rollback()
-        if not _written(sink, connection, committable["gid"]):
+        if not _written(sink, connection, committable.gid):
             _write(sink, connection, committable)
     except JdbcError as error:
         connection.rollback()
         # Another driver may have been at the same work: then it wrote the marker, and all of it.
-        if not error.state.startswith("23") or not _written(sink, connection, committable["gid"]):
+        if not error.state.startswith("23") or not _written(sink, connection, committable.gid):
             raise
     except BaseException:
         connection.rollback()
@@ -123,7 +139,7 @@ def _nothing_known(error: JdbcError) -> bool:
     return error.away or not error.state
 
 
-def _not_committed(sink: JdbcSink, committable: JSON, error: JdbcError) -> CommitUnknown | TerminalError:
+def _not_committed(sink: JdbcSink, committable: StagedRows, error: JdbcError) -> CommitUnknown | TerminalError:
     if _nothing_known(error):
         return CommitUnknown(
             f"the database at {sink.place} does not answer: {_said(sink, error)}", next="see that it runs"
@@ -131,7 +147,7 @@ def _not_committed(sink: JdbcSink, committable: JSON, error: JdbcError) -> Commi
     if error.state.startswith(_PASSING):
         return CommitUnknown(f"the database at {sink.place} ended the transaction: {_said(sink, error)}")
     return TerminalError(
-        f"the database at {sink.place} does not take {committable['rows']} decided rows: {_said(sink, error)}",
+        f"the database at {sink.place} does not take {committable.rows} decided rows: {_said(sink, error)}",
         next=f"mend table {sink.table}, then start the job again: it writes them first",
     )
 
@@ -140,9 +156,9 @@ def _written(sink: JdbcSink, connection: Connection, gid: str) -> bool:
     return bool(connection.rows(f"SELECT gid FROM {sink.marker_table} WHERE gid = '{gid}'"))
 
 
-def _write(sink: JdbcSink, connection: Connection, committable: JSON) -> None:
+def _write(sink: JdbcSink, connection: Connection, committable: StagedRows) -> None:
     # First of all: another driver that is at the same work then waits here, and finds the marker there.
-    connection.run(f"INSERT INTO {sink.marker_table} (gid) VALUES ('{committable['gid']}')")
+    connection.run(f"INSERT INTO {sink.marker_table} (gid) VALUES ('{committable.gid}')")
     dialect = dialect_of(connection.product, connection.quote)
     known = {name.lower(): name for name in _columns(sink, connection)}
     for names, rows in _batches(sink, committable, dialect):
@@ -153,15 +169,15 @@ def _write(sink: JdbcSink, connection: Connection, committable: JSON) -> None:
     connection.commit()
 
 
-def _batches(sink: JdbcSink, committable: JSON, dialect: Dialect) -> Iterator[tuple[list[str], list[list[str]]]]:
+def _batches(sink: JdbcSink, committable: StagedRows, dialect: Dialect) -> Iterator[tuple[list[str], list[list[str]]]]:
     """Yield the staged rows as literals; of rows with one key, the last one."""
     import pyarrow as pa
 
     try:
-        table = pa.ipc.open_stream(io.BytesIO(sink.folder().read(committable["file"]))).read_all()
+        table = pa.ipc.open_stream(io.BytesIO(sink.folder().read(committable.file))).read_all()
     except FileNotFoundError:
         raise TerminalError(
-            f"{committable['file']} is gone from {sink.staging}, and its {committable['rows']} rows are decided",
+            f"{committable.file} is gone from {sink.staging}, and its {committable.rows} rows are decided",
             next="put it back; only poundlock may remove files there",
         ) from None
     names = table.schema.names

@@ -159,9 +159,9 @@ class JdbcSink(Bindable, Participant):
                 )
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        from poundlock.connectors.jdbc.committer import commit
+        from poundlock.connectors.jdbc.committer import StagedRows, commit
 
-        return commit(self, committable)
+        return commit(self, StagedRows.of(committable))
 
     def abort(self, prepared: Prepared) -> None:
         self.folder().delete(prepared.payload["file"])

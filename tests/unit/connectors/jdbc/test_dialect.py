@@ -195,7 +195,7 @@ def test_what_a_database_cannot_do_now_is_asked_for_again(
     sink = JdbcSink("jdbc:x:y", "t", staging=str(tmp_path))
     monkeypatch.setattr(bridge, "_connector", [lambda *arguments: cast(bridge.Connection, Failing())])
     with pytest.raises(CommitUnknown if state[:2] not in ("23", "42") else TerminalError) as caught:
-        sink.commit({"gid": "g", "file": "g.arrow", "rows": 1, "bytes": 1})
+        sink.commit({"v": 1, "gid": "g", "file": "g.arrow", "rows": 1, "bytes": 1})
     assert len(str(caught.value).splitlines()) <= 2
 
 

@@ -15,7 +15,7 @@ from poundlock import DefinitionError, PostgresSink, TerminalError, TransientErr
 from poundlock.checkpoint.participant import Kind, Occasion, Prepared
 from poundlock.connectors.postgres.connection import Login, Server
 from poundlock.connectors.postgres.errors import explained
-from poundlock.connectors.postgres.sink.committer import commit
+from poundlock.connectors.postgres.sink.committer import PreparedTransaction, commit
 from poundlock.connectors.postgres.sink.rows import RowDigest, copy_text, prepared_columns, raw_row
 from poundlock.connectors.postgres.sink.table import Column, Table, fits, matched
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, gid, prefix_of
@@ -268,7 +268,7 @@ def test_what_a_server_cannot_do_now_is_asked_for_again(
     monkeypatch.setattr(Login, "connect", connect)
     asked = Server(Login(DSN))
     with pytest.raises(PoundlockError) as caught:
-        commit(asked, Markers("m"), {"gid": "g", "rows": 1, "bytes": 1})
+        commit(asked, Markers("m"), PreparedTransaction(v=1, gid="g", rows=1, bytes=1, digest="", origin="o", at_ms=0))
     assert type(caught.value) is kind
     assert len(str(caught.value).splitlines()) == 2
     assert made[0].closed == (name == "ReadOnlySqlTransaction"), "another host may be the primary now"

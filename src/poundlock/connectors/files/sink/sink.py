@@ -217,7 +217,7 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
 
     def directive(self, state: JSON) -> JSON:
         # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.
-        return staging.directive(state, named=self._uploads)
+        return staging.directive(state, named=self._uploads).to_json()
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
         bulk_commit.verify_many(self._storage(), prepared)

@@ -21,6 +21,7 @@ import pyarrow as pa
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
 from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, OpenAssigner, Rows
+from poundlock.connectors.files.sink.commit_plan import FORMAT, FileDirective
 from poundlock.connectors.files.sink.multipart import open_upload
 from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag, segment_name, upload_name
 from poundlock.connectors.files.sink.partition_rows import order, route
@@ -78,14 +79,14 @@ class FileWriter:
         self._columns = columns
         self._prefix, self._suffix = prefix, suffix
         self._tag = owner_tag(context.job_id, context.sink)
-        directive = context.directive
-        self._known = context.subtask in directive.get("known", ())
+        directive = FileDirective.of(context.directive or {"v": FORMAT})
+        self._known = context.subtask in directive.known
         self._floor = 0
-        if self._known and "following" in directive:
-            self._floor = int(directive["following"][directive["known"].index(context.subtask)])
+        if self._known and directive.following:
+            self._floor = directive.following[directive.known.index(context.subtask)]
         self._uploads = uploads
         self._written = False
-        pending = {b: size for b, subtask, size in directive.get("pending", ()) if subtask == context.subtask}
+        pending = {b: size for b, subtask, size in directive.pending if subtask == context.subtask}
         header: Callable[[], bytes] = encoder.header if encoder is not None else bytes
         begin = partial(open_upload, storage) if uploads else None
         self._segments = Segments(storage, layout, rolling, self._name, pending, header, begin)

@@ -7,10 +7,12 @@ the same fate as the data.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from poundlock.checkpoint.committer import timeout_warning
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors import reconcile as matching
 from poundlock.connectors.kafka.sink.producer import transaction_name
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
@@ -33,6 +35,32 @@ _FORGOTTEN = frozenset(("InvalidProducerIdMappingError", "TransactionalIdNotFoun
 _DAY_MS = 86_400_000
 
 
+class OpenTransaction(SinkValue, frozen=True):
+    """A transaction that a task wrote, and left open or, with commit_mode="per_task", committed.
+
+    Args:
+        tid, pid, epoch: which one it is.
+        group, marker_topic: where its marker is.
+        transaction: its name, for people.
+        rows, bytes, digest: of its messages.
+        begun_ms, deadline_ms: when it was begun, and when the broker aborts it.
+        committed: whether its task did.
+    """
+
+    tid: str
+    pid: int
+    epoch: int
+    group: str
+    marker_topic: str
+    transaction: str
+    rows: int
+    bytes: int
+    digest: str
+    begun_ms: int = 0
+    deadline_ms: int = 0
+    committed: bool = False
+
+
 def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prepared], now_ms: int) -> None:
     """Check that every transaction is open and will be for a while, and abort what other attempts of the tasks left open.
 
@@ -42,58 +70,58 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
     Raises:
         TransientError: a transaction is gone or about to be.
     """
-    named = {item.payload["tid"] for item in prepared}
+    named = {OpenTransaction.of(item.payload).tid for item in prepared}
     _end_open(asked, [tid for tid in asked.ongoing() if names.ours(tid) and tid not in named])
     known = asked.describe_all(sorted(named))
     for item in prepared:
-        payload = item.payload
-        told = known.get(payload["tid"])
-        if told is None or not told.is_open(payload["pid"], payload["epoch"]):
+        payload = OpenTransaction.of(item.payload)
+        told = known.get(payload.tid)
+        if told is None or not told.is_open(payload.pid, payload.epoch):
             raise TransientError(
-                f"transaction {payload['transaction']} is not open any more: {_say(told)}",
+                f"transaction {payload.transaction} is not open any more: {_say(told)}",
                 next="if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
             )
         left = told.started_ms + told.timeout_ms - now_ms
         if left < min(told.timeout_ms // 10, 30_000):
             raise TransientError(
-                f"transaction {payload['transaction']} has {left} ms left of {told.timeout_ms} ms",
+                f"transaction {payload.transaction} has {left} ms left of {told.timeout_ms} ms",
                 next="make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
             )
 
 
-def commit(asked: Transactions, committable: JSON, now_ms: int) -> Committed | Aborted:
+def commit(asked: Transactions, committable: OpenTransaction, now_ms: int) -> Committed | Aborted:
     """Commit a transaction, or find out what became of it.
 
     Raises:
         CommitUnknown: neither the coordinator nor the marker can say yet.
         TerminalError: both have forgotten it.
     """
-    if committable.get("committed"):  # by its task
+    if committable.committed:  # by its task
         return Committed(_detail(committable))
     warning = timeout_warning(
-        begun_ms=committable["begun_ms"],
+        begun_ms=committable.begun_ms,
         now_ms=now_ms,
-        timeout_ms=committable["deadline_ms"] - committable["begun_ms"],
+        timeout_ms=committable.deadline_ms - committable.begun_ms,
         ratio=0.5,
     )
-    answer = asked.end(committable["tid"], committable["pid"], committable["epoch"], commit=True)
+    answer = asked.end(committable.tid, committable.pid, committable.epoch, commit=True)
     if answer == _DONE:
         if warning is not None:
-            _log.warning("%s: %s", committable["transaction"], warning)
+            _log.warning("%s: %s", committable.transaction, warning)
         return Committed(_detail(committable))
     if answer not in _OVER:
         raise CommitUnknown(
-            f"Kafka at {asked.servers} answers {answer} to the commit of {committable['transaction']}",
+            f"Kafka at {asked.servers} answers {answer} to the commit of {committable.transaction}",
             next="see that the brokers run, and that this user may WRITE the transactional ids of the prefix",
         )
     return _outcome(asked, committable, answer, now_ms)
 
 
-def _outcome(asked: Transactions, committable: JSON, answer: str, now_ms: int) -> Committed | Aborted:
+def _outcome(asked: Transactions, committable: OpenTransaction, answer: str, now_ms: int) -> Committed | Aborted:
     """Return what became of a transaction that cannot be committed now: whether its marker is there decides."""
-    tid, pid, epoch = committable["tid"], committable["pid"], committable["epoch"]
-    ours, reason = Marker(tid, pid, epoch), f"{committable['transaction']}: {answer}"
-    group, topic = committable["group"], committable["marker_topic"]
+    tid, pid, epoch = committable.tid, committable.pid, committable.epoch
+    ours, reason = Marker(tid, pid, epoch), f"{committable.transaction}: {answer}"
+    group, topic = committable.group, committable.marker_topic
     found = asked.marker(group, topic, stable=True)
     if found == ours:
         return Committed(_detail(committable))
@@ -113,23 +141,23 @@ def _outcome(asked: Transactions, committable: JSON, answer: str, now_ms: int) -
     if found is None:
         told = asked.describe(tid)
         proven = told is not None and told.pid == pid and told.state == "CompleteAbort"
-        if not proven and (answer in _FORGOTTEN or now_ms - committable["deadline_ms"] > _DAY_MS):
+        if not proven and (answer in _FORGOTTEN or now_ms - committable.deadline_ms > _DAY_MS):
             raise TerminalError(
-                f"nobody knows what became of {committable['transaction']}: {answer}, and its marker is gone",
-                next=f"look whether the topic has the {committable['rows']} messages of digest {committable['digest']}; "
+                f"nobody knows what became of {committable.transaction}: {answer}, and its marker is gone",
+                next=f"look whether the topic has the {committable.rows} messages of digest {committable.digest}; "
                 "Kafka forgets transactions and markers after some days, and another cluster knows none",
             )
     return Aborted(reason)
 
 
-def _detail(committable: JSON) -> JSON:
-    return {name: committable[name] for name in ("transaction", "rows", "bytes")}
+def _detail(committable: OpenTransaction) -> Mapping[str, Any]:
+    return {"transaction": committable.transaction, "rows": committable.rows, "bytes": committable.bytes}
 
 
 def abort(asked: Transactions, prepared: Prepared) -> None:
     """Abort a transaction that no decision names. One that is gone already, or was begun anew, is no error."""
-    payload = prepared.payload
-    asked.end(payload["tid"], payload["pid"], payload["epoch"], commit=False)
+    payload = OpenTransaction.of(prepared.payload)
+    asked.end(payload.tid, payload.pid, payload.epoch, commit=False)
 
 
 def sweep(asked: Transactions, names: TransactionNames, *, remove: bool, check: Callable[[], None]) -> Sequence[Orphan]:
@@ -170,19 +198,19 @@ def match(
     return matching.match(again, done, prepared, rows="messages")
 
 
-def inspect(asked: Transactions, committable: JSON) -> Sequence[Finding]:
+def inspect(asked: Transactions, committable: OpenTransaction) -> Sequence[Finding]:
     """Say whether a decided transaction is open or was aborted; one whose id was used again cannot be looked at any more."""
-    told = asked.describe(committable["tid"])
-    if told is None or told.pid != committable["pid"] or committable.get("committed"):
+    told = asked.describe(committable.tid)
+    if told is None or told.pid != committable.pid or committable.committed:
         return []
-    place = f"transaction/{committable['transaction']}"
-    if told.epoch == committable["epoch"] and told.state in ("Ongoing", "PrepareCommit"):
-        return [Finding("pending", place, expected_bytes=committable["bytes"])]
-    ours = Marker(committable["tid"], committable["pid"], committable["epoch"])
+    place = f"transaction/{committable.transaction}"
+    if told.epoch == committable.epoch and told.state in ("Ongoing", "PrepareCommit"):
+        return [Finding("pending", place, expected_bytes=committable.bytes)]
+    ours = Marker(committable.tid, committable.pid, committable.epoch)
     # A transaction that ran out of time is aborted under the next epoch.
-    aborted = told.state == "CompleteAbort" and told.epoch - committable["epoch"] in (0, 1)
-    if aborted and asked.marker(committable["group"], committable["marker_topic"], stable=False) != ours:
-        return [Finding("missing", place, expected_bytes=committable["bytes"])]
+    aborted = told.state == "CompleteAbort" and told.epoch - committable.epoch in (0, 1)
+    if aborted and asked.marker(committable.group, committable.marker_topic, stable=False) != ours:
+        return [Finding("missing", place, expected_bytes=committable.bytes)]
     return []
 
 

@@ -233,10 +233,10 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         )
 
     def commit(self, committable: JSON) -> Committed | Aborted:
-        from poundlock.connectors.kafka.sink.committer import commit
+        from poundlock.connectors.kafka.sink.committer import OpenTransaction, commit
 
         with self._pool().lent() as asked:
-            return commit(asked, committable, self.clock.now_ms())
+            return commit(asked, OpenTransaction.of(committable), self.clock.now_ms())
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
         return commit_each(self.commit, committables, self._pool().most)
@@ -278,9 +278,9 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return cls(**described.settings(description))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        from poundlock.connectors.kafka.sink.committer import inspect
+        from poundlock.connectors.kafka.sink.committer import OpenTransaction, inspect
 
-        return inspect(self._asked(), committable)
+        return inspect(self._asked(), OpenTransaction.of(committable))
 
     # Portable: a transaction is open within a checkpoint only, so nothing is carried
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.participant import Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.connectors.postgres.connection import Server
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, prepared
 from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
@@ -23,6 +24,24 @@ _OFTEN_S = 3600.0
 _cleaned: dict[str, float] = {}  # prefix to when old markers were removed; for the pace alone
 
 
+class PreparedTransaction(SinkValue, frozen=True):
+    """A transaction that a task prepared.
+
+    Args:
+        rows, bytes, digest: of what was written.
+        gid: its name.
+        origin: which marker table it wrote its marker to.
+        at_ms: when, by the server's clock.
+    """
+
+    rows: int
+    bytes: int
+    digest: str
+    gid: str
+    origin: str
+    at_ms: int
+
+
 def verify(asked: Server, prefix: str, named: Sequence[Prepared]) -> None:
     """Check that every transaction is prepared, and roll back what other attempts of the tasks left.
 
@@ -33,7 +52,7 @@ def verify(asked: Server, prefix: str, named: Sequence[Prepared]) -> None:
     Raises:
         TransientError: a transaction is gone.
     """
-    wanted = {item.payload["gid"] for item in named}
+    wanted = {PreparedTransaction.of(item.payload).gid for item in named}
     there = asked.ask(lambda connection: prepared(connection, prefix), "looking for prepared transactions")
     epoch = max((epoch_of(prefix, gid) for gid in wanted), default=0)
     for gid in there:
@@ -46,14 +65,14 @@ def verify(asked: Server, prefix: str, named: Sequence[Prepared]) -> None:
         )
 
 
-def commit(asked: Server, markers: Markers, committable: JSON) -> Committed | Aborted:
+def commit(asked: Server, markers: Markers, committable: PreparedTransaction) -> Committed | Aborted:
     """Commit a transaction, or find out what became of it.
 
     Raises:
         CommitUnknown: the server does not answer.
         TerminalError: it is not known any more, or this user may not.
     """
-    gid = committable["gid"]
+    gid = committable.gid
     refusal = asked.end(f"COMMIT PREPARED '{gid}'", f"committing {gid}")
     if not refusal:
         return Committed(_detail(committable))
@@ -65,8 +84,8 @@ def commit(asked: Server, markers: Markers, committable: JSON) -> Committed | Ab
     return _outcome(asked, markers, committable)
 
 
-def _outcome(asked: Server, markers: Markers, committable: JSON) -> Committed | Aborted:
-    gid, where = committable["gid"], asked.login.name
+def _outcome(asked: Server, markers: Markers, committable: PreparedTransaction) -> Committed | Aborted:
+    gid, where = committable.gid, asked.login.name
 
     def look(connection: Any) -> tuple[bool, tuple[str | None, int]]:
         return markers.has(connection, gid), markers.state(connection)
@@ -79,27 +98,27 @@ def _outcome(asked: Server, markers: Markers, committable: JSON) -> Committed | 
         raise _not_known(committable, f"its marker cannot be looked for: {error.what}") from error
     if there:
         return Committed(_detail(committable))
-    if origin is None or origin != committable.get("origin"):
+    if origin is None or origin != committable.origin:
         raise _not_known(committable, f"table {markers.table} at {where} was made anew")
-    if now_ms - committable["at_ms"] > RETENTION_S * 500:
+    if now_ms - committable.at_ms > RETENTION_S * 500:
         raise _not_known(committable, f"its marker may be gone from {markers.table} at {where} by its age")
     return Aborted(f"prepared transaction {gid} was rolled back at {where}")
 
 
-def _not_known(committable: JSON, why: str) -> TerminalError:
+def _not_known(committable: PreparedTransaction, why: str) -> TerminalError:
     return TerminalError(
-        f"nobody knows what became of prepared transaction {committable['gid']}: {why}",
-        next=f"look whether the table has its {committable['rows']} rows; docs/postgres-sink.md says how to go on",
+        f"nobody knows what became of prepared transaction {committable.gid}: {why}",
+        next=f"look whether the table has its {committable.rows} rows; docs/postgres-sink.md says how to go on",
     )
 
 
-def _detail(committable: JSON) -> JSON:
-    return {"transaction": committable["gid"], "rows": committable["rows"], "bytes": committable["bytes"]}
+def _detail(committable: PreparedTransaction) -> Mapping[str, Any]:
+    return {"transaction": committable.gid, "rows": committable.rows, "bytes": committable.bytes}
 
 
-def abort(asked: Server, payload: JSON) -> None:
+def abort(asked: Server, payload: PreparedTransaction) -> None:
     """Roll back a transaction that no decision names. One that is gone already is no error."""
-    _roll_back(asked, payload["gid"])
+    _roll_back(asked, payload.gid)
 
 
 def _roll_back(asked: Server, gid: str) -> None:
@@ -135,9 +154,9 @@ def clean(asked: Server, markers: Markers, prefix: str) -> None:
         _log.warning("old markers stay: %s", error.what)
 
 
-def inspect(asked: Server, markers: Markers, committable: JSON) -> Sequence[Finding]:
+def inspect(asked: Server, markers: Markers, committable: PreparedTransaction) -> Sequence[Finding]:
     """Say whether a decided transaction waits or was rolled back; an old one cannot be looked at any more."""
-    gid = committable["gid"]
+    gid = committable.gid
 
     def look(connection: Any) -> tuple[bool, bool, tuple[str | None, int]]:
         return gid in prepared(connection, gid), markers.has(connection, gid), markers.state(connection)
@@ -145,12 +164,8 @@ def inspect(asked: Server, markers: Markers, committable: JSON) -> Sequence[Find
     waits, there, (origin, now_ms) = asked.ask(look, f"looking for {gid}")
     place = f"prepared transaction {gid}"
     if waits:
-        return [Finding("pending", place, expected_bytes=committable["bytes"])]
-    known = (
-        origin is not None
-        and origin == committable.get("origin")
-        and now_ms - committable["at_ms"] <= RETENTION_S * 500
-    )
+        return [Finding("pending", place, expected_bytes=committable.bytes)]
+    known = origin is not None and origin == committable.origin and now_ms - committable.at_ms <= RETENTION_S * 500
     if not there and known:
-        return [Finding("missing", place, expected_bytes=committable["bytes"])]
+        return [Finding("missing", place, expected_bytes=committable.bytes)]
     return []

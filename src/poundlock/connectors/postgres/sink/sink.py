@@ -31,6 +31,7 @@ from poundlock.connectors import reconcile as matching
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.postgres.connection import Login, Server, server, server_pool
 from poundlock.connectors.postgres.sink import checks, committer, output_since
+from poundlock.connectors.postgres.sink.committer import PreparedTransaction
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, prefix_of
 from poundlock.errors import DefinitionError
 from poundlock.values import duration
@@ -169,7 +170,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
 
     def commit(self, committable: JSON) -> Committed | Aborted:
         with self._pool().lent() as asked:
-            committed = committer.commit(asked, self._markers, committable)
+            committed = committer.commit(asked, self._markers, PreparedTransaction.of(committable))
             if self.prefix:
                 committer.clean(asked, self._markers, self.prefix)
             return committed
@@ -184,7 +185,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
 
     def abort(self, prepared: Prepared) -> None:
         if "gid" in prepared.payload:
-            committer.abort(self._asked(), prepared.payload)
+            committer.abort(self._asked(), PreparedTransaction.of(prepared.payload))
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
         if self.mode != "prepare" or not self.prefix:
@@ -222,7 +223,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
         return cls(**known, password=os.environ.get("POUNDLOCK_POSTGRES_PASSWORD"))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        return committer.inspect(self._asked(), self._markers, committable)
+        return committer.inspect(self._asked(), self._markers, PreparedTransaction.of(committable))
 
     # Portable: a transaction is prepared within a checkpoint only, so nothing is carried
 
