@@ -66,7 +66,8 @@ org.apache.commons commons-pool2 2.13.1
   f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f
 """)
 
-# The class path of kafka_2.13 4.3.0. pyspark's metrics-core is another library than this one (Yammer's): not borrowed.
+# The class path of kafka_2.13 4.3.0. pyspark's metrics-core is another library than this one (Yammer's), and Spark 3.5 has another
+# Scala: not borrowed.
 _BROKER = _pins("""
 com.dynatrace.hash4j hash4j 0.22.0
   23028a3fd006e530bf495f551083208187cafd8f80624d048eba56442f16a50e
@@ -130,14 +131,17 @@ org.jspecify jspecify 1.0.0
   1fad6e6be7557781e4d33729d49ae1cdc8fdda6fe477bb0cc68ce351eafdfbab
 org.pcollections pcollections 4.0.2
   2bbeef5797a241300c4f7513cd546239629ed7deda4fc0c31df90bb95f5f13ef
+org.scala-lang scala-library 2.13.18
+  4e85d96ff7bc7dc627985523c3541b9917aaa08e956391380c42db21a2c4e5a0
+org.scala-lang scala-reflect 2.13.18
+  6935ff1982b2ac93d695f15aa66921be2f602921277afe002f018fd8c7d6e29b
 org.apache.kafka kafka_2.13 4.3.0
   e3669cb733f657689f71cba145af51022f29cebba81d8bf69699274b46c70da8
 """)
 
 _BROKER_BORROWS = (
-    "scala-library", "scala-reflect", "jackson-core", "jackson-databind", "jackson-annotations",
-    "jackson-dataformat-yaml", "snakeyaml", "zstd-jni", "snappy-java", "lz4-java", "slf4j-api",
-    "log4j-api", "log4j-core", "log4j-slf4j2-impl",
+    "jackson-core", "jackson-databind", "jackson-annotations", "jackson-dataformat-yaml", "snakeyaml", "zstd-jni",
+    "snappy-java", "lz4-java", "slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl",
 )  # fmt: skip
 
 # A real namenode and datanode of the Hadoop that pyspark 4.2 and 4.3 come with; all else is in pyspark/jars.
