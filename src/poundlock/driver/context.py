@@ -41,7 +41,7 @@ from poundlock.savepoint.take import Cut
 from poundlock.spark.analysis import SessionAnalysis
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch, check_executors, needs_of
-from poundlock.spark.launch.session import Session, quieten_query_loggers
+from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
@@ -224,7 +224,7 @@ class Assembly:
             return sources
         from poundlock.spark.stream_source import stream_source
 
-        quieten_query_loggers()
+        session.quieten()
         steps = spark_streams(list(self.plan.job.graph())).steps
         return {
             name: stream_source(name, source, steps[name], session) if name in steps else source

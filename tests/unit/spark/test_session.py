@@ -26,8 +26,8 @@ def test_a_dying_jvm_prints_nothing() -> None:
 UNPICKLABLE = """
 import threading
 from pyspark.serializers import CloudPickleSerializer
-from poundlock.spark.launch.session import quieten_query_loggers
-quieten_query_loggers()
+from poundlock.spark.launch.session import _quieten_query_loggers
+_quieten_query_loggers()
 lock = threading.Lock()
 try:
     CloudPickleSerializer().dumps(lambda: lock)

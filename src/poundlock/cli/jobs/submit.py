@@ -66,7 +66,7 @@ def submit(
     from poundlock.plan.guarantees import check_required
     from poundlock.plan.plan import make_plan
     from poundlock.spark.launch.dependencies import add_to_path
-    from poundlock.spark.launch.java import find_java
+    from poundlock.spark.launch.java import find_java, newest_java
     from poundlock.storage import open_storage
     from poundlock.storage.storage_errors import refuse_unreachable
 
@@ -94,7 +94,7 @@ def submit(
         jars=submission.jars_of(plan, checkpoint, settings, say=output.note),
     )
     try:
-        application = submission.submit(what, find_java(environment).home, log)
+        application = submission.submit(what, find_java(environment, newest=newest_java()).home, log)
     except KeyboardInterrupt:
         if (asked_for := submission.named_in(log)) is not None:
             output.note(f"The cluster may run it all the same; end it with: yarn application -kill {asked_for}")

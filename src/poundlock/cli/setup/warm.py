@@ -21,9 +21,10 @@ def command(
     """
     from poundlock.config import load_settings
     from poundlock.spark.launch import class_archive as cds
-    from poundlock.spark.launch.java import find_java
+    from poundlock.spark.launch.java import find_java, newest_java
 
     output, settings = Output(json), load_settings()
-    java = find_java({**os.environ, "JAVA_HOME": str(settings.java_home)} if settings.java_home else None)
+    environment = {**os.environ, "JAVA_HOME": str(settings.java_home)} if settings.java_home else None
+    java = find_java(environment, newest=newest_java())
     made = str(cds.train(java, [], cache=settings.cache_dir, progress=output.note, again=again))
     output.show(Text(text=made, data={"archives": [made]}))

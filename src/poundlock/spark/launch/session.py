@@ -10,13 +10,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from poundlock.control import cluster_driver as submitted
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.spark import private
 from poundlock.spark.launch.jvm import Jvm, SparkNotStarted
-from poundlock.spark.launch.session_conf import ONE_THREAD, SessionSpec
+from poundlock.spark.launch.session_conf import DEFAULTS, FIXED, ONE_THREAD, SessionSpec
 
 _END_S = 10.0
 
@@ -49,12 +50,15 @@ class _ContainerJvm:
         submitted.give_up()
 
 
-def quieten_query_loggers() -> None:
+def _quieten_query_loggers() -> None:
     """Keep what Spark's Python side prints of failed queries off the terminal; they are told by the driver, in two lines."""
     from pyspark import util
-    from pyspark.logger import PySparkLogger
 
     util.print_exec = lambda stream: None  # of what cannot be pickled
+    if not find_spec("pyspark.logger"):
+        return  # Spark 3.5 logs none
+    from pyspark.logger import PySparkLogger
+
     # Spark's own loggers of failed queries come with a handler that prints, so they are made first and it is taken away.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         printing = PySparkLogger.getLogger(name)
@@ -68,7 +72,7 @@ class Session:
     Args:
         context: the SparkContext.
         jvm: its JVM; None = the session is the user's, and is neither stopped nor configured.
-        sql: the SparkSession over the context, where there is one already.
+        sql: the job's SparkSession over the context, where it is made already.
     """
 
     def __init__(self, context: Any, jvm: _Process | None, sql: Any = None) -> None:
@@ -78,15 +82,25 @@ class Session:
 
     @property
     def sql(self) -> Any:
-        """The SparkSession over this context, made at first use."""
-        if self._sql is None:
-            from pyspark.sql import SparkSession
+        """The SparkSession of the job over this context, made at first use.
 
-            if self.owned:
-                quieten_query_loggers()
+        In a user's session it is one beside it, with settings, views and functions of its own.
+        """
+        if self._sql is None:
             with _without_pandas():
-                self._sql = SparkSession(self.context) if self.owned else SparkSession.builder.getOrCreate()
+                self._sql = self._sql_of_ours() if self.owned else _sql_beside()
         return self._sql
+
+    def _sql_of_ours(self) -> Any:
+        from pyspark.sql import SparkSession
+
+        self.quieten()
+        return SparkSession(self.context)
+
+    def quieten(self) -> None:
+        """Keep what Spark's Python side prints of failed queries off the terminal, where the process is a job's own."""
+        if self.owned:
+            _quieten_query_loggers()
 
     @property
     def owned(self) -> bool:
@@ -141,6 +155,22 @@ class Session:
     def _forget(self) -> None:
         private.forget_session()
         self._sql = None
+
+
+def _sql_beside() -> Any:
+    """Return a new session beside the user's: the settings that segments were made for are its own."""
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+    user = SparkSession.builder.getOrCreate()
+    to_df = RDD.toDF
+    made = user.newSession()
+    RDD.toDF = to_df  # type: ignore[method-assign]  # it is of the session that was made last, and has to stay the user's
+    given = {key for key, _ in made.sparkContext.getConf().getAll()}
+    for key, value in {**DEFAULTS, **FIXED}.items():
+        if (key in FIXED or key not in given) and made.conf.isModifiable(key):
+            made.conf.set(key, value)
+    return made
 
 
 def start_session(spec: SessionSpec) -> Session:
@@ -224,7 +254,7 @@ def user_session(spark: Any) -> Session:
             f"a job cannot run in {type(spark).__name__} of {type(spark).__module__}: it has no SparkContext",
             next="use a classic session, such as SparkSession.builder.master(…).getOrCreate(), or job.run()",
         )
-    session = Session(context, None, None if context is spark else spark)
+    session = Session(context, None)
     if not session.alive:
         raise DefinitionError("the Spark session was stopped", next="make a new one and give it: job.start(spark)")
     return session

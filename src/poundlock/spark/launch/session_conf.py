@@ -15,8 +15,6 @@ from poundlock.errors import DefinitionError
 from poundlock.spark.launch.master import Master
 from poundlock.spark.worker_daemon import MODULE as DAEMON
 
-_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-
 # No row enters this JVM: what it does is not worth the optimising compiler, and a small heap is never short.
 _NO_ROWS = ("-XX:TieredStopAtLevel=1", "-Xms64m", "-XX:MaxNewSize=48m")
 # Eight times the JVM's own thresholds: with them the optimising compiler takes a sixth of the processor time of a job that
@@ -73,7 +71,6 @@ class SessionSpec:
         driver_memory: heap of the driver's JVM, such as "2g".
         jvm_options: further options of the driver's JVM.
         quick_start: compile only as far as C1, and nothing per query: right where no record enters the JVM, wrong where rows pass through it.
-        local_checkpoint: whether checkpoints are on a local disk, where a faster checkpoint writer is safe behind our ledger.
         store: settings of the store that checkpoints are on.
         user: the user's own Spark settings.
         jvm_log: file for whatever the JVM prints.
@@ -92,7 +89,6 @@ class SessionSpec:
     driver_memory: str = "1g"
     jvm_options: Sequence[str] = ()
     quick_start: bool = False
-    local_checkpoint: bool = True
     store: Mapping[str, str] = field(default_factory=dict)
     user: Mapping[str, str] = field(default_factory=dict)
     log4j: Path | None = None
@@ -108,8 +104,6 @@ class SessionSpec:
         conf = {**DEFAULTS, **self.store, **FIXED, **self.archives}
         if self.master.loopback:
             conf |= _ON_LOOPBACK
-        if self.local_checkpoint:
-            conf["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_CHECKPOINTS
         conf["spark.pyspark.python"] = sys.executable
         conf["spark.pyspark.driver.python"] = sys.executable
         if self.quick_start:

@@ -12,13 +12,13 @@ from poundlock.spark.executors import await_executors
 from poundlock.spark.launch import class_archive as cds
 from poundlock.spark.launch.dependencies import archive_conf, python_of_tasks, shipped_files
 from poundlock.spark.launch.jars import JarPlaces, jar_set
-from poundlock.spark.launch.java import find_java
+from poundlock.spark.launch.java import find_java, newest_java
 from poundlock.spark.launch.jvm_log import write_log4j2
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, start_session
 from poundlock.spark.launch.session_conf import SessionSpec
 from poundlock.spark.launch.storage_conf import StoreNeeds, executor_settings, needs_of
-from poundlock.storage import LocalStorage, Storage
+from poundlock.storage import Storage
 
 
 def start_spark(
@@ -48,7 +48,7 @@ def start_spark(
     """
     master = Master.of(settings.master).with_cores(job.parallelism)
     master.check()
-    java = find_java(_environment(settings))
+    java = find_java(_environment(settings), newest=newest_java())
     places = JarPlaces.of(settings)
     needs = needs_of(store) if streams and store is not None else StoreNeeds()
     # A driver that was submitted came with its jars and modules, and the tasks have them from the cluster.
@@ -72,7 +72,6 @@ def start_spark(
         jars=jars,
         driver_memory=settings.driver_memory,
         quick_start=quick_start,
-        local_checkpoint=store is None or isinstance(store, LocalStorage),
         user=user,
         store={**executor_settings(), **needs.settings},
     )

