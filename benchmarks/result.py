@@ -192,7 +192,7 @@ BARS = (
     Bar(name="state_cost/10M", figure="CPU growth", most=1.5),
     Bar(name="state_cost/10M", figure="bytes growth", most=1.5),
     Bar(name="many_branches/20", most_ms=1000),
-    Bar(name="many_branches/20", figure="growth / branches", most=1),
+    Bar(name="many_branches/20", figure="ms growth / branches", most=1),
 )
 
 

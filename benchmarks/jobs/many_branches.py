@@ -1,6 +1,6 @@
 """One source and many keyed branches, each with a sink of its own, four rows a checkpoint. Arguments: BRANCHES CHECKPOINTS OUT CHECKPOINT_DIR TIMES.
 
-Row i has the key "key-" + i mod 8 and its time a quarter of a second after the row before. TIMES is a file for the ms of the checkpoints.
+Row i has the key "key-" + i mod 8 and its time a quarter of a second after the row before. TIMES is a file for the ms of each checkpoint and the CPU ms of the process tree behind it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.jobs.usage import used
 from poundlock import (
     AggregateFunction,
     CountEvictor,
@@ -132,11 +133,11 @@ def expected(branch: int, rows: int) -> int:
 
 
 def main(branches: int, count: int, out: str, checkpoints: str, times: Path) -> None:
-    took: dict[int, int] = {}
+    marks: dict[int, tuple[int, int]] = {}  # of each checkpoint: its ms, and CPU ms so far
 
     def note(progress: Progress) -> None:
         if progress.checkpoint is not None and progress.last_ms is not None:
-            took.setdefault(progress.checkpoint, progress.last_ms)
+            marks.setdefault(progress.checkpoint, (progress.last_ms, used()[0]))
 
     job = Job("branches", checkpoint_interval="0 s", checkpoint_dir=checkpoints, parallelism=2, on_error="fail")
     source = DatagenSource(row, schema="key string, at bigint", count=count * ROWS, rows_per_checkpoint=ROWS)
@@ -146,7 +147,7 @@ def main(branches: int, count: int, out: str, checkpoints: str, times: Path) -> 
         counts = made(keyed, f"branch-{number}")
         counts.sink_to(FileSink(f"{out}/{number}", format="json"), name=f"out-{number}")
     job.run(on_progress=note)
-    times.write_text(json.dumps([took[number] for number in sorted(took)]))
+    times.write_text(json.dumps([marks[number] for number in sorted(marks)]))
 
 
 if __name__ == "__main__":

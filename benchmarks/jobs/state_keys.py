@@ -7,7 +7,6 @@ ms, CPU ms and bytes written by the whole process tree, each for one checkpoint.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.jobs.usage import used
 from poundlock import DatagenSource, FileSink, Job, KeyedProcessFunction, ValueStateDescriptor
 from poundlock.connectors.base import Split
 from poundlock.connectors.datagen.rows import RowOrigin
@@ -28,7 +28,6 @@ from poundlock.formats.chunk import Batch, Chunk
 TOUCHED, WARM_UP = 1_000, 20
 _FILL = 500_000
 _STRIDE = 0x9E3779B1  # a prime, so that a thousand rows in a row are a thousand keys far apart
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -80,28 +79,6 @@ class Seen(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Any:
         self.rows.update((self.rows.value() or 0) + 1)
         return ()
-
-
-def used() -> tuple[int, int]:
-    """Return CPU ms and bytes written of this process and all below it, those that ended included as far as they were waited for."""
-    parents: dict[int, list[str]] = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            text = Path(f"/proc/{entry}/stat").read_text()
-        except OSError:
-            continue
-        parents[int(entry)] = text[text.rindex(")") + 2 :].split(" ")
-    tree, todo = set[int](), [os.getpid()]
-    while todo:
-        pid = todo.pop()
-        tree.add(pid)
-        todo += [child for child, fields in parents.items() if int(fields[1]) == pid]
-    ticks = sum(int(parents[pid][at]) for pid in tree for at in (11, 12, 13, 14))
-    written = 0
-    for pid in tree:
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-        written += int(next(line.split()[1] for line in lines if line.startswith("write_bytes:")))
-    return ticks * 1000 // _TICKS, written
 
 
 def main(keys: int, count: int, out: str, checkpoints: str, found: Path) -> None:
