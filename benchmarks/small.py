@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.bench import ROOT, Bench, Case, program
 from benchmarks.data import WrongOutput
-from benchmarks.jobs.many_branches import ROWS, expected
+from benchmarks.jobs import many_branches as many_branches_job
+from benchmarks.jobs import state_keys
+from benchmarks.jobs.many_branches import ROWS
 from benchmarks.measure import Usage, run
 from benchmarks.result import Result
 
-__all__ = ["CASES", "FIRST_EDITION"]
+__all__ = ["CASES"]
 
-FIRST_EDITION = "POUNDLOCK_FIRST_EDITION"
-"""Names the folder of a checkout of the first edition, to be measured in the same minutes."""
-
+_FIRST_EDITION = "e409480"  # the last revision of the repository before the loop of our own
 _CHECKPOINTS, _WARM_UP, _COLD_STARTS = 60, 15, 3
 _STATE_CHECKPOINTS = 40
 _KEYS = {"10k": 10_000, "1M": 1_000_000, "10M": 10_000_000}
@@ -30,6 +33,10 @@ _BRANCHES, _BRANCH_CHECKPOINTS = (5, 10, 20), 40
 
 def _counted(folder: Path) -> int:
     return sum(p.read_bytes().count(b"\n") for p in folder.rglob("part-*"))
+
+
+def _sum(folder: Path) -> int:
+    return sum(json.loads(line)["n"] for p in folder.rglob("part-*") for line in p.read_bytes().splitlines())
 
 
 def small_checkpoint(bench: Bench, engine: str, env: Mapping[str, str], folder: Path) -> Result:
@@ -53,12 +60,16 @@ def ours(bench: Bench) -> Result:
 
 
 def first_edition(bench: Bench) -> Result | None:
-    """The same on the first edition; None where no checkout of it is named."""
-    folder = os.environ.get(FIRST_EDITION)
-    if not folder:
-        return None
-    path = os.pathsep.join([f"{folder}/src", folder])
-    return small_checkpoint(bench, "first_edition", {"PYTHONPATH": path}, Path(folder))
+    """The same on the first edition, in the same minutes; None where the history of the repository does not have it."""
+    folder = bench.home / "first-edition"
+    if not folder.exists():
+        packed = subprocess.run(["git", "-C", str(ROOT), "archive", _FIRST_EDITION], capture_output=True, check=False)
+        if packed.returncode:
+            return None
+        with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+            archive.extractall(folder, filter="data")
+    path = os.pathsep.join([str(folder / "src"), str(folder)])
+    return small_checkpoint(bench, "first_edition", {"PYTHONPATH": path}, folder)
 
 
 def cold_start(bench: Bench) -> Result:
@@ -93,6 +104,8 @@ def state_cost(bench: Bench) -> Result:
         usage = run(
             program("jobs/state_keys.py", *words), env=bench.environment(work), log=bench.log(f"state_cost/{size}")
         )
+        if (counts := _sum(work / "out")) != (wanted := state_keys.expected(keys, _STATE_CHECKPOINTS)):
+            raise WrongOutput(f"the keys were counted as {counts} rows instead of {wanted}")
         found[size] = json.loads((work / "found").read_text())
         shutil.rmtree(work)
     few, *_, many = found.values()
@@ -123,8 +136,7 @@ def _many_branches(bench: Bench, branches: int, count: int) -> tuple[Usage, floa
     log = bench.log(f"many_branches/{branches}")
     usage = run(program("jobs/many_branches.py", *words), env=bench.environment(work), log=log)
     for branch in range(branches):
-        lines = b"".join(p.read_bytes() for p in (work / "out" / str(branch)).rglob("part-*")).splitlines()
-        counts, wanted = sum(json.loads(line)["n"] for line in lines), expected(branch, count * ROWS)
+        counts, wanted = _sum(work / "out" / str(branch)), many_branches_job.expected(branch, count * ROWS)
         if counts != wanted:
             raise WrongOutput(f"branch {branch} of {branches} counted {counts} rows instead of {wanted}")
     marks = json.loads((work / "times").read_text())[min(_WARM_UP, count // 2) :]

@@ -71,14 +71,21 @@ class _Planned(DatagenEnumerator):
 
 
 class Seen(KeyedProcessFunction):
-    """Counts the rows of a key, and sends on none of them."""
+    """Counts the rows of a key, and sends on how many there were, from the second on."""
 
     def open(self, context: Any) -> None:
         self.rows = context.get_state(ValueStateDescriptor("n"))
 
     def process_element(self, value: Any, ctx: Any) -> Any:
-        self.rows.update((self.rows.value() or 0) + 1)
-        return ()
+        known = self.rows.value() or 0
+        self.rows.update(known + 1)
+        return [{"n": known + 1}] if known else ()
+
+
+def expected(keys: int, checkpoints: int) -> int:
+    """Return the sum of all that `Seen` sends on: every round through the keys finds one row more at each."""
+    rounds, rest = divmod((WARM_UP + checkpoints) * TOUCHED, keys)
+    return keys * sum(range(2, rounds + 2)) + rest * (rounds + 2)
 
 
 def main(keys: int, count: int, out: str, checkpoints: str, found: Path) -> None:

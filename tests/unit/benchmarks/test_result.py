@@ -10,6 +10,7 @@ from rich.console import Console
 
 from benchmarks.__main__ import _arguments
 from benchmarks.cases import CASES
+from benchmarks.jobs import many_branches, state_keys
 from benchmarks.latency import percentile
 from benchmarks.latency_client import fault
 from benchmarks.measure import Usage
@@ -39,6 +40,31 @@ def test_a_bar_on_a_figure_of_the_case(most: float, reached: bool) -> None:
         "1.20 ×",
         reached,
     )
+
+
+@pytest.mark.parametrize(("other_ms", "reached"), [(601.0, True), (500.0, False)])
+def test_a_bar_in_parts_of_the_median_of_another(other_ms: float, reached: bool) -> None:
+    results = {"a/x": RESULT, "b/y": replace(RESULT, median_ms=other_ms)}
+    judged = Bar(name="a/x", share=0.5, against="b/y").judge(results)
+    assert judged is not None
+    assert judged[0] == "a/x median ≤ 0.5 × b/y"
+    assert judged[2] is reached
+    assert Bar(name="a/x", share=0.5, against="b/y").judge({"a/x": RESULT}) is None
+
+
+@pytest.mark.parametrize(("most", "reached"), [(100.0, True), (99.0, False)])
+def test_a_bar_on_memory(most: float, reached: bool) -> None:
+    assert Bar(name="a/x", most_mb=most).judge({"a/x": RESULT}) == (
+        f"a/x peak memory ≤ {most:.0f} MB",
+        "100 MB",
+        reached,
+    )
+
+
+def test_what_the_cases_of_small_checkpoints_have_to_find() -> None:
+    assert state_keys.expected(1_000_000, 40) == 2 * 60_000
+    assert state_keys.expected(10_000, 40) == 10_000 * (2 + 3 + 4 + 5 + 6 + 7)
+    assert [many_branches.expected(branch, 160) for branch in (0, 3, 5, 8, 12)] == [160, 320, 240, 0, 312]
 
 
 def test_every_bar_is_about_cases_there_are() -> None:
