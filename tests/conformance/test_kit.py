@@ -226,6 +226,19 @@ def grow(source: FileSource) -> None:
     (Path(source.path) / "b.jsonl").unlink()
 
 
+def write_again(source: FileSource) -> None:
+    """Write both files again with as many bytes."""
+    for path in Path(source.path).glob("*.jsonl"):
+        before = path.stat().st_mtime_ns
+        path.write_bytes(path.read_bytes().replace(b"row", b"new"))
+        os.utime(path, ns=(before + 10_000_000, before + 10_000_000))
+
+
+def test_a_file_that_is_written_again_with_as_many_bytes_is_refused(children: Children, tmp_path: Path) -> None:
+    subject = SourceSubject.of(files_source, ROWS, None, 1, 0, write_again)
+    assert check_source(subject, tmp_path, children, only=["replay-promise"]).passed == ["replay-promise"]
+
+
 def test_a_source_that_declares_nothing_is_not_asked_to_keep_it(children: Children, tmp_path: Path) -> None:
     subject = SourceSubject.of(lambda folder: source_at(folder, Undeclared), ROWS[:12], None, 1, 0)
     report = check_source(subject, tmp_path, children, only=["replay-promise"])

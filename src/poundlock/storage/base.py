@@ -28,11 +28,13 @@ class Entry:
         path: path relative to the root, with forward slashes.
         bytes: size in bytes.
         modified_ms: last modification, ms since the epoch.
+        tag: differs for each content of a name, as an ETag does; "" where the store has none.
     """
 
     path: str
     bytes: int
     modified_ms: int
+    tag: str = ""
 
 
 class Storage(Protocol):

@@ -166,10 +166,11 @@ class ObjectStorage(ObjectFolder):
             _stores[key] = MemoryStore() if self.bucket.startswith("memory:") else from_url(self.bucket)
         return _stores[key]
 
-    def _entry(self, found: Any) -> Entry:
-        key = str(found["path"])
+    def _entry(self, item: Any) -> Entry:
+        key = str(item["path"])
         path = key[len(self.prefix) + 1 :] if self.prefix else key
-        return Entry(path, int(found["size"]), round(found["last_modified"].timestamp() * 1000))
+        modified = round(item["last_modified"].timestamp() * 1000)
+        return Entry(path, int(item["size"]), modified, item.get("e_tag") or "")
 
     def _key(self, path: str) -> str:
         if not path or path.startswith("/") or ".." in path.split("/"):

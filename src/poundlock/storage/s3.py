@@ -88,10 +88,10 @@ class S3Storage(ObjectFolder):
 
     def stat(self, path: str) -> Entry | None:
         """Return the object's entry, or None if there is none."""
-        found = self._head(path)
-        if found is None:
+        head = self._head(path)
+        if head is None:
             return None
-        return Entry(path, int(found["ContentLength"]), _ms(found["LastModified"]))
+        return Entry(path, int(head["ContentLength"]), _ms(head["LastModified"]), head.get("ETag", ""))
 
     def rename(self, source: str, target: str) -> None:
         """Copy an object within the store to a new name and delete the old one; a crash may leave both.
@@ -148,7 +148,8 @@ class S3Storage(ObjectFolder):
         for page in self._pages("list_objects_v2", Prefix=self._folder(prefix)):
             for item in page.get("Contents", ()):
                 if not item["Key"].endswith("/"):  # what consoles put there to show a folder
-                    yield Entry(self._path(item["Key"]), int(item["Size"]), _ms(item["LastModified"]))
+                    modified, tag = _ms(item["LastModified"]), item.get("ETag", "")
+                    yield Entry(self._path(item["Key"]), int(item["Size"]), modified, tag)
 
     # Uploads
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from poundlock.errors import TerminalError
 from poundlock.storage import Entry, Storage
@@ -21,12 +22,13 @@ _WILDCARDS = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file as it was when it was taken. `path` is below `root`; `bytes` must not change any more."""
+    """A file as it was when it was taken. `path` is below `root`; nothing of it may change any more. See `Entry`."""
 
     root: str
     path: str
     bytes: int
     modified_ms: int
+    tag: str = ""
 
     @property
     def name(self) -> str:
@@ -169,11 +171,11 @@ class DiscoveryLog:
                 return start
 
     def _write(self, root: str, part: Sequence[Entry], more: bool) -> bool:
-        body = {"v": 1, "root": root, "more": more, "files": [[e.path, e.bytes, e.modified_ms] for e in part]}
+        body = {"v": 1, "root": root, "more": more, "files": [_listed(e) for e in part]}
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogateescape")
         if not self._workspace.create_exclusive(_name(len(self._entries)), text):
             return False
-        self._append([FoundFile(root, e.path, e.bytes, e.modified_ms) for e in part], more)
+        self._append([FoundFile(root, *_listed(e)) for e in part], more)
         return True
 
     def _append(self, files: Sequence[FoundFile], more: bool) -> None:
@@ -193,8 +195,11 @@ class DiscoveryLog:
                     f"{_name(len(self._entries))} in {self._workspace.root} is of version {body.get('v')}",
                     next="run the job with the version of poundlock that wrote it",
                 )
-            files = [FoundFile(body["root"], path, size, modified) for path, size, modified in body["files"]]
-            self._append(files, bool(body["more"]))
+            self._append([FoundFile(body["root"], *file) for file in body["files"]], bool(body["more"]))
+
+
+def _listed(entry: Entry) -> list[Any]:
+    return [entry.path, entry.bytes, entry.modified_ms, *([entry.tag] if entry.tag else [])]
 
 
 def _name(number: int) -> str:

@@ -6,7 +6,7 @@ A position says which bytes were read: all of the files before it in the log, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from poundlock.connectors.base import Split
@@ -182,10 +182,7 @@ class FileEnumerator:
 
     def _split(self, group: Sequence[Piece], weight: int) -> Split:
         first = group[0].at
-        parts = [
-            {"root": p.file.root, "path": p.file.path, "start": p.at.offset, "end": p.end, "bytes": p.file.bytes}
-            for p in group
-        ]
+        parts = [{**asdict(piece.file), "start": piece.at.offset, "end": piece.end} for piece in group]
         return Split(
             f"{first.log:08d}-{first.file:06d}-{first.offset:014d}",
             {**self._extra, "parts": parts},

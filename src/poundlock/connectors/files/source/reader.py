@@ -280,17 +280,19 @@ def _row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], list[in
 
 
 def _check(storage: Storage, part: Mapping[str, Any], name: str) -> None:
-    found = storage.stat(part["path"])
-    if found is None:
+    there = storage.stat(part["path"])
+    if there is None:
         raise _changed(name, "is gone")
-    if found.bytes != part["bytes"]:
-        raise _changed(name, f"has {found.bytes} bytes now and had {part['bytes']}")
+    if there.bytes != part["bytes"]:
+        raise _changed(name, f"has {there.bytes} bytes now and had {part['bytes']}")
+    if there.tag != part["tag"] if part["tag"] else there.modified_ms != part["modified_ms"]:
+        raise _changed(name, "was written again, with as many bytes as before")
 
 
 def _changed(name: str, what: str) -> SourceGoneError:
     return SourceGoneError(
         f"{name} {what}, but the job has taken it as it was",
-        next="put the file back as it was; write new files under another name and rename them when they are complete",
+        next="put the file back as it was, with its time of modification; write new files under another name and rename them when they are complete",
     )
 
 

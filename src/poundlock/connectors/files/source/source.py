@@ -36,7 +36,7 @@ class FileSource:
     r"""Read files: lines of text, JSON lines, CSV, Parquet or Avro.
 
     A file must be complete when it appears: write it under a name that begins with "." or "_", or in another folder, and
-    rename it. Such hidden names are never read. A taken file must not change or go away before it is read.
+    rename it. Such hidden names are never read. A taken file must not change, be written again or go away before it is read.
 
     Args:
         path: a folder, a file, or a glob such as "/data/*/events-*.json" ("**" spans folders).
