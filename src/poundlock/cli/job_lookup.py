@@ -212,11 +212,11 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
         PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
     from poundlock.control.channel import EndedMeanwhile, check_shared
-    from poundlock.storage import open_storage
+    from poundlock.storage import open_checkpoint
 
     entry = job.entry
     folder = (
-        None if directory is None else open_storage(directory).root
+        None if directory is None else open_checkpoint(directory, "savepoint").root
     )  # as the job understands it, wherever it was started
     check_shared(entry, folder)
     try:

@@ -40,7 +40,7 @@ from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session import Session, jvm_gone
 from poundlock.state.runs.run import DamagedRunError
-from poundlock.storage import Storage, open_storage
+from poundlock.storage import Storage, open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
 from poundlock.values import Clock, SystemClock, duration
 
@@ -59,8 +59,14 @@ _TOLERATED_S = 1.0
 
 
 def checkpoint_dir(job: Job, settings: Settings) -> str:
-    """Return the folder of a job's checkpoint: from the settings, the job, or below the state directory."""
-    return settings.checkpoint_dir or job.checkpoint_dir or str(settings.state_dir / "checkpoints" / job.name)
+    """Return the folder of a job's checkpoint: from the settings, the job, or below the state directory.
+
+    Raises:
+        DefinitionError: it is no folder, or on a store that a checkpoint cannot be on.
+    """
+    folder = settings.checkpoint_dir or job.checkpoint_dir or str(settings.state_dir / "checkpoints" / job.name)
+    open_checkpoint(folder)
+    return folder
 
 
 def run(
@@ -113,7 +119,7 @@ def run(
             _check_master(job, settings)
         refuse_unreachable(open_storage(checkpoint_dir(job, settings)), what="the checkpoint")
         if beginning is not None:
-            refuse_unreachable(open_storage(beginning.path), what="the savepoint")
+            refuse_unreachable(open_checkpoint(beginning.path, "savepoint"), what="the savepoint")
         with two_lines(plan):
             preflight(plan)
         progress = driver.run()

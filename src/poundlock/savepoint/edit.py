@@ -13,7 +13,7 @@ from poundlock.savepoint.operator_changes import renamed_operators, without_oper
 from poundlock.savepoint.position_edits import MOVED, PositionEdit, moved_sources
 from poundlock.savepoint.state_edits import StateEdit, write_state
 from poundlock.savepoint.take import Cut, finish, state_files
-from poundlock.storage import Storage, open_storage
+from poundlock.storage import Storage, open_checkpoint
 
 
 def edit(
@@ -50,7 +50,7 @@ def edit(
     work.rename(rename or {})
     work.state = state
     name = new_name(metadata.job_id)
-    return work.write(open_storage(f"{folder.rstrip('/')}/{name}"), name, now_ms)
+    return work.write(open_checkpoint(f"{folder.rstrip('/')}/{name}", "savepoint"), name, now_ms)
 
 
 @dataclass

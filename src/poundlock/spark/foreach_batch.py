@@ -39,7 +39,7 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.spark.arrow_schema import arrow_schema
 from poundlock.spark.batch_job import pickled
-from poundlock.storage import Storage, open_storage
+from poundlock.storage import Storage, open_checkpoint
 from poundlock.tasks.batch_sinks import BatchSinks, SinkInput
 from poundlock.tasks.errors import utf8_errors
 from poundlock.tasks.exchange.segment_blocks import binary_column
@@ -91,7 +91,7 @@ def foreach_batch(
 
         rolling = RollingPolicy(on_checkpoint=True)
         participants[DEAD_LETTER] = FileSink(dead_letters, row="value", prefix="dead", suffix=".jsonl", rolling=rolling)
-    return BatchWriter(name, open_storage(checkpoint_dir), participants, SystemClock())
+    return BatchWriter(name, open_checkpoint(checkpoint_dir), participants, SystemClock())
 
 
 def _participant(name: str, sink: Any) -> Participant:

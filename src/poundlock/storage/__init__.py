@@ -13,17 +13,15 @@ from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, Storage
 from poundlock.storage.local import LocalStorage
 
-__all__ = ["Entry", "LocalStorage", "Storage", "is_uri", "open_storage"]
+__all__ = ["Entry", "LocalStorage", "Storage", "is_uri", "open_checkpoint", "open_storage"]
 
+_FOR_FILES = ("poundlock.storage.objects", "open_objects")
 # Per scheme the module and its function that takes the URI as it was written. Loaded when the first such path is opened.
 _BY_SCHEME = {
     "hdfs": ("poundlock.storage.hdfs", "open_hdfs"),
     "s3": ("poundlock.storage.s3", "open_s3"),
     "s3a": ("poundlock.storage.s3", "open_s3"),
-    "gs": ("poundlock.storage.objects", "open_objects"),
-    "az": ("poundlock.storage.objects", "open_objects"),
-    "abfs": ("poundlock.storage.objects", "open_objects"),
-    "abfss": ("poundlock.storage.objects", "open_objects"),
+    **dict.fromkeys(("gs", "az", "abfs", "abfss"), _FOR_FILES),
 }
 
 
@@ -49,6 +47,25 @@ def open_storage(path: str) -> Storage:
     module, function = _BY_SCHEME[scheme]
     opened: Storage = getattr(importlib.import_module(module), function)(path)
     return opened
+
+
+def open_checkpoint(path: str, what: str = "checkpoint") -> Storage:
+    """Return the storage of a checkpoint or savepoint, which keep what a job knows: only where that is proven on a real server.
+
+    Args:
+        path: as of `open_storage`.
+        what: is to be there, for the error.
+
+    Raises:
+        DefinitionError: as `open_storage`, or the store is one for files alone.
+    """
+    storage = open_storage(path)
+    if _BY_SCHEME.get(path.partition(":")[0].lower()) == _FOR_FILES:
+        raise DefinitionError(
+            f"{path}: a {what} cannot be there: Google's and Azure's stores are for files of sinks and sources alone",
+            next=f"keep the {what} on a local disk, HDFS or S3, such as s3://bucket/folder; sinks may stay where they are",
+        )
+    return storage
 
 
 def is_uri(path: str) -> bool:

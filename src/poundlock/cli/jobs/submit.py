@@ -67,7 +67,7 @@ def submit(
     from poundlock.plan.plan import make_plan
     from poundlock.spark.launch.dependencies import add_to_path
     from poundlock.spark.launch.java import find_java, newest_java
-    from poundlock.storage import open_storage
+    from poundlock.storage import open_checkpoint, open_storage
     from poundlock.storage.storage_errors import refuse_unreachable
 
     add_to_path(settings)
@@ -78,7 +78,7 @@ def submit(
     submission.check(settings, checkpoint, beginning)
     refuse_unreachable(open_storage(checkpoint), what="the checkpoint")
     if beginning is not None:
-        refuse_unreachable(open_storage(beginning.path), what="the savepoint")
+        refuse_unreachable(open_checkpoint(beginning.path, "savepoint"), what="the savepoint")
     file, name = split_target(target)
     log = settings.logs / stamped(job.name, ".submit.log")
     environment = {**os.environ, **({"JAVA_HOME": str(settings.java_home)} if settings.java_home else {})}

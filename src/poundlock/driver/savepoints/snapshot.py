@@ -16,13 +16,13 @@ from poundlock.plan.plan import Plan
 from poundlock.savepoint.metadata import Metadata, new_name
 from poundlock.savepoint.operator_ids import operators
 from poundlock.savepoint.take import Cut, take
-from poundlock.storage import LocalStorage, Storage, open_storage
+from poundlock.storage import LocalStorage, Storage, open_checkpoint, open_storage
 from poundlock.values import Clock
 from poundlock.versions import version_of
 
 
 def _within(storage: Storage, directory: str) -> bool:
-    given, own = open_storage(directory), storage.root
+    given, own = open_checkpoint(directory, "savepoint"), storage.root
     if type(given) is not type(storage):
         return False
     inner = given.root

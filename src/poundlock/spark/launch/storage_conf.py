@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
-from poundlock.storage.objects import ObjectStorage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import PASSED_ON, S3Address
 
@@ -31,17 +29,7 @@ class StoreNeeds:
 
 
 def needs_of(storage: Storage) -> StoreNeeds:
-    """Return what a streaming query needs to keep its checkpoint on a store.
-
-    Raises:
-        DefinitionError: the store is one that Spark cannot keep its checkpoint on.
-    """
-    if isinstance(storage, ObjectStorage):
-        raise DefinitionError(
-            f"the checkpoint of a job with a SparkSource cannot be in {storage.root}: Spark keeps a part of it, and has no client for {storage.bucket.partition(':')[0]}://",
-            next='keep the checkpoint on a local disk, HDFS or S3, such as checkpoint_dir="s3://bucket/folder"; sinks and '
-            "savepoints may stay where they are",
-        )
+    """Return what a streaming query needs to keep its checkpoint on a store."""
     if isinstance(storage, S3Storage):
         return StoreNeeds(("s3a",), _s3a(storage.address))
     return StoreNeeds()

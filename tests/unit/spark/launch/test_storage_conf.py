@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from poundlock.errors import DefinitionError
 from poundlock.spark.launch.jar_lock import JAR_SETS
 from poundlock.spark.launch.master import Master
 from poundlock.spark.launch.session_conf import SessionSpec
 from poundlock.spark.launch.storage_conf import executor_settings, needs_of
-from poundlock.storage import LocalStorage, open_storage
+from poundlock.storage import LocalStorage
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address
 
@@ -65,14 +64,3 @@ def test_the_client_is_of_the_hadoop_that_pyspark_comes_with() -> None:
     [pin] = [pin for pin in JAR_SETS["s3a"].pins if pin.artifact == "hadoop-aws"]
     [api] = pyspark_jars().glob("hadoop-client-api-*.jar")
     assert pin.version == api.stem.removeprefix("hadoop-client-api-")
-
-
-@pytest.mark.parametrize("root", ["gs://events/checkpoints", "az://events/checkpoints"])
-def test_a_checkpoint_on_a_store_that_spark_cannot_reach_is_refused_by_name(root: str) -> None:
-    pytest.importorskip("obstore")
-    with pytest.raises(
-        DefinitionError,
-        match=f"the checkpoint of a job with a SparkSource cannot be in {root}: .* no client for {root[:2]}://",
-    ) as e:
-        needs_of(open_storage(root))
-    assert 'checkpoint_dir="s3://bucket/folder"' in str(e.value)
