@@ -36,7 +36,8 @@ class Job:
 
     Args:
         name: what the job is called; also names its checkpoint folder. Letters, digits, ".", "_", "-".
-        checkpoint_interval: time between checkpoints, such as "10 s"; "0 s" = one after the other.
+        checkpoint_interval: time between checkpoints, such as "10 s"; "0 s" = one after the other, as always where every source
+            ends.
         checkpoint_dir: folder of the job's checkpoint and ledger; default: `checkpoints/<name>` in the state directory.
         on_error: what becomes of a record that cannot be parsed, placed or written: "dead_letter", "fail" or "skip" (counted).
         dead_letters: folder of the dead-letter files; default: `_dead_letters` in the first file sink's folder.

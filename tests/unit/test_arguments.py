@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -34,6 +35,12 @@ def postgres(**settings: Any) -> PostgresSource:
     return PostgresSource(DSN, table="t", **settings)
 
 
+class Generator:
+    def on_event(self, timestamp: int, count: int, output: Any) -> None: ...
+
+    def on_periodic_emit(self, output: Any) -> None: ...
+
+
 INCREMENTAL = {"mode": "incremental", "column": "id"}
 CDC = {"mode": "cdc", "slot": "s", "publication": "p"}
 IDLE: dict[str, tuple[Callable[[], Any], str]] = {
@@ -48,6 +55,21 @@ IDLE: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: WatermarkStrategy.ingestion_time().with_idleness("20 ms"),
         "ingestion time goes on",
     ),
+    "alignment without watermarks": (
+        lambda: WatermarkStrategy.no_watermarks(timestamp="t").with_watermark_alignment("g", "1 min"),
+        "alignment=",
+    ),
+    "alignment of a clock": (
+        lambda: WatermarkStrategy.ingestion_time().with_watermark_alignment("g", "1 min"),
+        "alignment=",
+    ),
+    "a delay of rows in order": (
+        lambda: WatermarkStrategy(timestamp="t", kind="monotonous", delay=timedelta(seconds=1)),
+        "delay=",
+    ),
+    "a time of a clock": (lambda: WatermarkStrategy(timestamp="t", kind="processing"), "timestamp="),
+    "a generator of none": (lambda: WatermarkStrategy(timestamp="t", generator=Generator), "generator="),
+    "each record without a generator": (lambda: WatermarkStrategy(timestamp="t", per_record=True), "per_record="),
     "delimiter of JSON": (lambda: FileSource("/in", format="json", schema="a int", delimiter=";"), "delimiter="),
     "quote of text": (lambda: FileSource("/in", quote="'"), "quote="),
     "null of Parquet": (lambda: FileSource("/in", format="parquet", null="-"), "null="),

@@ -39,10 +39,12 @@ def explain(job: Job) -> str:
         DefinitionError: the job cannot be planned.
     """
     plan = make_plan(job)
-    interval = format_duration(duration(job.checkpoint_interval))
+    interval = f"checkpoint every {format_duration(duration(job.checkpoint_interval))}"
+    if plan.bounded:
+        interval = "one checkpoint after the other, since every source ends"
     stages = outline(plan)
     streams = spark_streams(list(job.graph())).steps
-    lines = [f"job {job.name}: {_count(len(stages), 'stage', 'stages')}, checkpoint every {interval}"]
+    lines = [f"job {job.name}: {_count(len(stages), 'stage', 'stages')}, {interval}"]
     said = _said(job)
     if said:
         lines += ["checkpoints: " + ", ".join(said)]

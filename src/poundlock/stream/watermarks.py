@@ -143,6 +143,19 @@ class WatermarkStrategy:
             raise DefinitionError("the event time needs a column", next='write column="event_time"')
         if self.delay < timedelta(0):
             raise DefinitionError(f"a delay of {format_duration(self.delay)}", next='give "0 s" or more')
+        self._refuse_without_effect()
+
+    def _refuse_without_effect(self) -> None:
+        unused: dict[str, tuple[object, object]] = {}
+        if self.kind != "bounded":
+            unused["delay"] = (self.delay, timedelta(0))
+        if self.kind != "generator":
+            unused |= {"generator": (self.generator, None), "per_record": (self.per_record, False)}
+        if self.clocked:
+            unused |= {"timestamp": (self.timestamp, None), "idleness": (self.idleness, None)}
+        if self.clocked or self.kind == "none":
+            unused["alignment"] = (self.alignment, None)
+        refuse_without_effect("WatermarkStrategy", unused, because=f"kind is {self.kind!r}")
 
     @classmethod
     def bounded_out_of_orderness(

@@ -305,6 +305,14 @@ def test_no_watermarks_hold_everything_until_the_end() -> None:
     assert harness.job.end() == MAX
 
 
+def test_a_stream_without_watermarks_that_falls_silent_is_waited_for_no_longer() -> None:
+    silent = WatermarkStrategy.no_watermarks().with_idleness("20 ms")
+    harness = WatermarkHarness({"a": STRATEGY, "b": silent}, {"a": ["p"], "b": ["p"]})
+    assert harness.checkpoint({("a", "p"): [100], ("b", "p"): [100]}) == MIN
+    harness.advance(0)
+    assert harness.advance(21) == 94
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
