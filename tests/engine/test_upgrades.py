@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from poundlock import (
@@ -118,11 +120,11 @@ def sums(number: int) -> Numbers:
     return dict.fromkeys(KEYS, number)
 
 
-def read_one_more(folder: Path, number: int, job: Job, where: Any, *, rows: int = ROWS, **more: Any) -> list[str]:
+def read_one_more(folder: Path, number: int, job: Job, where: Any, **more: Any) -> list[str]:
     """Run a job until it has read one more file, and stop it; return the lines it showed."""
     put(folder, number)
     running = Running(job, where, **more)
-    running.until(lambda: running.progress.rows_read >= rows)
+    running.until(lambda: running.progress.rows_read >= ROWS)
     running.stop.stop()
     running.end()
     return running.lines
@@ -193,12 +195,22 @@ def test_state_that_is_not_given_its_new_name_is_anothers(tmp_path: Path, saved:
     assert (newest(tmp_path, "tens"), newest(tmp_path, "ones")) == (sums(33), sums(33))
 
 
-def test_files_are_read_from_the_place_that_a_person_wrote(
+def test_files_are_read_from_a_place_and_windows_hold_what_a_person_wrote(
     tmp_path: Path, saved: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = 'rows={"file": "0.jsonl", "offset": 0}'
-    assert main(["savepoint", "edit", saved, "--position", place, "--json"]) == 0
+    place, window = 'rows={"file": "0.jsonl", "offset": 0}', 'hours/contents:{"key": "a", "window": 0}=[100]'
+    pq.write_table(pa.table({"k": ["b", "z"], "start": [0, 0], "n": [[200], [300]]}), tmp_path / "windows.parquet")
+    file = ("--state-file", f"hours/contents={tmp_path}/windows.parquet", "--key-columns", "k", "--value-column", "n")
+    words = ("--position", place, "--set-state", window, *file, "--window-column", "start", "--json")
+    assert main(["savepoint", "edit", saved, *words]) == 0
     made = json.loads(capsys.readouterr().out)["savepoint"]
-    where = settings(tmp_path, "second")
-    read_one_more(tmp_path, 1, first(tmp_path), where, rows=2 * ROWS, beginning=Beginning(made))
+    put(tmp_path, 1)
+    running = Running(first(tmp_path), settings(tmp_path, "second"), beginning=Beginning(made))
+    running.until(lambda: running.progress.rows_read >= 2 * ROWS)
+    running.requests.trigger("savepoint", directory=str(tmp_path / "saved"), then="stop", drain=True)
+    running.end()
     assert newest(tmp_path, "ones") == sums(9), "the rows of the first file came twice"
+    files = [p for p in (tmp_path / "out/hours").rglob("*") if p.is_file() and not p.name.startswith((".", "_"))]
+    rows = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    assert {row["k"]: row["n"] for row in rows} == {"a": 106, "b": 206, "c": 9, "d": 9, "z": 300}
+    assert len(rows) == 5

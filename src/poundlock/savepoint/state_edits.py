@@ -14,12 +14,13 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.take import Cut
 from poundlock.state.decided_state import DecidedState, manifests_of
-from poundlock.state.edit import StateEditor
+from poundlock.state.edit import KeyInWindow, StateEditor
 from poundlock.state.manifest import Manifest
 from poundlock.state.participant import StateParticipant
 from poundlock.tasks.state_files import run_files
 
-_TABLE = "state:"
+_TABLES = ("state:", "window:", "broadcast:")
+_TIMERS = ("timers", "event_timers", "processing_timers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class KeyEdit:
     Args:
         operator: id of the operator.
         state: name of the state.
-        key: as the records have it: a tuple where it is made of several columns.
+        key: as the records have it: a tuple where it is made of several columns; a KeyInWindow of what is kept by window.
         value: what it is to hold: a list for list state, a dict for map state.
         delete: whether the key is to have no value instead.
     """
@@ -50,9 +51,9 @@ class KeyEdit:
         if not (colon and slash and operator and state and rest):
             raise DefinitionError(f"{option} {text} is not {form}", next=f"write {option} '{_example(delete)}'")
         if delete:
-            return cls(operator=operator, state=state, key=parse_key(rest), delete=True)
+            return cls(operator=operator, state=state, key=_in_window(parse_key(rest)), delete=True)
         key, value = _key_and_value(rest, text)
-        return cls(operator=operator, state=state, key=key, value=value)
+        return cls(operator=operator, state=state, key=_in_window(key), value=value)
 
     def apply(self, editor: StateEditor, table: str) -> str:
         """Write it; return what was done, in words."""
@@ -73,6 +74,7 @@ class ParquetEdit:
         path: of the local file.
         keys: its columns that are the key.
         value: its column with the values; None: a value is a record of the columns that are not the key.
+        window: its column with the starts of windows, where it is kept by window too.
     """
 
     operator: str
@@ -80,9 +82,10 @@ class ParquetEdit:
     path: str
     keys: Sequence[str]
     value: str | None = None
+    window: str | None = None
 
     @classmethod
-    def parse(cls, text: str, *, keys: str | None, value: str | None) -> ParquetEdit:
+    def parse(cls, text: str, *, keys: str | None, value: str | None, window: str | None = None) -> ParquetEdit:
         """Return what "operator/state=file" says, and the names of columns beside it. Raises DefinitionError."""
         place, equals, path = text.partition("=")
         operator, slash, state = place.rpartition("/")
@@ -92,12 +95,14 @@ class ParquetEdit:
             )
         if not keys:
             raise DefinitionError("--state-file without the columns of the key", next="say --key-columns user,day")
-        return cls(operator=operator, state=state, path=path, keys=keys.split(","), value=value)
+        return cls(operator=operator, state=state, path=path, keys=keys.split(","), value=value, window=window)
 
     def apply(self, editor: StateEditor, table: str) -> str:
         """Write them; return what was done, in words."""
         try:
-            rows = editor.put_parquet(self.operator, table, self.path, keys=self.keys, value=self.value)
+            rows = editor.put_parquet(
+                self.operator, table, self.path, keys=self.keys, value=self.value, window=self.window
+            )
         except OSError as error:
             raise DefinitionError(f"{self.path} cannot be read: {error}", next="give a Parquet file") from error
         return f"{self.operator}: {self.state} of {rows:,} rows of {self.path} set"
@@ -132,6 +137,17 @@ def _key_and_value(rest: str, text: str) -> tuple[Any, Any]:
         ) from None
 
 
+def _in_window(key: Any) -> Any:
+    """Return a key, or a key in a window where the text was {"key": …, "window": …}."""
+    if not isinstance(key, dict):
+        return key
+    if key.keys() != {"key", "window"}:
+        raise DefinitionError(
+            f"{json.dumps(key)} is no key", next='write a key in a window as {"key": "ada", "window": START}'
+        )
+    return KeyInWindow.of(_as_key(key["key"]), key["window"])
+
+
 def _as_key(key: Any) -> Any:
     return tuple(key) if isinstance(key, list) else key
 
@@ -159,10 +175,11 @@ def write_state(cut: Cut, edits: Sequence[StateEdit], now_ms: int) -> Iterator[s
             continue
         participant = StateParticipant(cut.savepoint, job=metadata.job_id, epoch=metadata.decision.epoch)
         files = run_files(cut.savepoint.root)
-        editor = StateEditor(manifest, participant, files, attempt=secrets.token_hex(6), now=now_ms)
+        slots = [name for name, operator in metadata.operators.items() if operator.made_of.get("aggregates")]
+        editor = StateEditor(manifest, participant, files, attempt=secrets.token_hex(6), now=now_ms, slots=slots)
         for edit in mine:
             yield edit.apply(editor, _table(manifest, edit))
-        _, written = editor.finish()
+        written = editor.finish()
         known = {file.name for file in manifest.files}
         cut.paths += [file.name for file in written.files if file.name not in known]
         manifests[name] = written
@@ -172,7 +189,13 @@ def write_state(cut: Cut, edits: Sequence[StateEdit], now_ms: int) -> Iterator[s
 
 def _table(manifest: Manifest, edit: StateEdit) -> str:
     tables = manifest.operators[edit.operator].tables
-    return edit.state if edit.state in tables else f"{_TABLE}{edit.state}"
+    if edit.state in _TIMERS and edit.state not in tables:
+        raise DefinitionError(
+            f"{edit.state} of {edit.operator} are not written by hand: only the function knows what a timer is for",
+            next="change the state that the function looks at when its timer fires",
+        )
+    names = (edit.state, *(f"{kind}{edit.state}" for kind in _TABLES))
+    return next((name for name in names if name in tables), names[1])
 
 
 def _refuse_unknown(manifests: Mapping[str, Manifest], edits: Sequence[StateEdit]) -> None:

@@ -6,19 +6,78 @@ attempt of a task has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Any
+
+import msgspec
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import normal
-from poundlock.state.manifest import Manifest, ManifestChange, TableMeta
+from poundlock.state.manifest import Manifest, TableMeta
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.task_state import TaskState
 
-_VALUES = ("value", "list", "map", "reducing", "aggregating", "rolling")
+_VALUES = ("value", "list", "map", "reducing", "aggregating", "rolling", "counted")
+_WINDOWS = ("panes", "sessions", "windows")
+_REASONS = {
+    "evictable windows": "it holds elements with their times, of which an evictor chooses",
+    "merging windows": "it says which windows a key has, and follows from what they hold",
+    "interval join": "it holds the rows of two streams, each with a timer",
+}
+Windows = Callable[[Any], Mapping[Any, Any]]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = 65_536  # of a Parquet file at a time
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInWindow:
+    """A key in one of the windows that are open.
+
+    Args:
+        key: as the records have it.
+        start: of the window, ms since the epoch.
+        end: of it; None where its start tells it from others.
+    """
+
+    key: Any
+    start: int
+    end: int | None = None
+
+    @classmethod
+    def of(cls, key: Any, window: Any) -> KeyInWindow:
+        """Return a key in a window as people write it: its start, or [start, end], in ms or as ISO texts. Raises DefinitionError."""
+        times = window if isinstance(window, list) else [window]
+        try:
+            return cls(key, *map(_ms, times))
+        except (TypeError, ValueError):
+            raise DefinitionError(
+                f"{window!r} is no window", next='give its start, or [start, end]: ms, or "2018-12-19T05:30:00Z"'
+            ) from None
+
+    def one_of(self, windows: Mapping[tuple[int, int], Any], operator: str) -> Any:
+        """Return what belongs to the window, of those that are there. Raises DefinitionError."""
+        found = [w for w in windows if isinstance(w, tuple) and w[0] == self.start and self.end in (None, w[1])]
+        if len(found) == 1:
+            return windows[found[0]]
+        there = ", ".join(f"[{w[0]}, {w[1]}]" for w in windows if isinstance(w, tuple))
+        raise DefinitionError(
+            f"{operator} has {'several windows' if found else 'no open window'} of {self.key!r} from {self.start} on:"
+            " a window is opened by its first element",
+            next=f"give one of those that are there: {there or 'none'}",
+        )
+
+
+def _ms(time: Any) -> int:
+    if isinstance(time, str):
+        time = datetime.fromisoformat(time)
+    if isinstance(time, datetime):
+        return (time.replace(tzinfo=time.tzinfo or UTC) - _EPOCH) // timedelta(milliseconds=1)
+    return index(time)
 
 
 class StateEditor:
@@ -30,14 +89,23 @@ class StateEditor:
         files: opens and writes its runs.
         attempt: a text that nothing else that writes there has.
         now: the clock in ms, which state with a time to live counts from.
+        slots: operators whose accumulators are lists of one length.
     """
 
     def __init__(
-        self, manifest: Manifest, participant: StateParticipant, files: RunFiles, *, attempt: str, now: int
+        self,
+        manifest: Manifest,
+        participant: StateParticipant,
+        files: RunFiles,
+        *,
+        attempt: str,
+        now: int,
+        slots: Collection[str] = (),
     ) -> None:
         self._manifest = manifest
         self._participant = participant
         self._now = now
+        self._slots = slots
         self._directive = participant.directive(manifest, checkpoint=manifest.checkpoint, parallelism=1)
         self._task = TaskState(self._directive.task(0), files, attempt)
 
@@ -47,7 +115,8 @@ class StateEditor:
         Args:
             operator: id of the operator.
             table: name of the state, such as "state:count".
-            key: as the records have it: a tuple where it is made of several columns.
+            key: as the records have it: a tuple where it is made of several columns; a KeyInWindow of what is kept by window;
+                of broadcast state a key of its map.
             value: what the state is to hold: a list for list state, a dict for map state, the accumulator for others.
 
         Raises:
@@ -57,13 +126,26 @@ class StateEditor:
 
     def delete(self, operator: str, table: str, key: Any) -> None:
         """Remove the value of a key; nothing happens if it has none. Raises as `put`."""
-        state, _ = self._opened(operator, table)
-        wanted = _normal(key)
-        state.prefetch([wanted])
-        state.table(table).pop(wanted, None)
+        state, meta = self._opened(operator, table)
+        state.prefetch([_plain(key)])
+        place, entry, _ = self._place(state, operator, table, meta, key, _open_windows(state, table, meta))
+        if meta.kind != "sessions":
+            place.pop(entry, None)
+            return
+        held = state.table(table)
+        held[_plain(key)] = left = [session for session in held[_plain(key)] if session is not place]
+        if not left:
+            del held[_plain(key)]
 
     def put_parquet(
-        self, operator: str, table: str, path: str, *, keys: Sequence[str], value: str | None = None
+        self,
+        operator: str,
+        table: str,
+        path: str,
+        *,
+        keys: Sequence[str],
+        value: str | None = None,
+        window: str | None = None,
     ) -> int:
         """Give keys the values of a Parquet file; return how many rows it has.
 
@@ -73,6 +155,7 @@ class StateEditor:
             path: of the local file.
             keys: its columns that are the key.
             value: its column with the values; None: a value is a record of the columns that are not the key.
+            window: its column with the starts of windows, as ms or timestamps; None: it is kept by key alone.
 
         Raises:
             DefinitionError: a column is missing, or as of `put`.
@@ -84,7 +167,7 @@ class StateEditor:
         rows = 0
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            missing = [name for name in (*keys, *([value] if value else [])) if name not in names]
+            missing = [name for name in (*keys, value, window) if name is not None and name not in names]
             if missing:
                 raise DefinitionError(
                     f"{path} has no column {', '.join(missing)}", next=f"it has: {', '.join(names) or 'none'}"
@@ -93,19 +176,22 @@ class StateEditor:
                 columns = {name: column_values(batch.column(name)) for name in names}
                 parts = [columns[name] for name in keys]
                 result = parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+                if window is not None:
+                    result = list(map(KeyInWindow.of, result, columns[window]))
                 if value is not None:
                     values = columns[value]
                 else:
-                    rest = [name for name in names if name not in keys]
+                    rest = [name for name in names if name not in (*keys, window)]
                     lists = [columns[name] for name in rest]
                     values = [dict(zip(rest, row, strict=True)) for row in zip(*lists, strict=True)]
                 self._put(operator, table, result, values)
                 rows += batch.num_rows
         return rows
 
-    def finish(self) -> tuple[ManifestChange, Manifest]:
-        """Write the run; return what a decision is to say, and the manifest behind it."""
-        return self._participant.apply(self._directive, [self._task.finish()])
+    def finish(self) -> Manifest:
+        """Write the run; return the manifest behind it. What is written has no timers, so the next are due when they were."""
+        _, manifest = self._participant.apply(self._directive, [self._task.finish()])
+        return msgspec.structs.replace(manifest, timers=self._manifest.timers)
 
     def _opened(self, operator: str, table: str) -> tuple[OperatorState, TableMeta]:
         meta = self._manifest.operators.get(operator)
@@ -116,10 +202,11 @@ class StateEditor:
                 f"there is no state of {what}", next=f"give one of: {', '.join(sorted(there)) or 'none'}"
             )
         of = meta.tables[table]
-        if of.windowed or of.broadcast or of.kind not in _VALUES:
+        if of.kind not in (*_VALUES, *_WINDOWS) or (of.windowed and table.startswith("trigger:")):
+            reason = _REASONS.get(of.kind, "it follows from windows and their timers")
             raise DefinitionError(
-                f"{table} of {operator} is {'broadcast' if of.broadcast else of.kind} state, which is not written by hand",
-                next=f"write state of one of the kinds {', '.join(_VALUES)} that belongs to keys",
+                f"{table} of {operator} is not written by hand: {reason}",
+                next=f"write values of keys, or what open windows hold: of the kinds {', '.join((*_VALUES, *_WINDOWS))}",
             )
         now = self._now if meta.processing_time is None else max(self._now, meta.processing_time)
         watermark = {} if meta.watermark is None else {"watermark": meta.watermark}
@@ -127,14 +214,63 @@ class StateEditor:
 
     def _put(self, operator: str, table: str, keys: Sequence[Any], values: Sequence[Any]) -> None:
         state, meta = self._opened(operator, table)
-        wanted = list(map(_normal, keys))
-        state.prefetch(wanted)
-        held = state.table(table)
-        for key, value in zip(wanted, values, strict=True):
-            held[key] = value if meta.ttl_ms is None else _touched(meta.kind, value, state.processing_time)
+        state.prefetch(_plain(key) for key in keys)
+        windows = _open_windows(state, table, meta)
+        for key, value in zip(keys, values, strict=True):
+            place, entry, was = self._place(state, operator, table, meta, key, windows)
+            slots = len(was) if operator in self._slots and isinstance(was, list) else None
+            if slots is not None and not (isinstance(value, list) and len(value) == slots):
+                raise DefinitionError(
+                    f"{value!r} is no accumulator of {operator}",
+                    next=f"write it like the one that is there: {was!r}",
+                )
+            kind = "value" if meta.broadcast else meta.kind
+            place[entry] = value if meta.ttl_ms is None else _touched(kind, value, state.processing_time)
+
+    def _place(
+        self, state: OperatorState, operator: str, table: str, meta: TableMeta, key: Any, windows: Windows
+    ) -> tuple[Any, Any, Any]:
+        """Return what holds the value of a key, under which name, and a value that is there to compare with."""
+        plain = _plain(key)
+        if meta.broadcast:
+            held = state.table(table)
+            rules = held[None] = dict(held.get(None, {}))
+            return rules, plain, None
+        if not isinstance(key, KeyInWindow):
+            if meta.windowed or meta.kind in _WINDOWS:
+                raise DefinitionError(
+                    f"{table} of {operator} is kept by key and window",
+                    next='write the key as {"key": …, "window": START}; in a file, give --window-column',
+                )
+            return state.table(table), plain, None
+        if not (meta.windowed or meta.kind in _WINDOWS):
+            raise DefinitionError(f"{table} of {operator} is kept by key alone", next="write the key without a window")
+        found = key.one_of(windows(plain), operator)
+        if meta.kind == "sessions":
+            return found, 2, found[2]
+        if meta.windowed:
+            held = state.table(table)
+            return held, (plain, found), held[plain, found]
+        pane = state.table(table, found)
+        return pane, plain, pane[plain] if plain in pane else next(iter(pane.values()), None)
 
 
-def _normal(key: Any) -> Any:
+def _open_windows(state: OperatorState, table: str, meta: TableMeta) -> Windows:
+    """Return what tells, of a key, the windows that are open and what stands for each."""
+    if meta.kind == "sessions":
+        return lambda key: {(session[0], session[1]): session for session in state.table(table).get(key, ())}
+    if meta.windowed:
+        entries: dict[Any, dict[Any, Any]] = {}
+        for key, window in dict.keys(state.table(table)):
+            entries.setdefault(key, {})[window] = window
+        return lambda key: entries.get(key, {})
+    spans = {span: span for span in state.namespaces(table)} if meta.kind in _WINDOWS else {}
+    return lambda key: spans
+
+
+def _plain(key: Any) -> Any:
+    if isinstance(key, KeyInWindow):
+        key = key.key
     return tuple(normal(key)) if type(key) is tuple else normal([key])[0]
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from poundlock.errors import DefinitionError
-from poundlock.state.edit import StateEditor
+from poundlock.state.edit import KeyInWindow, StateEditor
 from poundlock.state.inspect import StateReader
 from poundlock.state.scratch import OPERATOR, ScratchState
 
@@ -30,6 +30,10 @@ def store() -> ScratchState:
             state.declare("window:sum", "value", windowed=True)
             state.declare("contents", "panes")
             state.declare("sessions", "sessions")
+            state.declare("elements", "evictable windows", windowed=True)
+            state.declare("merged", "merging windows")
+            state.declare("buffers", "interval join")
+            state.declare("trigger:fired", "value", windowed=True)
             state.declare("broadcast:rules", "map", broadcast=True)
             mine = [key for key in ("a", "b", ("c", 1), None) if of(key, store) == task]
             state.prefetch(mine)
@@ -102,7 +106,7 @@ def test_a_person_writes_a_key(store: ScratchState) -> None:
     edit.put(OPERATOR, "state:count", ("c", 2), {"new": 1})
     edit.put(OPERATOR, "state:seen", "a", ["p", "q"])
     edit.delete(OPERATOR, "state:count", "b")
-    _, manifest = edit.finish()
+    manifest = edit.finish()
     reader = StateReader(manifest, store.files)
     counts = {e.key: e.value for e in reader.entries(OPERATOR) if e.table == "state:count"}
     assert counts == {"a": 99, ("c", 2): {"new": 1}, ("c", 1): 2, None: 2}
@@ -126,7 +130,7 @@ def test_values_of_a_parquet_file(store: ScratchState, tmp_path: Path) -> None:
     assert edit.put_parquet(OPERATOR, "state:count", str(tmp_path / "state.parquet"), keys=["user"], value="n") == 2
     path = str(tmp_path / "state.parquet")
     edit.put_parquet(OPERATOR, "state:count", path, keys=["user", "day"])
-    _, manifest = edit.finish()
+    manifest = edit.finish()
     entries = StateReader(manifest, store.files).entries(OPERATOR)
     counts = {e.key: e.value for e in entries if e.table == "state:count"}
     assert counts["a"] == 5
@@ -141,11 +145,72 @@ def test_values_of_a_parquet_file(store: ScratchState, tmp_path: Path) -> None:
     [
         ("other", "state:count", "no state of an operator 'other'"),
         (OPERATOR, "state:other", "no state of 'state:other'"),
-        (OPERATOR, "contents", "is panes state, which is not written by hand"),
-        (OPERATOR, "window:sum", "is value state, which is not written by hand"),
-        (OPERATOR, "broadcast:rules", "is broadcast state, which is not written by hand"),
+        (OPERATOR, "contents", "is kept by key and window"),
+        (OPERATOR, "window:sum", "is kept by key and window"),
+        (OPERATOR, "sessions", "is kept by key and window"),
+        (OPERATOR, "elements", "is not written by hand: it holds elements with their times"),
+        (OPERATOR, "merged", "is not written by hand: it says which windows a key has"),
+        (OPERATOR, "buffers", "is not written by hand: it holds the rows of two streams"),
+        (OPERATOR, "trigger:fired", "is not written by hand: it follows from windows"),
     ],
 )
 def test_what_cannot_be_written_is_said(store: ScratchState, operator: str, table: str, what: str) -> None:
     with pytest.raises(DefinitionError, match=what):
         editor(store).put(operator, table, "a", 1)
+
+
+def test_what_an_open_window_holds_is_written_by_key_and_start(store: ScratchState, tmp_path: Path) -> None:
+    times = pa.array([0, 0], pa.timestamp("ms"))
+    pq.write_table(pa.table({"k": ["b", "y"], "w": times, "n": [[7], [8]]}), tmp_path / "panes.parquet")
+    edit = StateEditor(store.manifest, store.participant, store.files, attempt="e", now=0, slots=[OPERATOR])
+    edit.put(OPERATOR, "contents", KeyInWindow("a", 0), [90])
+    edit.put(OPERATOR, "contents", KeyInWindow("new", 0, 10), [91])
+    edit.delete(OPERATOR, "contents", KeyInWindow(None, 0))
+    path = str(tmp_path / "panes.parquet")
+    assert edit.put_parquet(OPERATOR, "contents", path, keys=["k"], value="n", window="w") == 2
+    edit.put(OPERATOR, "sessions", KeyInWindow("a", 9), 92)
+    edit.delete(OPERATOR, "sessions", KeyInWindow("b", 0))
+    edit.put(OPERATOR, "window:sum", KeyInWindow(("c", 1), 1), 93)
+    edit.put(OPERATOR, "broadcast:rules", "more", 94)
+    edit.delete(OPERATOR, "broadcast:rules", "rule")
+    manifest = edit.finish()
+    found: dict[str, dict[Any, Any]] = {}
+    for e in StateReader(manifest, store.files).entries(OPERATOR):
+        found.setdefault(e.table, {})[e.key, e.window] = e.value
+    assert found["contents"] == {
+        ("a", (0, 10)): [90], ("b", (0, 10)): [7], (("c", 1), (0, 10)): [2], ("new", (0, 10)): [91],
+        ("y", (0, 10)): [8],
+    }  # fmt: skip
+    sessions = {key: value for key, value in found["sessions"].items() if key[0] in ("a", "b")}
+    assert sessions == {("a", (0, 5)): 2, ("a", (9, 12)): 92, ("b", (9, 12)): 2}
+    assert found["window:sum"][("c", 1), (1, 11)] == 93
+    assert found["window:sum"][("c", 1), (2, 12)] == 2
+    assert [value for key, value in found["broadcast:rules"].items()] == [{"more": 94}]
+    assert manifest.next_timers(OPERATOR) == store.manifest.next_timers(OPERATOR)
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value", "what"),
+    [
+        ("contents", KeyInWindow("a", 5), [1], "no open window of 'a' from 5 on"),
+        ("contents", KeyInWindow("a", 0, 11), [1], "no open window of 'a' from 0 on"),
+        ("contents", KeyInWindow("a", 0), [1, 2], "is no accumulator"),
+        ("contents", KeyInWindow("new", 0), 5, "is no accumulator"),
+        ("sessions", KeyInWindow("new", 0), 1, "no open window of 'new'"),
+        ("window:sum", KeyInWindow("a", 7), 1, "no open window of 'a'"),
+        ("state:count", KeyInWindow("a", 0), 1, "is kept by key alone"),
+    ],
+)
+def test_no_window_is_made_by_hand(store: ScratchState, table: str, key: KeyInWindow, value: Any, what: str) -> None:
+    edit = StateEditor(store.manifest, store.participant, store.files, attempt="e", now=0, slots=[OPERATOR])
+    with pytest.raises(DefinitionError, match=what):
+        edit.put(OPERATOR, table, key, value)
+
+
+def test_a_window_is_said_in_ms_or_as_a_time() -> None:
+    for window in (1000, "1970-01-01T00:00:01Z", "1970-01-01T00:00:01", "1970-01-01T01:00:01+01:00"):
+        assert KeyInWindow.of("a", window) == KeyInWindow("a", 1000)
+    assert KeyInWindow.of("a", [1000, "1970-01-01T00:00:02Z"]) == KeyInWindow("a", 1000, 2000)
+    for wrong in ("x", None, 1.5, [1, 2, 3], []):
+        with pytest.raises(DefinitionError, match="is no window"):
+            KeyInWindow.of("a", wrong)

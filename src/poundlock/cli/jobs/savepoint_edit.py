@@ -52,6 +52,10 @@ def command(
         str | None,
         typer.Option("--value-column", metavar="C", help="Its column of values; default: a record of all others."),
     ] = None,
+    window_column: Annotated[
+        str | None,
+        typer.Option("--window-column", metavar="D", help="Its column of windows' starts, of what is kept by window."),
+    ] = None,
     directory: Annotated[
         str | None,
         typer.Option("-o", "--output", metavar="DIR", help="Folder in which it is made; default: next to the old one."),
@@ -73,8 +77,10 @@ def command(
 
     storage = open_storage(path)
     folder = storage.root.rpartition("/")[0] or "/" if directory is None else directory
-    if (key_columns or value_column) and not state_file:
-        raise DefinitionError("--key-columns and --value-column are of a --state-file", next="say --state-file too")
+    if (key_columns or value_column or window_column) and not state_file:
+        raise DefinitionError(
+            "--key-columns, --value-column and --window-column are of a --state-file", next="say --state-file too"
+        )
     positions: list[PositionEdit] = [
         *(OffsetEdit.parse(text) for text in offset or ()),
         *(WholePosition.parse(text) for text in position or ()),
@@ -82,7 +88,10 @@ def command(
     state: list[StateEdit] = [
         *(KeyEdit.parse(text) for text in set_state or ()),
         *(KeyEdit.parse(text, delete=True) for text in delete_state or ()),
-        *(ParquetEdit.parse(text, keys=key_columns, value=value_column) for text in state_file or ()),
+        *(
+            ParquetEdit.parse(text, keys=key_columns, value=value_column, window=window_column)
+            for text in state_file or ()
+        ),
     ]
     with explained(f"writing a savepoint in {folder}", starting=True):
         made, metadata = edit(
