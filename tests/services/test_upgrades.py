@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from poundlock import (
     DefinitionError,
@@ -24,6 +25,7 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
+from poundlock.checkpoint.identity import read_identity
 from poundlock.config import load_settings
 from poundlock.driver import context as assembly
 from poundlock.driver import driver
@@ -32,8 +34,10 @@ from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.restore import Beginning
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import start_spark
+from poundlock.storage import LocalStorage
 from poundlock.stream.stream import DataStream
 from poundlock.testing.kafka import EmbeddedKafka, Record
+from support.jobs_in_threads import Running, settings
 
 pytestmark = [pytest.mark.services, pytest.mark.engine]
 
@@ -309,3 +313,43 @@ def test_a_job_changes_between_a_savepoint_and_its_restore(
     assert scene.sums() == model([n for n in range(402) if n <= 200 or n % 3 == 0])
     dead = Counter(json.loads(line)["value"] for line in scene.files("dead"))
     assert dead == {"no json": 1, "no json either": 1}, "each record is read once, whoever takes it"
+
+
+def test_the_name_changes_on_a_plain_start(
+    tmp_path: Path, kafka_broker: EmbeddedKafka, new_topic: Callable[..., str], sparks: list[str]
+) -> None:
+    """From topic to topic in transactions: what the old name left open, and where it had come to, is the new one's."""
+    scene = Scene(tmp_path, kafka_broker, new_topic)
+
+    def copying(name: str) -> Job:
+        job = Job(name, checkpoint_interval="100 ms", parallelism=1, on_error="fail")
+        job.from_source(scene.source(scene.extra), name="extra").sink_to(
+            KafkaSink(kafka_broker.bootstrap_servers, scene.counts), name="copied"
+        )
+        return job
+
+    where, lines, ids = settings(tmp_path, "kept"), list[str](), set[str]()
+    names = (f"before-{scene.extra}", f"behind-{scene.extra}")
+    for number, name in enumerate(names):
+        kafka_broker.produce(scene.extra, [Record(b"%d/%d" % (number, i)) for i in range(10)])
+        running = Running(copying(name), where)
+        running.until(lambda running=running: running.progress.rows_read >= 10)  # type: ignore[misc]
+        running.stop.stop()
+        running.end()
+        lines += running.lines
+        found = read_identity(LocalStorage(str(tmp_path / "kept")))
+        assert found is not None
+        assert found.name == name
+        ids.add(found.job_id)
+    (id,) = ids
+    assert lines.count(f"Job {id} was called {names[0]} and is {names[1]} now") == 1
+    assert Counter(record.value for record in kafka_broker.read(scene.counts)) == Counter(
+        b"%d/%d" % (number, i) for number in (0, 1) for i in range(10)
+    )
+    for name, offset in zip(names, (10, 20), strict=True):
+        consumer = Consumer({"bootstrap.servers": kafka_broker.bootstrap_servers, "group.id": f"poundlock-{name}"})
+        try:
+            [place] = consumer.committed([TopicPartition(scene.extra, 0)], timeout=30)
+        finally:
+            consumer.close()
+        assert place.offset == offset, "each name has a group of its own; nothing is read from it"
