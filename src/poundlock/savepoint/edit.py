@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from poundlock.checkpoint.decision import SourceRange
@@ -157,7 +156,5 @@ class _Edit:
             cut.metadata = replace(cut.metadata, edited={"from": self.metadata.name, "done": self.done, **moved})
             return target.root, finish(cut)
         except BaseException:
-            with suppress(OSError):
-                for path in cut.paths:
-                    target.delete(path)
+            cut.discard()
             raise

@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.first_edition import OF_FIRST_EDITION
 from poundlock.storage import LocalStorage, Storage
+from poundlock.values import Clock
+from poundlock.versions import version_of
 
 METADATA = "_metadata.json"
 FORMAT = 2
@@ -139,6 +142,37 @@ class Metadata:
             noted=value.get("noted", {}),
             edited=value.get("edited"),
         )
+
+
+def metadata_of(
+    identity: Identity,
+    name: str,
+    decision: Decision,
+    *,
+    operators: Mapping[str, Operator],
+    sinks: Mapping[str, JSON],
+    clock: Clock,
+) -> Metadata:
+    """Return what a savepoint that is taken now says of itself, all but its files.
+
+    Args:
+        identity: whose it is.
+        name: of the savepoint.
+        decision: the newest, with all of its keyed state.
+        operators: by id.
+        sinks: per sink, what it says of itself.
+        clock: the time.
+    """
+    return Metadata(
+        name=name,
+        job=identity.name,
+        job_id=identity.job_id,
+        created_ms=clock.now_ms(),
+        versions={package: version_of(package) for package in ("poundlock", "pyspark")},
+        decision=decision,
+        operators=operators,
+        sinks=sinks,
+    )
 
 
 def read_metadata(savepoint: Storage) -> Metadata:

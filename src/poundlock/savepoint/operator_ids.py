@@ -38,6 +38,11 @@ def operators(plan: Plan) -> dict[str, Operator]:
     return found
 
 
+def operators_before(storage: Storage) -> dict[str, Operator]:
+    """Return what the job of a checkpoint folder was made of at its newest start; {} where nothing is known."""
+    return {i: Operator(**each) for i, each in described_operators(storage).items()}
+
+
 def refuse_changed(storage: Storage, identity: Identity, plan: Plan) -> None:
     """Refuse to go on from what is another job's, or from state that is made of something else, as a restore does.
 
@@ -50,7 +55,7 @@ def refuse_changed(storage: Storage, identity: Identity, plan: Plan) -> None:
         DefinitionError: nothing of the job is what was there under another name, or an operator that is named as before
             keeps something else.
     """
-    now, before = operators(plan), {i: Operator(**said) for i, said in described_operators(storage).items()}
+    now, before = operators(plan), operators_before(storage)
     name = plan.job.name
     refuse_stranger(
         f"the checkpoint {storage.root}",

@@ -12,6 +12,8 @@ from typing import Any
 
 from poundlock.checkpoint.capabilities import Describable
 from poundlock.checkpoint.decision import Decision, SinkDecision
+from poundlock.checkpoint.epoch import FOLDER as EPOCHS
+from poundlock.checkpoint.identity import PATH as IDENTITY
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
@@ -25,7 +27,8 @@ from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
 
-_OF_A_CHECKPOINT = ("job.json", CLAIM, "state", "sources", "ledger", "ledger-archive", "carried-out", "epochs")
+OF_A_CHECKPOINT = ("sources", "state", "ledger", "ledger-archive", "carried-out", EPOCHS, CLAIM)
+"""The files and folders of a job's checkpoint, besides its identity, notes and copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,7 @@ def restore(
         now_ms: the time, ms since the epoch.
     """
     for entry in list(checkpoint.list()):  # of a restore that was killed, or of the job that ended with a savepoint
-        if entry.path.partition("/")[0] in _OF_A_CHECKPOINT:
+        if entry.path.partition("/")[0] in (*OF_A_CHECKPOINT, IDENTITY):
             checkpoint.delete(entry.path)
     metadata, savepoint = restoring.metadata, restoring.savepoint
     for path in metadata.files:

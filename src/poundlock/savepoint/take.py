@@ -62,6 +62,12 @@ class Cut:
                     next="take the savepoint again; if it happens twice, look who else deletes files of the checkpoint",
                 ) from None
 
+    def discard(self) -> None:
+        """Remove what there is of it: half of a savepoint is of use to nobody, and may be what fills the disk."""
+        with suppress(OSError):
+            remove_tree(self.savepoint, "", first=[METADATA])  # so that half of it is never taken for one
+            remove_root(self.savepoint)
+
     def put(self, path: str, data: bytes) -> None:
         """Write a file of the savepoint."""
         with self.savepoint.write(path) as made:
@@ -101,9 +107,7 @@ def take(
     try:
         _fill(cut, checkpoint, portable, linked=linked)
     except BaseException:
-        with suppress(OSError):  # half of one is of no use, and may be what fills the disk
-            remove_tree(savepoint, "")
-            remove_root(savepoint)
+        cut.discard()
         raise
     return cut
 

@@ -18,7 +18,7 @@ def remove_tree(storage: Storage, path: str, *, first: Sequence[str] = ()) -> No
         first: names in it that go before all others.
     """
     for name in first:
-        storage.delete(f"{path}/{name}")
+        storage.delete(f"{path}/{name}" if path else name)
     for entry in list(storage.list(path)):
         storage.delete(entry.path)
     remove_empty(storage, path)

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from poundlock.audit.fsck import rebuilt_sinks
 from poundlock.checkpoint.capabilities import HoldsReaders, Inspectable, bound
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.epoch import DriverLock, described_operators, described_sinks
+from poundlock.checkpoint.epoch import DriverLock, described_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
 from poundlock.checkpoint.keyed_state import state_parts
 from poundlock.checkpoint.ledger.ledger import Ledger
@@ -23,18 +23,17 @@ from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.driver.savepoints.checkpoint_deletion import refuse_deleted
 from poundlock.driver.savepoints.handover import refuse_left
 from poundlock.driver.savepoints.restore import Beginning
-from poundlock.driver.savepoints.retained_checkpoints import copies
+from poundlock.driver.savepoints.retained_checkpoints import copies, copy_name
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.plan.plan import Plan
 from poundlock.savepoint.first_edition import refuse_first_edition
-from poundlock.savepoint.metadata import METADATA, Metadata, Operator
-from poundlock.savepoint.operator_ids import operators
+from poundlock.savepoint.metadata import METADATA, Metadata, Operator, metadata_of
+from poundlock.savepoint.operator_ids import operators, operators_before
 from poundlock.savepoint.take import finish, take
 from poundlock.state.decided_state import DecidedState, manifests_of, state_behind
 from poundlock.storage import LocalStorage, Storage, open_storage
 from poundlock.storage.removal import remove_root, remove_tree
 from poundlock.values import Clock
-from poundlock.versions import version_of
 
 FOLDER = "restoring"
 
@@ -141,15 +140,13 @@ def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> M
         )
     record = next((r for r in ledger.back(newest) if r.occasion in ("checkpoint", "start")), newest)
     state = state_behind(state_parts(ledger, newest))
-    return Metadata(
-        name=f"chk-{newest.checkpoint}",
-        job=identity.name,
-        job_id=identity.job_id,
-        created_ms=clock.now_ms(),
-        versions={package: version_of(package) for package in ("poundlock", "pyspark")},
-        decision=replace(newest, sources=record.sources, watermarks=record.watermarks, state=state),
+    return metadata_of(
+        identity,
+        copy_name(newest.checkpoint),
+        replace(newest, sources=record.sources, watermarks=record.watermarks, state=state),
         operators=_operators(given, newest, record, plan, state),
         sinks=described_sinks(given),
+        clock=clock,
     )
 
 
@@ -179,7 +176,7 @@ def _older(given: Storage) -> str:
 def _operators(
     given: Storage, newest: Decision, record: Decision, plan: Plan, state: DecidedState | None
 ) -> dict[str, Operator]:
-    said = {i: Operator(**value) for i, value in described_operators(given).items()}
+    said = operators_before(given)
     if not said:  # an older version started it: what has state cannot be known, so what the job has now must fit
         said = {i: Operator("source") for i in record.sources} | {i: Operator("sink") for i in newest.sinks}
         said |= {i: o for i, o in operators(plan).items() if o.kind == "stateful"}

@@ -19,18 +19,20 @@ from poundlock.checkpoint.identity import PATH as IDENTITY
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.sink_factory import rebuild_sink
+from poundlock.driver.savepoints.handover import LEFT
+from poundlock.driver.savepoints.retained_checkpoints import FOLDER
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import DeletionPoint, hit
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.metadata import Operator
 from poundlock.savepoint.operator_changes import refuse_stranger
-from poundlock.savepoint.operator_ids import operators
+from poundlock.savepoint.operator_ids import operators, operators_before
+from poundlock.savepoint.restore import OF_A_CHECKPOINT
 from poundlock.storage import Storage
 from poundlock.storage.removal import remove_empty
 from poundlock.values import Clock
 
 MARK = "deleting.json"
-_OURS = ("sources", "state", "ledger", "ledger-archive", "carried-out", "retained", EPOCHS, "savepoint.json", IDENTITY)
+_OURS = (*OF_A_CHECKPOINT, FOLDER, LEFT, IDENTITY)
 
 
 def delete_checkpoint(
@@ -74,16 +76,15 @@ def finish_deletion(plan: Plan, storage: Storage, *, clock: Clock, say: Callable
     mark = _marked(storage)
     if mark is None:
         return
-    known = described_operators(storage)
     refuse_stranger(
         f"the rest of a cancelled job's checkpoint in {storage.root}",
         mark["name"],
         plan.job.name,
-        {i: Operator(**each) for i, each in known.items()},
+        operators_before(storage),
         operators(plan),
         next=f"start {mark['name']!r} once, or give {plan.job.name!r} another checkpoint_dir",
     )
-    with Epoch.claim(storage, clock=clock, operators=known) as epoch:
+    with Epoch.claim(storage, clock=clock, operators=described_operators(storage)) as epoch:
         if _marked(storage) is None:
             return
         _delete(storage, _sinks(plan, mark), epoch)

@@ -38,7 +38,7 @@ def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str,
         OSError: it could not be noted, and the job goes on. What cannot be removed stays until the restore removes it.
     """
     check()
-    storage.create_exclusive(LEFT, json.dumps({"v": 1, "savepoint": path, "job_id": job_id}).encode() + b"\n")
+    _write(storage, LEFT, path, job_id)
     hit(SavepointFailpoint.LEFT)
     with suppress(OSError, TransientError):
         _sweep(sinks, check)
@@ -62,6 +62,12 @@ def left(storage: Storage) -> str | None:
 def left_by(storage: Storage) -> Mapping[str, Any] | None:
     """Return what a job that ended with a savepoint noted: the savepoint and its own job id; None if none did."""
     return _note(storage, LEFT)
+
+
+def _write(storage: Storage, name: str, savepoint: str, job_id: str) -> bool:
+    return storage.create_exclusive(
+        name, json.dumps({"v": 1, "savepoint": savepoint, "job_id": job_id}).encode() + b"\n"
+    )
 
 
 def _note(storage: Storage, name: str) -> Mapping[str, Any] | None:
@@ -118,8 +124,7 @@ def mark_restore(plan: Plan, storage: Storage, path: str, job_id: str, interrupt
         _sweep({n: bound(sink, job_id=str(other), sink=n) for n, sink in plan.sinks.items()}, lambda: None)
     if interrupted is not None:
         storage.delete(RESTORING)
-    mark = {"v": 1, "savepoint": path, "job_id": job_id}
-    return storage.create_exclusive(RESTORING, json.dumps(mark).encode() + b"\n")
+    return _write(storage, RESTORING, path, job_id)
 
 
 def settle_restore(storage: Storage) -> None:

@@ -10,15 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from poundlock.driver.requests import Requests, Trigger
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
-from poundlock.savepoint.metadata import METADATA
 from poundlock.savepoint.take import Cut, finish
-from poundlock.storage.removal import remove_root, remove_tree
 from poundlock.storage.storage_errors import storage_trouble
 
 _LOOK_S = 0.01
@@ -126,7 +123,7 @@ class Savepoints:
             if not making.ends or making.error is not None:
                 self._tell(making)
                 continue
-            _discard(making.cut)  # the job goes on from its checkpoint, so nobody is to go on from this
+            making.cut.discard()  # the job goes on from its checkpoint, so nobody is to go on from this
             requests.requeue(making.trigger)
         self._making.clear()
 
@@ -162,7 +159,7 @@ class Savepoints:
         """Tell whoever asked, unless the job has to end first; return whether the savepoint is whole."""
         if making.error is not None:
             making.trigger.fail(_not_saved(making.error))
-            _discard(making.cut)
+            making.cut.discard()
             return False
         took, waited = time.monotonic() - making.since, making.waited_s
         self.say(
@@ -180,14 +177,6 @@ class NotDrained(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
         self.error = error
-
-
-def _discard(cut: Cut) -> None:
-    """Remove what was made of a savepoint that is none."""
-    with suppress(OSError):
-        cut.savepoint.delete(METADATA)  # first, so that half of it is never taken for one
-        remove_tree(cut.savepoint, "")
-        remove_root(cut.savepoint)
 
 
 def _not_saved(error: Exception) -> PoundlockError:

@@ -13,12 +13,11 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.identity import Identity
 from poundlock.errors import DefinitionError
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.metadata import Metadata, new_name
+from poundlock.savepoint.metadata import metadata_of, new_name
 from poundlock.savepoint.operator_ids import operators
 from poundlock.savepoint.take import Cut, take
 from poundlock.storage import LocalStorage, Storage, open_checkpoint, open_storage
 from poundlock.values import Clock
-from poundlock.versions import version_of
 
 
 def _within(storage: Storage, directory: str) -> bool:
@@ -59,17 +58,14 @@ def cut(
         )
     name = retained or new_name(identity.job_id)
     sinks = {n: bound(sink, job_id=identity.job_id, sink=n) for n, sink in plan.sinks.items()}
-    metadata = Metadata(
-        name=name,
-        job=identity.name,
-        job_id=identity.job_id,
-        created_ms=clock.now_ms(),
-        versions={package: version_of(package) for package in ("poundlock", "pyspark")},
-        decision=replace(
-            coordinator.newest, sources=coordinator.sources, watermarks=coordinator.watermarks, state=coordinator.state
-        ),
+    c = coordinator
+    metadata = metadata_of(
+        identity,
+        name,
+        replace(c.newest, sources=c.sources, watermarks=c.watermarks, state=c.state),
         operators=operators(plan),
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
+        clock=clock,
     )
     made = open_storage(f"{directory}/{name}")
     return take(checkpoint, made, metadata=metadata, sinks=sinks, linked=retained is not None)
