@@ -61,12 +61,12 @@ class KeyInWindow:
 
     def one_of(self, windows: Mapping[tuple[int, int], Any], operator: str) -> Any:
         """Return what belongs to the window, of those that are there. Raises DefinitionError."""
-        found = [w for w in windows if isinstance(w, tuple) and w[0] == self.start and self.end in (None, w[1])]
-        if len(found) == 1:
-            return windows[found[0]]
+        chosen = [w for w in windows if isinstance(w, tuple) and w[0] == self.start and self.end in (None, w[1])]
+        if len(chosen) == 1:
+            return windows[chosen[0]]
         there = ", ".join(f"[{w[0]}, {w[1]}]" for w in windows if isinstance(w, tuple))
         raise DefinitionError(
-            f"{operator} has {'several windows' if found else 'no open window'} of {self.key!r} from {self.start} on:"
+            f"{operator} has {'several windows' if chosen else 'no open window'} of {self.key!r} from {self.start} on:"
             " a window is opened by its first element",
             next=f"give one of those that are there: {there or 'none'}",
         )
@@ -245,13 +245,13 @@ class StateEditor:
             return state.table(table), plain, None
         if not (meta.windowed or meta.kind in _WINDOWS):
             raise DefinitionError(f"{table} of {operator} is kept by key alone", next="write the key without a window")
-        found = key.one_of(windows(plain), operator)
+        chosen = key.one_of(windows(plain), operator)
         if meta.kind == "sessions":
-            return found, 2, found[2]
+            return chosen, 2, chosen[2]
         if meta.windowed:
             held = state.table(table)
-            return held, (plain, found), held[plain, found]
-        pane = state.table(table, found)
+            return held, (plain, chosen), held[plain, chosen]
+        pane = state.table(table, chosen)
         return pane, plain, pane[plain] if plain in pane else next(iter(pane.values()), None)
 
 
