@@ -186,31 +186,22 @@ class Assembly:
             read_only=self.read_only,
         )
         interval = timedelta(0) if self.plan.bounded else duration(self.job.checkpoint_interval)
-        jobs = BatchJobs(session, self.job.name, chain)
-        scheduler = CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests)
         checkpoints = JobCheckpoints(
             chain=chain,
-            jobs=jobs,
+            jobs=BatchJobs(session, self.job.name, chain),
             planner=self._planner,
             time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
             state=self._state,
             coordinator=coordinator,
-            scheduler=scheduler,
+            scheduler=CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests),
             tracker=self.tracker,
             attempts=self.attempts,
             on_checkpoint=on_checkpoint,
         )
         return JobLoop(
             checkpoints=checkpoints,
-            jobs=jobs,
-            planner=self._planner,
-            state=self._state,
-            coordinator=coordinator,
-            scheduler=scheduler,
             requests=self.requests,
-            tracker=self.tracker,
             clock=self.clock,
-            attempts=self.attempts,
             save=lambda directory: save(directory or f"{self.settings.state_dir}/savepoints"),
             retained=Retained(
                 storage, job_id=identity.job_id, keep=self.job.checkpoints_retained, cut=save, say=self.say

@@ -11,21 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.participant import Occasion
 from poundlock.driver.checkpoints import JobCheckpoints
-from poundlock.driver.failure_tolerance import Attempts
-from poundlock.driver.job_state import JobState
-from poundlock.driver.planner import Planner
 from poundlock.driver.progress import StopRequest
-from poundlock.driver.progress_reporter import Tracker
 from poundlock.driver.requests import Requests, Trigger
 from poundlock.driver.savepoints.requested import NotDrained, Saved, Savepoints
 from poundlock.driver.savepoints.retained_checkpoints import Retained
-from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.driver.turns import Turn
 from poundlock.savepoint.take import Cut
-from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch
 from poundlock.values import Clock
 
@@ -40,30 +33,16 @@ class JobLoop:
 
     Args:
         checkpoints: takes them.
-        jobs: runs their tasks.
-        planner: plans what they read.
-        state: the job's keyed state; None where it has none.
-        coordinator: has recovered already.
-        scheduler: says when a checkpoint may begin.
         requests: what others ask of the job.
-        tracker: notified of every change.
         clock: what rolls go by.
-        attempts: says when a checkpoint takes too long.
         save: copies what a savepoint is made of into a directory; called between two checkpoints.
         retained: keeps copies of the newest checkpoints.
         watch: looks after the cluster that the tasks run on; None = they run here.
     """
 
     checkpoints: JobCheckpoints
-    jobs: BatchJobs
-    planner: Planner
-    state: JobState | None
-    coordinator: Coordinator
-    scheduler: CheckpointScheduler
     requests: Requests
-    tracker: Tracker
     clock: Clock
-    attempts: Attempts
     save: Callable[[str | None], Cut]
     retained: Retained
     watch: Watch | None = None
@@ -77,7 +56,7 @@ class JobLoop:
             cut=self._cut,
             hold=lambda: self._hold(True),
             go_on=lambda: self._hold(False),
-            say=lambda line: self.tracker.state(self.tracker.progress.state, line),
+            say=lambda line: self.checkpoints.tracker.state(self.checkpoints.tracker.progress.state, line),
         )
 
     def wait(self, stop: StopRequest) -> Occasion | Saved | None:
@@ -91,7 +70,7 @@ class JobLoop:
         while not stop.canceling:
             if self.watch is not None:
                 self.watch.check()
-            self.attempts.check()
+            self.checkpoints.attempts.check()
             if self._turn is not None:
                 self.checkpoints.committing(0)  # raises what the commit beside it failed with
                 if not self._turn.wait(_POLL_S):
@@ -103,15 +82,15 @@ class JobLoop:
             if self._goes_on(stop):
                 self._begin(self.checkpoints.take, "checkpoint")
                 continue
-            if self.checkpoints.committing(min(_POLL_S, self.scheduler.wait_s or _POLL_S)):
+            if self.checkpoints.committing(min(_POLL_S, self.checkpoints.scheduler.wait_s or _POLL_S)):
                 continue
             self.checkpoints.settle()
             if self.checkpoints.produced_again:
                 self._begin(self.checkpoints.take, "checkpoint")
                 continue
             self._retain()
-            if self.state is not None:
-                self.state.pinned = self._savepoints.busy
+            if self.checkpoints.state is not None:
+                self.checkpoints.state.pinned = self._savepoints.busy
             saved = self._savepoints.step()
             if saved is not None:
                 return saved if self._finish_savepoints(stop) else None
@@ -123,10 +102,10 @@ class JobLoop:
                 self._begin(self._roll, "roll")
             elif self._has_leftovers:
                 self._begin(self._sweep, "sweep")
-            elif self.scheduler.due and not self._held:
+            elif self.checkpoints.scheduler.due and not self._held:
                 self._begin(self.checkpoints.take, "checkpoint")
             else:
-                stop.wait(min(_POLL_S, self.scheduler.wait_s))
+                stop.wait(min(_POLL_S, self.checkpoints.scheduler.wait_s))
         return None
 
     def _begin(self, call: Callable[[], None], what: str) -> None:
@@ -135,12 +114,14 @@ class JobLoop:
     def _goes_on(self, stop: StopRequest) -> bool:
         """Return whether the next checkpoint's tasks run beside the commit that is under way: nobody waits for a border."""
         return (
-            self.scheduler.due
+            self.checkpoints.scheduler.due
             and self.checkpoints.can_go_on
             and self.checkpoints.committing(0)
-            and not (self.scheduler.pauses or stop.stopping or self.checkpoints.ended or self._savepoints.busy)
+            and not (
+                self.checkpoints.scheduler.pauses or stop.stopping or self.checkpoints.ended or self._savepoints.busy
+            )
             and not (self._has_leftovers or self._roll_is_due())
-            and not self.retained.due(self.coordinator.newest.checkpoint)
+            and not self.retained.due(self.checkpoints.coordinator.newest.checkpoint)
         )
 
     # --- between two checkpoints -------------------------------------------------------------------------------------
@@ -150,21 +131,21 @@ class JobLoop:
         return self.watch is not None and self.watch.leaves_leftovers
 
     def _roll_is_due(self) -> bool:
-        due = self.coordinator.next_roll_ms()
+        due = self.checkpoints.coordinator.next_roll_ms()
         return due is not None and due <= self.clock.now_ms()
 
     def _roll(self) -> None:
-        outcome = self.coordinator.roll(Occasion.ROLL)
+        outcome = self.checkpoints.coordinator.roll(Occasion.ROLL)
         if outcome is not None:
-            self.tracker.rolled(outcome.files_made)
+            self.checkpoints.tracker.rolled(outcome.files_made)
 
     def _sweep(self) -> None:
         """Remove what attempts on executors that are gone have left, and those that lost a race: nobody else writes now."""
-        if self.jobs.idle(_END_TASKS_S):
-            self.coordinator.sweep()
+        if self.checkpoints.jobs.idle(_END_TASKS_S):
+            self.checkpoints.coordinator.sweep()
 
     def _retain(self) -> None:
-        newest = self.coordinator.newest.checkpoint
+        newest = self.checkpoints.coordinator.newest.checkpoint
         if self.retained.due(newest):
             self.retained.cut(newest)
         self.retained.finish()
@@ -173,28 +154,30 @@ class JobLoop:
         now = time.monotonic()
         if now - self._shown_at >= _TELL_S:
             self._shown_at = now
-            self.tracker.lag(self.planner.lag(self.coordinator.sources), self._state_bytes())
+            self.checkpoints.tracker.lag(
+                self.checkpoints.planner.lag(self.checkpoints.coordinator.sources), self._state_bytes()
+            )
 
     def _state_bytes(self) -> int | None:
-        return None if self.state is None else self.state.bytes
+        return None if self.checkpoints.state is None else self.checkpoints.state.bytes
 
     def _receive_requests(self) -> None:
         while (trigger := self.requests.take()) is not None:
             if trigger.kind == "savepoint":
                 self._savepoints.want(trigger)
             else:
-                self.scheduler.request(trigger)
+                self.checkpoints.scheduler.request(trigger)
 
     def _cut(self, trigger: Trigger) -> Cut:
         if trigger.drain:
             try:
-                if self.state is not None and self.coordinator.newest.checkpoint >= 0:
+                if self.checkpoints.state is not None and self.checkpoints.coordinator.newest.checkpoint >= 0:
                     self.checkpoints.drain()
-                outcome = self.coordinator.roll(Occasion.END)
+                outcome = self.checkpoints.coordinator.roll(Occasion.END)
             except Exception as error:
                 raise NotDrained(error) from error
             if outcome is not None:
-                self.tracker.rolled(outcome.files_made)
+                self.checkpoints.tracker.rolled(outcome.files_made)
         return self.save(trigger.directory)
 
     def _hold(self, held: bool) -> None:
@@ -210,16 +193,16 @@ class JobLoop:
     def kill(self) -> None:
         """End it without waiting for a checkpoint: what it was doing is done again by the next attempt."""
         self.checkpoints.give_up()
-        self.jobs.cancel()
+        self.checkpoints.jobs.cancel()
         if self._turn is not None:
             self._turn.wait(_END_TASKS_S)
         self.checkpoints.await_end(_END_TASKS_S)
-        self.scheduler.release()
+        self.checkpoints.scheduler.release()
         self._savepoints.requeue(self.requests)
 
     def await_tasks(self) -> None:
         """Wait until no task runs: those of a failed job are told to end and take a moment."""
-        self.jobs.idle(_END_TASKS_S)
+        self.checkpoints.jobs.idle(_END_TASKS_S)
 
     @property
     def hangs(self) -> bool:

@@ -153,9 +153,7 @@ class World:
         )  # type: ignore[arg-type]  # fmt: skip
         self.checkpoints.world = self
         self.loop = JobLoop(
-            checkpoints=self.checkpoints, jobs=jobs, planner=planner, state=None, coordinator=self.coordinator,
-            scheduler=scheduler, requests=self.requests, tracker=tracker, clock=clock, attempts=attempts, save=self._save,
-            retained=NoCopies(),
+            checkpoints=self.checkpoints, requests=self.requests, clock=clock, save=self._save, retained=NoCopies()
         )  # type: ignore[arg-type]  # fmt: skip
         self.came: list[Any] = []
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -254,7 +252,7 @@ def test_a_failed_commit_ends_the_attempt_and_the_next_checkpoint_is_not_decided
     assert not world.loop.hangs
     assert world.coordinator.newest.checkpoint == 0
     assert "verify 1" not in world.log
-    assert not world.loop.attempts.tolerates(PoundlockError("it was the commit that failed"))
+    assert not world.checkpoints.attempts.tolerates(PoundlockError("it was the commit that failed"))
 
 
 def test_who_ends_an_attempt_keeps_what_was_prepared_ahead_from_being_decided(world: World) -> None:
