@@ -16,7 +16,7 @@ from typing import Any
 
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import Batch
+from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
@@ -57,14 +57,14 @@ def cases() -> Iterator[tuple[str, WindowSpec]]:
     yield "tumbling 10 s, every 100 (general)", WindowSpec(assigner=ten, trigger=every, function=COUNT)
 
 
-def batches(rows: int, keys: int) -> Iterator[tuple[Batch, int]]:
+def batches(rows: int, keys: int) -> Iterator[tuple[GroupBatch, int]]:
     """Yield each batch with the watermark after it."""
     names = [f"key-{i}" for i in range(keys)]
     for start in range(0, rows, BATCH):
         numbers = range(start, start + BATCH)
         times: list[int | None] = [i // 100 - 7919 * i % 4000 for i in numbers]
         chosen = [names[i * 2_654_435_761 % (1 << 32) % keys] for i in numbers]
-        yield Batch(chosen, [(i,) for i in numbers], times), (start + BATCH) // 100 - 5000
+        yield GroupBatch(chosen, [(i,) for i in numbers], times), (start + BATCH) // 100 - 5000
 
 
 class Clock:
@@ -112,13 +112,13 @@ def open_windows(kind: str, count: int) -> str:
         keys = range(start, min(start + BATCH, count))
         times: list[int | None] = [key % 9_000 for key in keys]
         for _ in range(2 if kind == "general" else 1):  # the trigger fires at the second element
-            list(operator.process(group, Batch(keys, [()] * len(keys), times)))
+            list(operator.process(group, GroupBatch(keys, [()] * len(keys), times)))
     del group
     state.write()
     size = sum(file.bytes for file in state.manifest.files) / 1e6
     gc.collect()
     group = state.open()
-    list(operator.process(group, Batch(["one more"], [()], [5])))  # the windows are read from their runs
+    list(operator.process(group, GroupBatch(["one more"], [()], [5])))  # the windows are read from their runs
     before_mb, before = peak_mb(), time.process_time()
     rows = largest = 0
     for chunk in operator.advance_watermark(group, 100_000):

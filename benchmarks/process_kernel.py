@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.keyed_kernel import BATCH, Clock
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import Batch
+from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.process.interval_join import IntervalJoinOperator, IntervalJoinSpec
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
@@ -59,7 +59,7 @@ def cases() -> Iterator[tuple[str, Callable[[], KeyedOperator], int]]:
     yield "interval join, 20 ms around", lambda: IntervalJoinOperator(near), 2
 
 
-def batches(rows: int, keys: int, inputs: int) -> Iterator[tuple[list[Batch], int]]:
+def batches(rows: int, keys: int, inputs: int) -> Iterator[tuple[list[GroupBatch], int]]:
     """Yield the batches of each input, with the watermark after them."""
     names = [f"key-{i}" for i in range(keys)]
     for start in range(0, rows, BATCH):
@@ -70,7 +70,7 @@ def batches(rows: int, keys: int, inputs: int) -> Iterator[tuple[list[Batch], in
             columns[0].append(name)
             columns[1].append({"key": name, "n": i, "text": "some text", "price": 2.5})
             columns[2].append(i // 100 - 7919 * i % 4000)
-        yield [Batch(*columns, side=side) for side, columns in sorted(some.items())], (start + BATCH) // 100 - 5000
+        yield [GroupBatch(*columns, side=side) for side, columns in sorted(some.items())], (start + BATCH) // 100 - 5000
 
 
 def run(operator: KeyedOperator, rows: int, keys: int, inputs: int) -> str:

@@ -112,8 +112,8 @@ def test_sales_windows(case: dict[str, Any]) -> None:
 
 def buckets(assigner: EventTimeBucketAssigner, seconds: list[float]) -> list[str]:
     """Return the bucket names of times."""
-    from poundlock.connectors.files.buckets.assignment import EventTime, Rows
+    from poundlock.connectors.files.buckets.assignment import BucketRows, EventTimeAssignment
 
-    assignment = EventTime(assigner, 0, json=False).assign(Rows(None, batch(t=seconds)))
+    assignment = EventTimeAssignment(assigner, 0, json=False).assign(BucketRows(None, batch(t=seconds)))
     codes = assignment.codes
     return [assignment.names[codes if isinstance(codes, int) else int(codes[i])] for i in range(len(seconds))]

@@ -26,11 +26,11 @@ from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.driver import context as assembly
 from poundlock.driver.driver import run
-from poundlock.formats.chunk import Batch as Chunk
+from poundlock.formats.chunk import GroupBatch as Chunk
 from poundlock.formats.chunk import NoOrigin
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import Batch, OutputChunk
+from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 from poundlock.operators.process.factory import process_operator
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.windows.factory import window_operator
@@ -210,11 +210,11 @@ class Scripted:
         clocks = json.loads(Path(self._now).read_text())["clocks"]
         return int(clocks[self._script.name])
 
-    def process(self, group: Any, batch: Batch) -> Iterator[OutputChunk]:
+    def process(self, group: Any, batch: GroupBatch) -> Iterator[OutputChunk]:
         said = [json.loads(value["said"]) for value in batch.values]
         values = [{"key": element["key"], "value": element["value"]} for element in said]
         times = [element.get("ts") for element in said]
-        given = Batch(batch.keys, values, times, range(len(said)), batch.side)
+        given = GroupBatch(batch.keys, values, times, range(len(said)), batch.side)
         return self._told(self._inner.process(group, given))
 
     def advance_watermark(self, group: Any, watermark: int) -> Iterator[OutputChunk]:

@@ -47,7 +47,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReplayDifference:
     """A figure that is not what was committed.
 
     Args:
@@ -102,7 +102,7 @@ class ReplayReport:
     rows_read: Mapping[str, tuple[int | None, int | None]]
     sinks: Mapping[str, SinkReplay]
     left_out: Mapping[str, str]
-    differences: Sequence[Difference]
+    differences: Sequence[ReplayDifference]
 
     @property
     def agrees(self) -> bool:
@@ -127,7 +127,7 @@ class ReplayReport:
         }
 
 
-def compare(sink: str, committed: Measure, now: Measure) -> Sequence[Difference]:
+def compare(sink: str, committed: Measure, now: Measure) -> Sequence[ReplayDifference]:
     """Return where two measures of one sink differ."""
     pairs: list[tuple[str, Any, Any]] = [
         (name, getattr(committed.counts, name), getattr(now.counts, name)) for name in Counts.__slots__
@@ -139,7 +139,7 @@ def compare(sink: str, committed: Measure, now: Measure) -> Sequence[Difference]
     if committed.places or now.places:
         places = sorted({*committed.places, *now.places})
         pairs += [(f"rows in {p or 'the folder'}", committed.places.get(p, 0), now.places.get(p, 0)) for p in places]
-    return [Difference(sink, name, a, b) for name, a, b in pairs if a is not None and b is not None and a != b]
+    return [ReplayDifference(sink, name, a, b) for name, a, b in pairs if a is not None and b is not None and a != b]
 
 
 def _digest(before: Written, after: Written) -> str:

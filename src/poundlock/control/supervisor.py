@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import FrameType
 
 from poundlock.control.registry import Registration, Registry
-from poundlock.control.supervisor_link import VARIABLE, Ending, Lines, Situation
+from poundlock.control.supervisor_link import VARIABLE, Ending, LineBuffer, Situation
 from poundlock.driver.restart import RestartState, RestartStrategy, SameFailure
 from poundlock.errors import DefinitionError, FencedError, PoundlockError, TerminalError, TransientError
 
@@ -53,7 +53,7 @@ class _Life:
     line: socket.socket
     stopping: bool = False
     ending: Ending | None = None
-    lines: Lines = field(default_factory=Lines)
+    lines: LineBuffer = field(default_factory=LineBuffer)
 
     def ask(self, number: int) -> None:
         """Hand a signal on. It waits in the line until the process can take it."""

@@ -68,7 +68,7 @@ class Ending:
         return cls(**{**value, "failure": tuple(failure) if failure else None})
 
 
-class Lines:
+class LineBuffer:
     """Takes bytes as they come and gives the whole lines in them, each a JSON value."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Supervised:
         threading.Thread(target=self._watch, args=(stop,), name="poundlock-stop", daemon=True).start()
 
     def _hear(self, ask: Callable[[int], None]) -> None:
-        lines = Lines()
+        lines = LineBuffer()
         while data := self._received():
             for number in lines.take(data):
                 ask(int(number))

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from poundlock.demo.report import DemoReport, directory_tree
-from poundlock.demo.watch import Run
+from poundlock.demo.watch import DemoRun
 from poundlock.errors import PoundlockError, TerminalError
 from poundlock.testing.audit import AuditResult, audit_output
 from poundlock.testing.events import ReferenceEvents
@@ -168,7 +168,7 @@ def _produce(settings: DemoSettings, kafka: EmbeddedKafka, steps: _Steps) -> Cou
     return produced
 
 
-def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: _Steps) -> Run:
+def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: _Steps) -> DemoRun:
     """Run the job until all is consumed, killing its driver on the way; return what was seen."""
     source = Path(__file__).with_name("event_log.py")
     job_file = Path(shutil.copy(source, root / "event_log.py"))
@@ -184,7 +184,7 @@ def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: 
         "EVENT_LOG_MAX_PER_CHECKPOINT": str(settings.events // settings.checkpoints + PARTITIONS),
     }
     rng = random.Random(settings.seed)
-    run = Run(settings.events)
+    run = DemoRun(settings.events)
 
     def start() -> JobProcess:
         return run.add(JobProcess(job_file, environment=environment, tag=tag, log=root / "job.log"))
@@ -212,17 +212,17 @@ def _consume(settings: DemoSettings, root: Path, tag: str, servers: str, steps: 
     return run
 
 
-def _await_checkpoint(run: Run, job: JobProcess, count: int, settings: DemoSettings, steps: _Steps) -> None:
+def _await_checkpoint(run: DemoRun, job: JobProcess, count: int, settings: DemoSettings, steps: _Steps) -> None:
     """Wait until this life of the job has completed `count` checkpoints."""
     _await(lambda: run.checkpoints(job) >= count, f"did not complete {count} checkpoints", run, job, settings, steps)
 
 
-def _await_all(run: Run, job: JobProcess, settings: DemoSettings, steps: _Steps) -> None:
+def _await_all(run: DemoRun, job: JobProcess, settings: DemoSettings, steps: _Steps) -> None:
     _await(lambda: run.consumed(job), "did not consume everything", run, job, settings, steps)
 
 
 def _await(
-    reached: Callable[[], bool], what: str, run: Run, job: JobProcess, settings: DemoSettings, steps: _Steps
+    reached: Callable[[], bool], what: str, run: DemoRun, job: JobProcess, settings: DemoSettings, steps: _Steps
 ) -> None:
     deadline = time.monotonic() + settings.patience_s
     while not reached():
@@ -240,7 +240,9 @@ def _job_failed(job: JobProcess, what: str) -> PoundlockError:
     return TerminalError(f"the job {what}: {last[:200]}", next=f"read {job.log}")
 
 
-def _report(settings: DemoSettings, result: AuditResult, run: Run, left: list[str], duration_s: float) -> DemoReport:
+def _report(
+    settings: DemoSettings, result: AuditResult, run: DemoRun, left: list[str], duration_s: float
+) -> DemoReport:
     recoveries = [round(s, 2) for s in run.recoveries_s()]
     return DemoReport(
         produced=result.produced,

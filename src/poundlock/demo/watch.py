@@ -10,7 +10,7 @@ import time
 from poundlock.testing.job_process import JobProcess, Line, completed
 
 
-class Run:
+class DemoRun:
     """All lives of one job.
 
     Args:

@@ -37,7 +37,7 @@ _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[KMGTPE]i?|k)?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class KubernetesCluster:
     """What Kubernetes has to know beside the job.
 
     Args:
@@ -91,7 +91,7 @@ def check_name(name: str, option: str, *, longest: int = 63) -> None:
     )
 
 
-def render(deployed: Deployed, cluster: Cluster, *, config: Path | None) -> list[Manifest]:
+def render(deployed: Deployed, cluster: KubernetesCluster, *, config: Path | None) -> list[Manifest]:
     """Return the objects of a job.
 
     Args:
@@ -132,20 +132,20 @@ def render(deployed: Deployed, cluster: Cluster, *, config: Path | None) -> list
     return objects
 
 
-def _metadata(cluster: Cluster, suffix: str = "") -> Manifest:
+def _metadata(cluster: KubernetesCluster, suffix: str = "") -> Manifest:
     place = {} if cluster.namespace is None else {"namespace": cluster.namespace}
     return {"name": f"{cluster.name}{suffix}", **place, "labels": _labels(cluster)}
 
 
-def _instance(cluster: Cluster) -> Manifest:
+def _instance(cluster: KubernetesCluster) -> Manifest:
     return {"app.kubernetes.io/name": "poundlock", "app.kubernetes.io/instance": cluster.name}
 
 
-def _labels(cluster: Cluster) -> Manifest:
+def _labels(cluster: KubernetesCluster) -> Manifest:
     return _instance(cluster) | ({"app.kubernetes.io/component": "driver"} if cluster.executors else {})
 
 
-def _service(cluster: Cluster) -> Manifest:
+def _service(cluster: KubernetesCluster) -> Manifest:
     """Return the headless service: the driver's name in the cluster, which never stands for two."""
     ports = [{"name": "rest", "port": cluster.rest_port, "targetPort": "rest"}]
     early = {}
@@ -160,7 +160,7 @@ def _service(cluster: Cluster) -> Manifest:
     }
 
 
-def _stateful_set(deployed: Deployed, cluster: Cluster, digest: str, *, has_config: bool) -> Manifest:
+def _stateful_set(deployed: Deployed, cluster: KubernetesCluster, digest: str, *, has_config: bool) -> Manifest:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": cluster.storage}}}
     if cluster.storage_class is not None:
         claim["storageClassName"] = cluster.storage_class
@@ -185,7 +185,7 @@ def _stateful_set(deployed: Deployed, cluster: Cluster, digest: str, *, has_conf
     }
 
 
-def _pod(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Manifest:
+def _pod(deployed: Deployed, cluster: KubernetesCluster, *, has_config: bool) -> Manifest:
     token = cluster.token_secret or f"{cluster.name}-rest"
     return {
         "terminationGracePeriodSeconds": deployed.grace_s,
@@ -203,7 +203,7 @@ def _pod(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Manifest:
     }
 
 
-def _container(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Manifest:
+def _container(deployed: Deployed, cluster: KubernetesCluster, *, has_config: bool) -> Manifest:
     memory = f"{(size(deployed.settings.driver_memory) + _OUTSIDE_HEAP) >> 20}Mi"
     probe = {"exec": {"command": ["python", "-m", "poundlock.rest.probe"]}, "timeoutSeconds": 10}
     return {
@@ -234,7 +234,7 @@ def _container(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> Man
     }
 
 
-def _to_executors(deployed: Deployed, cluster: Cluster) -> list[str]:
+def _to_executors(deployed: Deployed, cluster: KubernetesCluster) -> list[str]:
     if not cluster.executors:
         return []
     return driver_options(
@@ -246,7 +246,7 @@ def _to_executors(deployed: Deployed, cluster: Cluster) -> list[str]:
     )
 
 
-def _environment(deployed: Deployed, cluster: Cluster, *, has_config: bool) -> dict[str, str]:
+def _environment(deployed: Deployed, cluster: KubernetesCluster, *, has_config: bool) -> dict[str, str]:
     return {
         "POUNDLOCK_STATE_DIR": STATE,
         "POUNDLOCK_CACHE_DIR": f"{STATE}/cache",
@@ -270,7 +270,7 @@ def _text(path: Path) -> str:
         raise DefinitionError(f"{path} is not UTF-8", next="store it as UTF-8") from error
 
 
-def install_commands(cluster: Cluster, path: Path | None) -> Sequence[str]:
+def install_commands(cluster: KubernetesCluster, path: Path | None) -> Sequence[str]:
     """Return what to type to start the job, and to stop it for good."""
     place = "" if cluster.namespace is None else f" -n {cluster.namespace}"
     return (

@@ -203,7 +203,7 @@ def values(column: pa.Array) -> list[Any]:
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-class Output(Protocol):
+class SegmentOutput(Protocol):
     """Where the bytes of one segment go. `size` is how many there are in the file so far, `crc32` their checksum."""
 
     @property
@@ -285,6 +285,6 @@ class _Sink(io.RawIOBase):
         return len(data)
 
 
-def open_output(handle: BinaryIO, compression: str | None) -> Output:
+def open_output(handle: BinaryIO, compression: str | None) -> SegmentOutput:
     """Return where to write the bytes of a segment: compression None, "gzip" or "zstd"."""
     return PlainOutput(handle) if compression is None else CompressedOutput(handle, compression)

@@ -33,8 +33,8 @@ class DecidedTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        made: dict[str, Any] = msgspec.to_builtins(self)
+        return made
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedTime:

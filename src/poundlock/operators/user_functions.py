@@ -119,7 +119,7 @@ def _shaped(row: Any, names: tuple[str, ...], known: frozenset[str], step: str) 
 
 
 @dataclass(frozen=True)
-class Map(_UserFunction):
+class MapRecords(_UserFunction):
     """One record in, one record out."""
 
     id: str

@@ -20,7 +20,7 @@ from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.normalize import Expression, Normalized
-from poundlock.plan.normalize import KeyedInput as Input
+from poundlock.plan.normalize import KeyColumns as Input
 from poundlock.plan.sql_text import resolve_column
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode

@@ -35,7 +35,7 @@ class Expression:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedInput:
+class KeyColumns:
     """One input of a keyed operator.
 
     Args:
@@ -100,7 +100,7 @@ class Normalized:
     """
 
     roots: Sequence[SinkNode]
-    inputs: Mapping[str, Sequence[KeyedInput]]
+    inputs: Mapping[str, Sequence[KeyColumns]]
     aggregates: Mapping[str, WindowAggregates]
     pairs: Mapping[str, Sequence[PairColumn]]
 
@@ -136,7 +136,7 @@ class _Rewriting:
     """By the identity of an old node, where its rows come from."""
     emitters: dict[int, Node] = field(default_factory=dict)
     """The same for side outputs, which come from the operator itself."""
-    inputs: dict[str, list[KeyedInput]] = field(default_factory=dict)
+    inputs: dict[str, list[KeyColumns]] = field(default_factory=dict)
     aggregates: dict[str, WindowAggregates] = field(default_factory=dict)
     pairs: dict[str, list[PairColumn]] = field(default_factory=dict)
 
@@ -181,17 +181,17 @@ class _Rewriting:
             arguments = [columns.put("argument", text).column for text in parsed.arguments]
             results = [Expression("", text, name) for text, name in zip(node.aggregates, parsed.names, strict=True)]
             self.aggregates[node.id] = WindowAggregates(parsed.aggregates, arguments, results)
-        self.inputs[node.id] = [KeyedInput(keys, columns.hidden)]
+        self.inputs[node.id] = [KeyColumns(keys, columns.hidden)]
         return replace(node, inputs=[columns.node], keys=[key.column for key in keys])
 
     def _keyed(self, node: KeyedNode, inputs: list[Node]) -> Node:
         sides = [""] if len(inputs) == 1 else ["left.", "right."]
         before: list[Node] = []
-        found: list[KeyedInput] = []
+        found: list[KeyColumns] = []
         for side, parent, texts in zip(sides, inputs, node.keys, strict=True):
             columns = _Columns(f"{node.id}.{side}".rstrip("."), parent)
             keys = [columns.put("key", text) for text in texts]
-            found.append(KeyedInput(keys, columns.hidden))
+            found.append(KeyColumns(keys, columns.hidden))
             before.append(columns.node)
         self.inputs[node.id] = found
         return replace(node, inputs=before, keys=[[key.column for key in each.keys] for each in found])

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
-from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
+from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
 from poundlock.stream.functions.rich_function import RichFunction
 from poundlock.stream.nodes import Node, PythonNode, SideOutputNode
 
@@ -38,6 +38,6 @@ def operator_of(node: Node, before: pa.Schema | None) -> Operator:
     if node.kind == "map_batches":
         return MapBatches(node.id, function, schema, before, rejects=rejects)
     if node.kind == "map":
-        return Map(node.id, function, tuple(schema.names), rejects=rejects)
+        return MapRecords(node.id, function, tuple(schema.names), rejects=rejects)
     columns = {"": tuple(schema.names)} | {tag: tuple(ddl.parse(text).names) for tag, text in node.side_outputs.items()}
     return FlatMap(node.id, function, columns, rejects=rejects)

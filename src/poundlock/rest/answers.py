@@ -242,7 +242,7 @@ def _line(figures: CheckpointFigures) -> models.CheckpointLine:
     )
 
 
-def _spread(values: Sequence[int]) -> models.Spread:
+def _spread(values: Sequence[int]) -> models.MinMaxAverage:
     if not values:
-        return models.Spread(min=0, max=0, avg=0)
-    return models.Spread(min=min(values), max=max(values), avg=round(sum(values) / len(values)))
+        return models.MinMaxAverage(min=0, max=0, avg=0)
+    return models.MinMaxAverage(min=min(values), max=max(values), avg=round(sum(values) / len(values)))

@@ -125,7 +125,7 @@ class CheckpointCounts(_Plain):
     failed: int
 
 
-class Spread(_Plain):
+class MinMaxAverage(_Plain):
     """The least, greatest and mean of a figure."""
 
     min: int
@@ -136,8 +136,8 @@ class Spread(_Plain):
 class CheckpointSummary(_Plain):
     """Figures of the checkpoints that are kept in mind."""
 
-    checkpointed_size: Spread
-    end_to_end_duration: Spread
+    checkpointed_size: MinMaxAverage
+    end_to_end_duration: MinMaxAverage
 
 
 class CheckpointLine(_Plain):

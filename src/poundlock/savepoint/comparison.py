@@ -8,7 +8,7 @@ from typing import Any
 
 from poundlock.savepoint.inspection import Inspection
 from poundlock.savepoint.metadata import listed
-from poundlock.savepoint.positions import Reading
+from poundlock.savepoint.positions import SourceProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def _counted(what: str, before: int | None, after: int | None, unit: str) -> Ite
         yield Difference(what=what, before=before, after=after, distance=distance, unit=unit)
 
 
-def _sources(a: Mapping[str, Reading], b: Mapping[str, Reading]) -> Iterator[Difference]:
+def _sources(a: Mapping[str, SourceProgress], b: Mapping[str, SourceProgress]) -> Iterator[Difference]:
     for name in (*a, *(n for n in b if n not in a)):
         before, after = a.get(name), b.get(name)
         if before is None or after is None or before.kind != after.kind or not (before.unit and after.unit):

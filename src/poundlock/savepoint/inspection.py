@@ -14,7 +14,7 @@ from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import MAX, MIN, TimeState
 from poundlock.savepoint.metadata import Metadata, damage, damaged, read_metadata
-from poundlock.savepoint.positions import Reading, reading
+from poundlock.savepoint.positions import SourceProgress, reading
 from poundlock.savepoint.take import saved_state
 from poundlock.state.decided_state import manifests_of
 from poundlock.state.manifest import Manifest
@@ -54,7 +54,7 @@ class Inspection:
 
     path: str
     metadata: Metadata
-    sources: Mapping[str, Reading]
+    sources: Mapping[str, SourceProgress]
     watermark_ms: int | None
     pending: Mapping[str, Sequence[PendingFile]]
     key_groups: int | None

@@ -17,7 +17,7 @@ Kind = Literal["kafka", "files", "generated", "other"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class SourceProgress:
     """How far a source was read.
 
     Args:
@@ -70,7 +70,7 @@ def is_kafka(position: Any) -> bool:
     )
 
 
-def reading(savepoint: Storage, source: str, position: Any) -> Reading:
+def reading(savepoint: Storage, source: str, position: Any) -> SourceProgress:
     """Return what a position says.
 
     Args:
@@ -82,17 +82,19 @@ def reading(savepoint: Storage, source: str, position: Any) -> Reading:
         from poundlock.connectors.kafka.offsets import from_json
 
         offsets = sorted(from_json(position).items())
-        return Reading(
+        return SourceProgress(
             kind="kafka", position=position, counted={f"{t}:{p}": o for (t, p), o in offsets}, unit="records"
         )
     if isinstance(position, dict) and {"row"} <= position.keys() <= {"row", "from_ms"}:
-        return Reading(kind="generated", position=position, counted={"row": int(position["row"])}, unit="records")
+        return SourceProgress(
+            kind="generated", position=position, counted={"row": int(position["row"])}, unit="records"
+        )
     if isinstance(position, dict) and position.keys() == {"log", "file", "offset"}:
         return _files(savepoint, source, position)
-    return Reading(kind="other", position=position)
+    return SourceProgress(kind="other", position=position)
 
 
-def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> Reading:
+def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> SourceProgress:
     from poundlock.connectors.files.source.discovery import DiscoveryLog
     from poundlock.connectors.files.source.enumerator import Position
 
@@ -101,14 +103,14 @@ def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> Reading
         log = DiscoveryLog(open_storage(f"{savepoint.root}/sources/{source}"))
         entries = [log.files(number) for number in range(len(log))]
     except (PoundlockError, OSError, ValueError, KeyError):
-        return Reading(kind="files", position=position)
+        return SourceProgress(kind="files", position=position)
     if at.log > len(entries) or (at.log == len(entries) and at[1:] != (0, 0)):
-        return Reading(kind="files", position=position)  # what it has read is not in the log that came along
+        return SourceProgress(kind="files", position=position)  # what it has read is not in the log that came along
     before = [file for files in entries[: at.log] for file in files]
     here = entries[at.log] if at.log < len(entries) else ()
     before += here[: at.file]
     then = here[at.file].name if at.file < len(here) else None
-    return Reading(
+    return SourceProgress(
         kind="files",
         position=position,
         counted={"bytes": sum(file.bytes for file in before) + at.offset},

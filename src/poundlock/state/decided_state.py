@@ -42,8 +42,8 @@ class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        found: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
-        return found
+        made: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return made
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedState:

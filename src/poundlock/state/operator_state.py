@@ -14,7 +14,7 @@ from poundlock.state.keys_in_use import KeysInUse
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.columns import Rows
 from poundlock.state.runs.lookup import View
-from poundlock.state.runs.run import Cut, SectionKey
+from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
 from poundlock.state.stored_timers import StoredTimers
 from poundlock.state.tables import StoredTable, TableWork
@@ -159,14 +159,14 @@ class OperatorState(KeyGroup):
             if rows is not None:
                 yield (self.operator, name, None), rows
 
-    def cuts(self) -> Iterator[Cut]:
+    def cuts(self) -> Iterator[Removal]:
         """Yield what older runs hold that is gone."""
         for name, namespace in sorted(self._gone, key=repr):
-            yield Cut(self.operator, name, namespace, *self._groups)
+            yield Removal(self.operator, name, namespace, *self._groups)
         for name, timers in zip(_TIMERS, self._timers, strict=True):
             fired = timers.fired_up_to()
             if fired is not None:
-                yield Cut(self.operator, name, None, *self._groups, fired)
+                yield Removal(self.operator, name, None, *self._groups, fired)
 
     def timer_bound(self) -> TimerBound | None:
         """Return when the first timers are due; None if the operator did nothing, so that what was known stays true."""

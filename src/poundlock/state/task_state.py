@@ -16,11 +16,11 @@ from poundlock.operators.keyed.group import MIN
 from poundlock.state.directive import PreparedState, StateWork, TaskDirective
 from poundlock.state.manifest import BROADCAST, Fragment, RunFile
 from poundlock.state.operator_state import OperatorState
-from poundlock.state.runs.compaction import Compaction, Delta, Plan, plan_merges
+from poundlock.state.runs.compaction import Compaction, Delta, MergePlan, plan_merges
 from poundlock.state.runs.files import RunFiles, run_name
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.runs.run import Cut, SectionKey, run_bytes
+from poundlock.state.runs.run import Removal, SectionKey, run_bytes
 from poundlock.state.tables import TableWork
 
 
@@ -29,7 +29,7 @@ class _Written:
     """A run that was written, None if there was nothing to write, and what it took."""
 
     file: RunFile | None
-    plan: Plan
+    plan: MergePlan
     merged_rows: int
 
 
@@ -128,7 +128,7 @@ class TaskState:
             ),
         )
 
-    def _is_in_runs(self, cut: Cut) -> bool:
+    def _is_in_runs(self, cut: Removal) -> bool:
         return any(cut.key in visible.run.sections for visible in self._view.runs)
 
     def _write_broadcast(self, operators: Sequence[OperatorState]) -> _Written:
@@ -138,7 +138,7 @@ class TaskState:
             for operator in operators:
                 delta.sections.update((key, rows) for key, _, rows in operator.changed_tables(broadcast=True))
         if not delta.sections:
-            return _Written(None, Plan(), 0)
+            return _Written(None, MergePlan(), 0)
         whole = [Fragment(0, self.directive.max_parallelism, self.directive.broadcast)]
         return self._write(delta, self._broadcast, whole, BROADCAST)
 

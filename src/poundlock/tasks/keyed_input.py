@@ -11,7 +11,7 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats.convert import column_values
 from poundlock.operators.keyed.codec import normal
-from poundlock.operators.keyed.output import Batch
+from poundlock.operators.keyed.output import GroupBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class KeyedInput:
     how: Literal["record", "tuple"] = "record"
     whole: Sequence[str] = ()
 
-    def batch(self, rows: pa.RecordBatch, side: int) -> Batch:
+    def batch(self, rows: pa.RecordBatch, side: int) -> GroupBatch:
         """Return rows as a batch."""
         count = rows.num_rows
         keys = key_values([rows.column(name) for name in self.keys]) if self.keys else [None] * count
@@ -46,7 +46,7 @@ class KeyedInput:
             names = list(self.columns)
             elements = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
         times = None if self.time is None else _ms(rows.column(self.time))
-        return Batch(keys, elements, times, range(count), side)
+        return GroupBatch(keys, elements, times, range(count), side)
 
 
 def _ms(column: pa.Array) -> list[int | None]:

@@ -16,14 +16,14 @@ import pytest
 from poundlock.errors import PoundlockError
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.kafka import EmbeddedKafka
-from poundlock.testing.servers import Server
+from poundlock.testing.servers import ServerProcess
 
 if TYPE_CHECKING:
     from poundlock.testing.minio import EmbeddedMinio
     from poundlock.testing.postgres import EmbeddedPostgres
     from poundlock.testing.s3 import EmbeddedS3
 
-_S = TypeVar("_S", bound=Server)
+_S = TypeVar("_S", bound=ServerProcess)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, MIN, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import LATE, MAIN, Batch, OutputChunk
+from poundlock.operators.keyed.output import LATE, MAIN, GroupBatch, OutputChunk
 from poundlock.operators.windows.firing import as_window
 from poundlock.state.hashing import groups_of, groups_of_task, hashes_of
 from poundlock.state.operator_state import OperatorState
@@ -157,7 +157,7 @@ class KeyedOperatorHarness:
         running = self._running()
         for (task, side), keyed in by_task.items():
             keys, elements = zip(*keyed, strict=True)
-            batch = Batch(list(keys), [e.value for e in elements], [e.timestamp for e in elements], side=side)
+            batch = GroupBatch(list(keys), [e.value for e in elements], [e.timestamp for e in elements], side=side)
             operator, group = running[task]
             yield from operator.process(group, batch)
 
@@ -260,7 +260,7 @@ class KeyedOperatorHarness:
         """Return the timers that are set, in order of time."""
         result: list[Timer] = []
         for operator, group in self._running():
-            list(operator.process(group, Batch([], [], [])))  # it sets the timers that follow from its windows
+            list(operator.process(group, GroupBatch([], [], [])))  # it sets the timers that follow from its windows
             entries = group.timer_entries
             result += [Timer("event", time, *_owner(of, entries)) for time, of in group.event_timers.listed()]
             result += [Timer("processing", time, *_owner(of, entries)) for time, of in group.processing_timers.listed()]

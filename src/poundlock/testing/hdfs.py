@@ -19,14 +19,14 @@ from poundlock.spark.launch.jars import jar_set, pyspark_jars
 from poundlock.spark.launch.java import find_java
 from poundlock.storage import open_storage
 from poundlock.storage.removal import remove_tree
-from poundlock.testing.servers import Server, end, launch, port_to_use
+from poundlock.testing.servers import ServerProcess, end, launch, port_to_use
 
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 
 
-class EmbeddedHdfs(Server):
+class EmbeddedHdfs(ServerProcess):
     """An HDFS to use in a `with` block, or by `start()` and `stop()`.
 
     Args:

@@ -23,7 +23,7 @@ from poundlock.errors import TransientError
 from poundlock.spark.launch.jar_lock import JAR_SETS
 from poundlock.spark.launch.jars import jar_set
 from poundlock.spark.launch.java import cache_dir, find_java
-from poundlock.testing.servers import Server, launch, port_to_use
+from poundlock.testing.servers import ServerProcess, launch, port_to_use
 from poundlock.testing.topics import Record, Topics
 
 __all__ = ["EmbeddedKafka", "Record"]
@@ -39,7 +39,7 @@ rootLogger.appenderRef.file.ref=file
 """
 
 
-class EmbeddedKafka(Server, Topics):
+class EmbeddedKafka(ServerProcess, Topics):
     """A Kafka broker to use in a `with` block, or by `start()` and `stop()`.
 
     Args:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from poundlock.errors import DefinitionError, TransientError
-from poundlock.testing.servers import Server, as_user, end_with_children, launch, port_to_use
+from poundlock.testing.servers import ServerProcess, as_user, end_with_children, launch, port_to_use
 
 # The server refuses to run as root. Under root it gets this user, which is on every machine and owns nothing.
 _NOBODY = "nobody"
@@ -33,7 +33,7 @@ host all all 127.0.0.1/32 scram-sha-256
 """
 
 
-class EmbeddedPostgres(Server):
+class EmbeddedPostgres(ServerProcess):
     """A PostgreSQL server to use in a `with` block, or by `start()` and `stop()`.
 
     Args:

@@ -17,7 +17,7 @@ from typing import Any, Self
 from poundlock.errors import DefinitionError
 from poundlock.storage.s3 import S3Storage
 from poundlock.storage.s3_client import S3Address, client
-from poundlock.testing.servers import Server, launch, port_to_use
+from poundlock.testing.servers import ServerProcess, launch, port_to_use
 
 _MOTO = """
 import logging, sys
@@ -29,7 +29,7 @@ make_server("127.0.0.1", int(sys.argv[1]), DomainDispatcherApplication(create_ba
 """
 
 
-class EmbeddedS3(Server):
+class EmbeddedS3(ServerProcess):
     """An S3 server to use in a `with` block, or by `start()` and `close()`. Its objects are gone when it stops.
 
     Args:

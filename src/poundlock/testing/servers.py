@@ -74,7 +74,7 @@ class Servers(ABC):
         self.close()
 
 
-class Server(Servers):
+class ServerProcess(Servers):
     """A server that is one process, with what it says in one file. A subclass says how it is started, and when it answers."""
 
     title: ClassVar[str] = "the server"  # as errors call it

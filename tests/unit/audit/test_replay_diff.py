@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from poundlock.audit.replay_diff import Difference, Measure, compare
+from poundlock.audit.replay_diff import Measure, ReplayDifference, compare
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import Counts
 
@@ -23,12 +23,12 @@ def test_each_figure_is_compared() -> None:
         places={"a": 1, "c": 1},
     )
     assert compare("s", THEN, now) == [
-        Difference("s", "written", 3, 2),
-        Difference("s", "filtered", 1, 2),
-        Difference("s", "bytes", 30, 20),
-        Difference("s", "digest of 2 pieces and of 3", "aa", "bb"),
-        Difference("s", "rows in b", 2, 0),
-        Difference("s", "rows in c", 0, 1),
+        ReplayDifference("s", "written", 3, 2),
+        ReplayDifference("s", "filtered", 1, 2),
+        ReplayDifference("s", "bytes", 30, 20),
+        ReplayDifference("s", "digest of 2 pieces and of 3", "aa", "bb"),
+        ReplayDifference("s", "rows in b", 2, 0),
+        ReplayDifference("s", "rows in c", 0, 1),
     ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from poundlock import JdbcSink
 from poundlock.checkpoint.participant import Reject, WriterContext
 from poundlock.connectors.postgres.sink.rows import raw_row
-from poundlock.connectors.postgres.sink.table import Column, Table
+from poundlock.connectors.postgres.sink.table import Table, TableColumn
 from poundlock.connectors.postgres.sink.writer import PostgresWriter
 from poundlock.formats.chunk import Batch, Records
 from poundlock.formats.convert import to_batch
@@ -82,7 +82,7 @@ def context(rejects: list[Reject]) -> WriterContext:
 def test_postgres_never_gets_them(kind: str) -> None:
     """Plain text the server looks at itself; what is in structs and lists is made JSON or an array's text before."""
     rejects: list[Reject] = []
-    column = Column("x", "x", "jsonb", "jsonb", "U", False, False, False)
+    column = TableColumn("x", "x", "jsonb", "jsonb", "U", False, False, False)
     from poundlock import PostgresSink
 
     writer = PostgresWriter(context(rejects), PostgresSink("host=nowhere", "t"))

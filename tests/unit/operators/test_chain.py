@@ -14,7 +14,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, KafkaOrigin, Lines, Records
 from poundlock.operators.chain import Chain, Edge, Emit, Operator, Pass, Step
-from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
+from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
 from poundlock.stream.stream import Side
 from support.chain_account import account
 
@@ -46,7 +46,7 @@ def test_map_flat_map_and_filter_keep_the_place_of_each_row() -> None:
     run = chain(
         ("even", Filter(lambda r: r["n"] % 2 == 0), [Edge("in")]),
         ("twice", FlatMap("twice", lambda r: [r, r], {"": ("n",)}), [Edge("even")]),
-        ("neg", Map("neg", lambda r: {"n": -r["n"]}, ("n",)), [Edge("twice")]),
+        ("neg", MapRecords("neg", lambda r: {"n": -r["n"]}, ("n",)), [Edge("twice")]),
         ("out", sink, [Edge("neg")]),
     )
     run.push(numbers(1, 2, 3, 4))
@@ -101,8 +101,8 @@ def test_map_batches_accepts_batches_tables_and_generators() -> None:
 @pytest.mark.parametrize(
     ("operator", "says"),
     [
-        (Map("m", lambda r: None, ("n",)), "m returned NoneType, not a dict"),  # type: ignore[arg-type, return-value]
-        (Map("m", lambda r: {"x": 1}, ("n",)), "m returned the undeclared column 'x'"),
+        (MapRecords("m", lambda r: None, ("n",)), "m returned NoneType, not a dict"),  # type: ignore[arg-type, return-value]
+        (MapRecords("m", lambda r: {"x": 1}, ("n",)), "m returned the undeclared column 'x'"),
         (
             FlatMap("m", lambda r: [Side("late", r)], {"": ("n",)}),
             "m sent a record to the undeclared side output 'late'",
@@ -122,7 +122,7 @@ def test_a_function_that_breaks_its_declaration_is_named(operator: Operator, say
 
 def test_a_missing_column_is_null() -> None:
     sink = Collect()
-    run = chain(("m", Map("m", lambda r: {"n": 1}, ("n", "s")), [Edge("in")]), ("out", sink, [Edge("m")]))
+    run = chain(("m", MapRecords("m", lambda r: {"n": 1}, ("n", "s")), [Edge("in")]), ("out", sink, [Edge("m")]))
     run.push(numbers(1))
     assert sink.rows == [{"n": 1, "s": None}]
 

@@ -16,7 +16,7 @@ from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Chain, Edge, Emit, Operator, Pass, Step
-from poundlock.operators.user_functions import Filter, FlatMap, Map, MapBatches
+from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
 from poundlock.plan.steps import operator_of
 from poundlock.stream.nodes import PythonNode
 from poundlock.stream.stream import Side
@@ -66,7 +66,7 @@ def odd_fails_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 OPERATORS: dict[str, Callable[[bool], Operator]] = {
-    "map": lambda rejects: Map("op", odd_fails, ("n",), rejects=rejects),
+    "map": lambda rejects: MapRecords("op", odd_fails, ("n",), rejects=rejects),
     "filter": lambda rejects: Filter(lambda row: odd_fails(row)["n"] % 4 == 0, rejects=rejects),
     "flat_map": lambda rejects: FlatMap("op", odd_fails_late, {"": ("n",), "copy": ("n",)}, rejects=rejects),
     "map_batches": lambda rejects: MapBatches("op", odd_fails_batch, SCHEMA, rejects=rejects),
@@ -118,7 +118,7 @@ def test_an_error_that_is_not_of_a_row_fails_the_task(error: Exception) -> None:
         raise error
 
     for operator in (
-        Map("op", fail, ("n",), rejects=True),
+        MapRecords("op", fail, ("n",), rejects=True),
         MapBatches("op", fail, SCHEMA, rejects=True),
     ):
         with pytest.raises(type(error)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from poundlock.operators.keyed.output import Batch
+from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.state.scratch import ScratchState
 
@@ -27,7 +27,7 @@ def cost(keys: int) -> tuple[int, int, int]:
     written = decoded = encoded = 0
     for _ in range(CHECKPOINTS):
         chosen = [names[chance.randrange(keys)] for _ in range(TOUCHED)]
-        batch = Batch(chosen, [{"n": 1} for _ in chosen])
+        batch = GroupBatch(chosen, [{"n": 1} for _ in chosen])
         assert sum(map(len, operator.process(store.open(0, 0, 0), batch))) == TOUCHED
         [report] = store.write()
         assert report.file is not None

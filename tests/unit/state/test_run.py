@@ -19,7 +19,7 @@ from poundlock.state.hashing import hashes_of
 from poundlock.state.manifest import RunFile
 from poundlock.state.runs.columns import Rows, binary_array
 from poundlock.state.runs.files import parse_name, run_name
-from poundlock.state.runs.run import FORMAT, Cut, DamagedRunError, Run, digest_of, run_bytes
+from poundlock.state.runs.run import FORMAT, DamagedRunError, Removal, Run, digest_of, run_bytes
 from poundlock.state.runs.timers import EVENT_TIMERS, timer_rows
 
 GOLDEN = Path(__file__).parent / "data" / "run_format_1.arrow"
@@ -42,7 +42,7 @@ def example() -> tuple[pa.Buffer, int]:
         ((1, EVENT_TIMERS, None), timers),
         ((2, "contents", (0, 10)), rows_of({"a": [3, 4.5]})),
     ]
-    cuts = [Cut(2, "contents", (0, 5), 0, 64), Cut(1, EVENT_TIMERS, None, 0, 64, 9)]
+    cuts = [Removal(2, "contents", (0, 5), 0, 64), Removal(1, EVENT_TIMERS, None, 0, 64, 9)]
     return run_bytes(sections, cuts, max_parallelism=128, operators=OPERATORS)
 
 

@@ -17,7 +17,7 @@ from poundlock.formats.chunk import Chunk, FileOrigin, Records
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import Edge, Pass, Step
 from poundlock.operators.time_values import TimeDirective, TimeState
-from poundlock.operators.user_functions import Map
+from poundlock.operators.user_functions import MapRecords
 from poundlock.tasks.report import Directive, SourceSplit, TaskReport, TaskWork
 from poundlock.tasks.source_stage import SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody
@@ -92,7 +92,7 @@ class Halves(RichFunction):
 
 
 def halved(tmp_path: Path, function: Halves, *, rejects: bool) -> TaskReport:
-    half = Map("half", function, ("n",), rejects=rejects)
+    half = MapRecords("half", function, ("n",), rejects=rejects)
     return run(tmp_path, [Step("half", half, [Edge("in")]), Step("out", SinkStep("out"), [Edge("half")])], numbers)
 
 

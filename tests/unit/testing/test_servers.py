@@ -16,7 +16,7 @@ import pytest
 
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.testing.fixtures import running_or_skipped
-from poundlock.testing.servers import Server, end_with_children, launch, port_to_use
+from poundlock.testing.servers import ServerProcess, end_with_children, launch, port_to_use
 
 # It says which signal stops it.
 LISTENS = """
@@ -32,7 +32,7 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listening:
 FAILS = "print('no room'); raise SystemExit(3)"
 
 
-class Small(Server):
+class Small(ServerProcess):
     title = "the small server"
 
     def __init__(self, home: Path | None = None, *, port: int | None = None, program: str = LISTENS) -> None:

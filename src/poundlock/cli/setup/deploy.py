@@ -136,7 +136,7 @@ def kubernetes(
     parallelism: ParallelismOption = None,
 ) -> None:
     """Print Kubernetes objects for a job: a stateful set of one pod, and what it needs."""
-    from poundlock.deploy.kubernetes import Cluster, install_commands, render
+    from poundlock.deploy.kubernetes import KubernetesCluster, install_commands, render
     from poundlock.deploy.yaml import documents
 
     deployed, file = _deployed(
@@ -151,7 +151,7 @@ def kubernetes(
     )
     if deployed.job.parallelism is None and deployed.settings.parallelism is None and master is None:
         deployed = _with(deployed, ["-p", str(cpu)])  # Java would count the cores of the node
-    cluster = Cluster(
+    cluster = KubernetesCluster(
         name=name or deployed.job.name,
         image=image,
         namespace=namespace,

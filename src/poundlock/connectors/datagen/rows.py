@@ -37,7 +37,7 @@ class RowOrigin:
         return {"source": "datagen", "row": self.first + row}
 
 
-class Rows(Protocol):
+class RowGenerator(Protocol):
     """A generator of rows. Picklable."""
 
     def schema(self) -> pa.Schema:
@@ -197,7 +197,7 @@ def _fraction(bits: Any) -> npt.NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Function:
+class FunctionRows:
     """What a user's function returns for each row.
 
     Args:

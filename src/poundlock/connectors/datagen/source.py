@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.base import ReaderContext, Split
-from poundlock.connectors.datagen.rows import Columns, Events, Function, Rows, Times
+from poundlock.connectors.datagen.rows import Columns, Events, FunctionRows, RowGenerator, Times
 from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Chunk, Records
@@ -50,7 +50,7 @@ class DatagenSource:
         DefinitionError: the settings contradict each other.
     """
 
-    rows: Rows
+    rows: RowGenerator
     rate: float | None
     count: int | None
     rows_per_checkpoint: int
@@ -122,7 +122,7 @@ class DatagenSource:
         return f"generated rows: {position['row']}" + (f" of {self.count}" if self.count is not None else "")
 
 
-def _rows(rows: Any, schema: str | None, fields: Mapping[str, Any] | None, seed: int, times: Times) -> Rows:
+def _rows(rows: Any, schema: str | None, fields: Mapping[str, Any] | None, seed: int, times: Times) -> RowGenerator:
     if fields and not isinstance(rows, str):
         raise DefinitionError(
             "fields are for columns given by DDL", next='write DatagenSource("n int", fields={"n": (0, 9)})'
@@ -132,7 +132,7 @@ def _rows(rows: Any, schema: str | None, fields: Mapping[str, Any] | None, seed:
             raise DefinitionError(
                 "a generator function needs a schema", next='give schema="…", the DDL of what it returns'
             )
-        made = Function(rows, schema, seed)
+        made = FunctionRows(rows, schema, seed)
         made.schema()
         return made
     if schema is not None:

@@ -61,21 +61,21 @@ class Connection(Protocol):
         ...
 
 
-class Connector(Protocol):
+class Connect(Protocol):
     """Makes connections."""
 
     def __call__(self, url: str, properties: dict[str, str], driver: str | None, jars: Sequence[str]) -> Connection: ...
 
 
-_connector: list[Connector] = []
+_connector: list[Connect] = []
 
 
-def install(made: Connector) -> None:
+def install(made: Connect) -> None:
     """Say how connections are made in this process."""
     _connector[:] = [made]
 
 
-def connector() -> Connector:
+def connector() -> Connect:
     """Return what makes connections. Raises TerminalError in a process that has no way to a JVM."""
     if not _connector:
         raise TerminalError(

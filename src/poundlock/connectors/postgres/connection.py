@@ -55,7 +55,7 @@ _IN_QUERY = re.compile(r"(?<=[?&])password=[^&]*&?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Login:
+class PostgresLogin:
     """Which database, as whom.
 
     Args:
@@ -104,7 +104,7 @@ class Login:
     def check(self) -> None:
         """Raise DefinitionError if the dsn is here and is no address; what stands elsewhere is read when it is needed."""
         if not self.elsewhere:
-            Login(self.dsn).parameters()
+            PostgresLogin(self.dsn).parameters()
 
     def open_text(self) -> str:
         """Return the address without secrets, to be kept in the ledger; "env:NAME" stays what it is."""
@@ -181,10 +181,10 @@ class Login:
         return sorted(set(secret_values(self.parameters())))
 
 
-class Server:
+class PostgresServer:
     """The driver's connection, made when first asked and again after it broke. Threads may share it."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: PostgresLogin) -> None:
         self.login = login
         self.tables: dict[str, Table] = {}
         """What tables looked like at the preflight, by name."""
@@ -254,24 +254,24 @@ class Server:
             raise
 
 
-def server(login: Login) -> Server:
+def server(login: PostgresLogin) -> PostgresServer:
     """Return this process's connection to a database."""
     return _cached(os.getpid(), login)
 
 
-def server_pool(login: Login) -> ConnectionPool[Server]:
+def server_pool(login: PostgresLogin) -> ConnectionPool[PostgresServer]:
     """Return this process's connections to end transactions by; the first of them is that of `server`."""
     return _pool(os.getpid(), login)
 
 
 @cache
-def _cached(process: int, login: Login) -> Server:
-    return Server(login)
+def _cached(process: int, login: PostgresLogin) -> PostgresServer:
+    return PostgresServer(login)
 
 
 @cache
-def _pool(process: int, login: Login) -> ConnectionPool[Server]:
-    return ConnectionPool(server(login), lambda: Server(login), _CONNECTIONS)
+def _pool(process: int, login: PostgresLogin) -> ConnectionPool[PostgresServer]:
+    return ConnectionPool(server(login), lambda: PostgresServer(login), _CONNECTIONS)
 
 
 def identifier(name: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from poundlock.audit.replay_diff import Difference, Measure, ReplayReport, SinkReplay, compare
+from poundlock.audit.replay_diff import Measure, ReplayDifference, ReplayReport, SinkReplay, compare
 from poundlock.audit.write_totals import written
 from poundlock.checkpoint.capabilities import Measurable, bound
 from poundlock.checkpoint.decision import Decision, SinkDecision
@@ -300,7 +300,7 @@ class _Replay:
         }
         found = [wrong for name, sink in sinks.items() for wrong in compare(name, sink.committed, sink.now)]
         gone = [name for name, part in decision.sinks.items() if name not in whole.sinks and any(_figures(part))]
-        found += [Difference(name, "sink", "there", "not in the job") for name in gone]
+        found += [ReplayDifference(name, "sink", "there", "not in the job") for name in gone]
         rows = {
             name: (span.rows, results.rows_read.get(name))
             for name, span in decision.sources.items()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.output import Batch, OutputChunk
+from poundlock.operators.keyed.output import GroupBatch, OutputChunk
 
 
 class KeyedOperator(Protocol):
@@ -32,7 +32,7 @@ class KeyedOperator(Protocol):
         """Close the user's functions."""
         ...
 
-    def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
+    def process(self, group: KeyGroup, batch: GroupBatch) -> Iterator[OutputChunk]:
         """Work on elements, judged by the group's watermark and clock."""
         ...
 

@@ -15,7 +15,7 @@ CHUNK_ROWS = 8192
 
 
 @dataclass(slots=True)
-class Batch:
+class GroupBatch:
     """Elements of one key group, in order of arrival.
 
     Args:

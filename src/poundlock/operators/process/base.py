@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, Collector, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, Collector, GroupBatch, OutputChunk
 
 
 class TimedOperator:
@@ -31,7 +31,7 @@ class TimedOperator:
         """Take the tables of a group."""
         raise NotImplementedError
 
-    def work(self, batch: Batch) -> Iterator[OutputChunk]:
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         """Work on elements of the group in use; what is gathered last is left in the collector."""
         raise NotImplementedError
 
@@ -44,7 +44,7 @@ class TimedOperator:
             self.group = group
             self.bind(group)
 
-    def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
+    def process(self, group: KeyGroup, batch: GroupBatch) -> Iterator[OutputChunk]:
         self._use(group)
         group.prefetch(batch.keys)
         yield from self.work(batch)

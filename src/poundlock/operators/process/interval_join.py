@@ -12,11 +12,11 @@ from typing import Any
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.process.base import TimedOperator
 from poundlock.operators.process.contexts import NO_KEY
-from poundlock.operators.process.rows import Rows
+from poundlock.operators.process.rows import RowCollector
 from poundlock.stream.functions.join import ProcessJoinFunction
 
 _Buffer = list[list[Any]]  # of a key: times, ascending, and the records that have them
@@ -89,7 +89,7 @@ class IntervalJoinOperator(TimedOperator):
         super().__init__(chunk_rows=chunk_rows)
         self.spec = spec
         self.function = function
-        self._rows = Rows(self.out, type(function).__name__, tags)
+        self._rows = RowCollector(self.out, type(function).__name__, tags)
         self._pair = _Pair()
         self._store = StateStore("state:")
         self._buffers: list[dict[Any, _Buffer]] = [{}, {}]
@@ -108,7 +108,7 @@ class IntervalJoinOperator(TimedOperator):
             group.declare(name, "interval join")
         self._buffers = [group.table(name) for name in _BUFFERS]
 
-    def work(self, batch: Batch) -> Iterator[OutputChunk]:
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         side, watermark, out = batch.side, self.group.watermark, self.out
         self._store.use(self.group)
         (lower, upper), others = self.spec.bounds(side), self._buffers[1 - side]
@@ -160,7 +160,7 @@ class IntervalJoinOperator(TimedOperator):
         if rows is not None:
             self._rows.collect(rows, key, max(left_time, right_time))
 
-    def _late(self, batch: Batch, at: int) -> None:
+    def _late(self, batch: GroupBatch, at: int) -> None:
         tag = self.spec.late_tags[batch.side]
         if tag is None:
             self.late_dropped += 1

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, Collector, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, Collector, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.process.contexts import (
@@ -25,7 +25,7 @@ from poundlock.operators.process.contexts import (
     PlainTimers,
     Writing,
 )
-from poundlock.operators.process.rows import Rows
+from poundlock.operators.process.rows import RowCollector
 from poundlock.stream.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from poundlock.stream.functions.process import (
     CoProcessFunction,
@@ -89,7 +89,7 @@ class ProcessOperator:
         self.function = function
         self.out = Collector(chunk_rows)
         self.keyed = is_keyed(function)
-        self._rows = Rows(self.out, type(function).__name__, tags)
+        self._rows = RowCollector(self.out, type(function).__name__, tags)
         self._store = StateStore("state:")
         self._timers = KeyedTimers(self._store) if self.keyed else PlainTimers()
         self._states = BroadcastStates(broadcast) if isinstance(function, _BROADCAST) else None
@@ -125,7 +125,7 @@ class ProcessOperator:
         if self._states is not None:
             self._states.use(group)
 
-    def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
+    def process(self, group: KeyGroup, batch: GroupBatch) -> Iterator[OutputChunk]:
         self._use(group)
         call, context, keyed = self._inputs[batch.side]
         store, out, collect, most = self._store, self.out, self._rows.collect, self.out.chunk_rows

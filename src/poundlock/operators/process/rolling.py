@@ -12,7 +12,7 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import MAX, KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.process.base import TimedOperator
 
 ROLLING = "rolling"
@@ -111,7 +111,7 @@ class RollingOperator(TimedOperator):
         group.declare(ROLLING, "rolling")
         self._table = group.table(ROLLING)
 
-    def work(self, batch: Batch) -> Iterator[OutputChunk]:
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         if self._bounded:
             if len(batch) and not self.group.event_timers:
                 self.group.event_timers.register(MAX, batch.keys[0])  # makes the end of the input wake the group

@@ -42,7 +42,7 @@ def check_tag(tag: Any, tags: Set[str] | None, who: str) -> None:
         )
 
 
-class Rows:
+class RowCollector:
     """Takes what a function gave.
 
     Args:

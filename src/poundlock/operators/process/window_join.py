@@ -12,7 +12,7 @@ from typing import Any, Literal
 from poundlock.arguments import function_name
 from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.process.rows import check_rows, check_tag
 from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
@@ -124,9 +124,9 @@ class WindowJoinOperator:
     def close(self) -> None:
         self._windows.close()
 
-    def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
+    def process(self, group: KeyGroup, batch: GroupBatch) -> Iterator[OutputChunk]:
         values = [[batch.side, value] for value in batch.values]
-        return self._windows.process(group, Batch(batch.keys, values, batch.timestamps, batch.rows, batch.side))
+        return self._windows.process(group, GroupBatch(batch.keys, values, batch.timestamps, batch.rows, batch.side))
 
     def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[OutputChunk]:
         return self._windows.advance_watermark(group, watermark)

@@ -12,7 +12,7 @@ from math import gcd
 from typing import Any, ClassVar
 
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows, Sliding, Tumbling, require_time
@@ -51,7 +51,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         for namespace in group.namespaces(PANES):
             self._set_timers(namespace)
 
-    def work(self, batch: Batch) -> Iterator[OutputChunk]:
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         if not len(batch):
             return
         by_window: dict[TimeWindow, list[Sequence[int]]] = {}
@@ -72,7 +72,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             else:
                 self.fold.add_batch(self._pane(window), keys, values)
 
-    def _sliced(self, batch: Batch) -> Iterator[tuple[int, Sequence[int]]]:
+    def _sliced(self, batch: GroupBatch) -> Iterator[tuple[int, Sequence[int]]]:
         """Yield a time and the places of all elements that are in the same windows as it."""
         if not self.event_time:
             yield self.group.processing_time, range(len(batch))
@@ -94,7 +94,7 @@ class AlignedWindowOperator(WindowOperatorBase):
             places.append(place)
         yield from found.items()
 
-    def _times(self, batch: Batch) -> Sequence[int]:
+    def _times(self, batch: GroupBatch) -> Sequence[int]:
         times = batch.timestamps
         if times is None or None in times:
             require_time(None, self._assigner)
@@ -103,7 +103,7 @@ class AlignedWindowOperator(WindowOperatorBase):
     def _is_late(self, window: TimeWindow) -> bool:
         return self.event_time and self.spec.cleanup_time(window.end - 1) <= self.group.watermark
 
-    def _late(self, batch: Batch, positions: Sequence[int]) -> None:
+    def _late(self, batch: GroupBatch, positions: Sequence[int]) -> None:
         # An element in a gap between windows is late only if it is behind the watermark itself.
         assert batch.timestamps is not None
         limit = self.group.watermark - self.spec.allowed_lateness_ms

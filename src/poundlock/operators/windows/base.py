@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from poundlock.operators.keyed.group import KeyGroup, TimerEntries
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, Collector, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, Collector, GroupBatch, OutputChunk
 from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.firing import Firing
 from poundlock.operators.windows.spec import WindowSpec
@@ -52,7 +52,7 @@ class WindowOperatorBase:
         """Take the tables of a group."""
         raise NotImplementedError
 
-    def work(self, batch: Batch) -> Iterator[OutputChunk]:
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         """Work on elements of the group in use; what is gathered last is left in the collector."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class WindowOperatorBase:
         """Work on a timer of the group in use."""
         raise NotImplementedError
 
-    def process(self, group: KeyGroup, batch: Batch) -> Iterator[OutputChunk]:
+    def process(self, group: KeyGroup, batch: GroupBatch) -> Iterator[OutputChunk]:
         self.use(group)
         group.prefetch(batch.keys)
         yield from self.work(batch)
@@ -86,7 +86,7 @@ class WindowOperatorBase:
                 yield from self.out.drain()
         yield from self.out.drain()
 
-    def late(self, batch: Batch, at: int) -> None:
+    def late(self, batch: GroupBatch, at: int) -> None:
         """Send an element none of whose windows takes it any more to the late output, or count it."""
         tag = self.spec.late_tag
         if tag is None:

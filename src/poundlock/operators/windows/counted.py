@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from poundlock.operators.keyed.group import MAX, KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.count_windows import CountTumblingWindows
@@ -30,7 +30,7 @@ class CountWindowOperator(WindowOperatorBase):
         group.declare(COUNTED, "counted")
         self._table = group.table(COUNTED)
 
-    def work(self, batch: Batch) -> Iterator[OutputChunk]:
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         table, fold, n, out = self._table, self.fold, self._n, self.out
         for key, value in zip(batch.keys, batch.values, strict=True):
             held = table.get(key)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.evicting import Evicting
@@ -65,7 +65,7 @@ class WindowOperator(WindowOperatorBase):
         self.context.use(group)
         self._assigning.store.use(group)
 
-    def work(self, batch: Batch) -> Iterator[OutputChunk]:
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         times = batch.timestamps or [None] * len(batch)
         out = self.out
         for at, (key, value, time) in enumerate(zip(batch.keys, batch.values, times, strict=True)):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from poundlock.operators.keyed.group import MAX, KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, Batch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
@@ -39,7 +39,7 @@ class SessionWindowOperator(WindowOperatorBase):
     def _timers(self) -> Timers:
         return self.group.event_timers if self.event_time else self.group.processing_timers
 
-    def work(self, batch: Batch) -> Iterator[OutputChunk]:
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         table, gap, add, out = self._table, self._gap, self.fold.add, self.out
         mark = self.group.watermark if self.event_time else self.group.processing_time
         times = batch.timestamps if self.event_time else [mark] * len(batch)
@@ -63,7 +63,7 @@ class SessionWindowOperator(WindowOperatorBase):
             if out.full:
                 yield from out.drain()
 
-    def _begin(self, batch: Batch, at: int, key: Any, time: int, value: Any, place: int = 0) -> None:
+    def _begin(self, batch: GroupBatch, at: int, key: Any, time: int, value: Any, place: int = 0) -> None:
         """Begin a session with an element that touches none; `place` is where it belongs among those of the key."""
         end = time + self._gap
         due = end - 1
@@ -83,7 +83,7 @@ class SessionWindowOperator(WindowOperatorBase):
             self._timers().register(due, key)
         self._fire_late(key, session)
 
-    def _join(self, batch: Batch, at: int, key: Any, time: int, value: Any) -> None:
+    def _join(self, batch: GroupBatch, at: int, key: Any, time: int, value: Any) -> None:
         """Add an element to the sessions it touches, which become one."""
         end, held = time + self._gap, self._table[key]
         stop = len(held)

@@ -15,7 +15,7 @@ from poundlock.state.manifest import Fragment
 from poundlock.state.runs.columns import Rows, concat
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.merge import MergePolicy, expire, merge_rows, runs_to_merge
-from poundlock.state.runs.run import Cut, Run, SectionKey
+from poundlock.state.runs.run import Removal, Run, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, MAX_TIME, PROCESSING_TIMERS, TimerView, in_order, merge_timers
 
 _TIMERS = (EVENT_TIMERS, PROCESSING_TIMERS)
@@ -27,7 +27,7 @@ class Delta:
     """What was changed in a checkpoint: rows by section, in no order, and what older runs hold that is gone."""
 
     sections: dict[SectionKey, Rows] = field(default_factory=dict)
-    cuts: list[Cut] = field(default_factory=list)
+    cuts: list[Removal] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -60,7 +60,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MergePlan:
     """What is merged at a checkpoint.
 
     Args:
@@ -91,7 +91,7 @@ def plan_merges(
     delta: Delta,
     operators: Iterable[int],
     policy: MergePolicy,
-) -> Plan:
+) -> MergePlan:
     """Return what is to be merged.
 
     Args:
@@ -126,7 +126,7 @@ def plan_merges(
             left -= done
             size -= done
         owed += size
-    return Plan(merges, dead, owed)
+    return MergePlan(merges, dead, owed)
 
 
 def _live_bytes(fragment: Fragment, runs: Mapping[int, Run], delta: Delta, operators: frozenset[int]) -> dict[int, int]:
@@ -169,7 +169,7 @@ class Compaction:
         view: View,
         runs: Mapping[int, Run],
         delta: Delta,
-        plan: Plan,
+        plan: MergePlan,
         operators: Iterable[int],
         expired_before: Callable[[SectionKey], int | None],
     ) -> None:
@@ -228,9 +228,9 @@ class Compaction:
         self.merged_rows += len(rows)
         return rows
 
-    def cuts(self) -> list[Cut]:
+    def cuts(self) -> list[Removal]:
         """Return what the new run takes away from older ones: what this checkpoint did, and what the merged runs did."""
-        widest: dict[tuple[SectionKey, int, int], Cut] = {}
+        widest: dict[tuple[SectionKey, int, int], Removal] = {}
         for cut in self._delta.cuts:
             _keep(widest, cut)
         for merge, view in zip(self._plan.merges, self._views, strict=True):
@@ -247,11 +247,11 @@ class Compaction:
                 for cut in visible.run.index.cuts:
                     first, stop = max(cut.first, merge.first), min(cut.stop, merge.stop)
                     if first < stop and cut.key in older and cut.operator in self._operators:
-                        _keep(widest, Cut(*cut.key, first, stop, cut.before))
+                        _keep(widest, Removal(*cut.key, first, stop, cut.before))
         return list(widest.values())
 
 
-def _keep(widest: dict[tuple[SectionKey, int, int], Cut], cut: Cut) -> None:
+def _keep(widest: dict[tuple[SectionKey, int, int], Removal], cut: Removal) -> None:
     """Keep of several cuts of a section and the same groups the one that takes away most."""
     place = cut.key, cut.first, cut.stop
     known = widest.get(place)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from poundlock.state.hashing import first_hash
 from poundlock.state.manifest import Fragment, subtract
 from poundlock.state.runs.columns import Rows, as_flags, as_indices
-from poundlock.state.runs.run import Cut, Run, SectionKey
+from poundlock.state.runs.run import Removal, Run, SectionKey
 
 Span = tuple[int, int]
 Places = npt.NDArray[np.int64]
@@ -32,7 +32,7 @@ class VisibleRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SectionRows:
     """Rows of a section in one run that may be seen, sorted by hash."""
 
     run: Run
@@ -69,7 +69,7 @@ class View:
         fragments: Sequence[Fragment],
         runs: Mapping[int, Run],
         max_parallelism: int,
-        cuts: Sequence[Cut] = (),
+        cuts: Sequence[Removal] = (),
     ) -> None:
         self.max_parallelism = max_parallelism
         self._cuts = cuts
@@ -88,11 +88,11 @@ class View:
         """Return the keys of all sections that any run has."""
         return {key for visible in self.runs for key in visible.run.sections}
 
-    def visible(self, key: SectionKey) -> Iterator[tuple[Run, list[Span], list[Cut]]]:
+    def visible(self, key: SectionKey) -> Iterator[tuple[Run, list[Span], list[Removal]]]:
         """Yield each run that has a section, newest first: the groups it is seen for, and cuts of newer runs that are of a time."""
         own = [cut for cut in self._cuts if cut.key == key]
         gone: list[Span] = [(cut.first, cut.stop) for cut in own if cut.before is None]
-        timed: list[Cut] = [cut for cut in own if cut.before is not None]
+        timed: list[Removal] = [cut for cut in own if cut.before is not None]
         for visible in self.runs:
             if key in visible.run.sections:
                 left = subtract(visible.groups, gone)
@@ -107,11 +107,13 @@ class View:
                     if cut.before is None:
                         gone.append(span)
                     else:
-                        timed.append(Cut(*key, *span, cut.before))
+                        timed.append(Removal(*key, *span, cut.before))
 
     def table(self, key: SectionKey) -> TableView | None:
         """Return a table that is sorted by hash, None if no run has it."""
-        pieces = [Piece(run, part) for run, spans, _ in self.visible(key) for part in self.cut_to(run, key, spans)]
+        pieces = [
+            SectionRows(run, part) for run, spans, _ in self.visible(key) for part in self.cut_to(run, key, spans)
+        ]
         return TableView(pieces) if pieces else None
 
     def cut_to(self, run: Run, key: SectionKey, spans: Sequence[Span]) -> Iterator[Rows]:
@@ -130,7 +132,7 @@ class View:
 class TableView:
     """One table: the pieces of it, newest first."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
+    def __init__(self, pieces: Sequence[SectionRows]) -> None:
         self.pieces = pieces
 
     def find(self, hashes: npt.NDArray[np.uint64], keys: pa.Array, *, several: bool) -> Iterator[Matches]:

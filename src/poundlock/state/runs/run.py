@@ -49,7 +49,7 @@ class Section(msgspec.Struct, frozen=True):
         return self.operator, self.table, self.namespace
 
 
-class Cut(msgspec.Struct, frozen=True):
+class Removal(msgspec.Struct, frozen=True):
     """What older runs hold of a table is gone: a window that was dropped, timers that have fired.
 
     Args:
@@ -87,7 +87,7 @@ class RunIndex(msgspec.Struct, frozen=True, kw_only=True):
     max_parallelism: int
     operators: Mapping[int, str]
     sections: Sequence[Section]
-    cuts: Sequence[Cut]
+    cuts: Sequence[Removal]
 
 
 _encode_index = msgspec.json.Encoder().encode
@@ -100,7 +100,7 @@ class DamagedRunError(TerminalError):
 
 def run_bytes(
     sections: Iterable[tuple[SectionKey, Rows]],
-    cuts: Sequence[Cut],
+    cuts: Sequence[Removal],
     *,
     max_parallelism: int,
     operators: Mapping[int, str],
@@ -186,7 +186,7 @@ class Run:
             )
         self.sections = {section.key: section for section in self.index.sections}
         self._counted: dict[tuple[int, int, int], int] = {}
-        self.cuts: dict[SectionKey, list[Cut]] = {}
+        self.cuts: dict[SectionKey, list[Removal]] = {}
         for cut in self.index.cuts:
             self.cuts.setdefault(cut.key, []).append(cut)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from poundlock.state.hashing import groups_of
 from poundlock.state.runs.columns import Rows, binary_array, byte_order, concat, is_valid
 from poundlock.state.runs.lookup import View
-from poundlock.state.runs.run import Cut, SectionKey
+from poundlock.state.runs.run import Removal, SectionKey
 
 EVENT_TIMERS, PROCESSING_TIMERS = "timers:event", "timers:processing"
 MAX_TIME = (1 << 63) - 1
@@ -148,13 +148,13 @@ class TimerView:
                 limits.append(int(rows.times_or_none()[min(start + _STRETCH, len(rows) - 1)]))
         return min(limits, default=None)
 
-    def _start(self, rows: Rows, spans: Sequence[tuple[int, int]], cuts: Sequence[Cut], after: int | None) -> int:
+    def _start(self, rows: Rows, spans: Sequence[tuple[int, int]], cuts: Sequence[Removal], after: int | None) -> int:
         """Return the first row later than a time and behind those that are gone for all groups the run is seen for."""
         limits = [cut.before for cut in cuts if cut.first <= spans[0][0] and spans[-1][1] <= cut.stop]
         times = [time for time in (*limits, after) if time is not None]
         return int(np.searchsorted(rows.times_or_none(), max(times), "right")) if times else 0
 
-    def _seen(self, rows: Rows, spans: Sequence[tuple[int, int]], cuts: Sequence[Cut]) -> Rows:
+    def _seen(self, rows: Rows, spans: Sequence[tuple[int, int]], cuts: Sequence[Removal]) -> Rows:
         groups = groups_of(rows.hashes, self._groups)
         seen = np.zeros(len(rows), np.bool_)
         for first, stop in spans:

@@ -1,7 +1,7 @@
 """Suites that an author of a sink or a source runs from his own tests, without Spark and without a JVM."""
 
 from poundlock.testing.conformance.reading import visible_rows
-from poundlock.testing.conformance.report import ConformanceError, Report
+from poundlock.testing.conformance.report import ConformanceError, ConformanceReport
 from poundlock.testing.conformance.sink import SINK_CHECKS, sink_conformance
 from poundlock.testing.conformance.source import SOURCE_CHECKS, source_conformance
 
@@ -9,7 +9,7 @@ __all__ = [
     "SINK_CHECKS",
     "SOURCE_CHECKS",
     "ConformanceError",
-    "Report",
+    "ConformanceReport",
     "sink_conformance",
     "source_conformance",
     "visible_rows",

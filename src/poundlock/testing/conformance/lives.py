@@ -47,7 +47,7 @@ _HELD_S = 60.0
 
 
 @dataclass(frozen=True)
-class Job:
+class SinkJob:
     """A job of one sink.
 
     Args:
@@ -96,7 +96,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Written:
+class TaskOutput:
     """What a task reported: its prepared payloads, and its rows."""
 
     subtask: int
@@ -119,14 +119,14 @@ def chunk_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]], form: Form, s
     return Batch(pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=schema), origin)
 
 
-def write(job: Job, directive: Directive, task: Task) -> Written:
+def write(job: SinkJob, directive: Directive, task: Task) -> TaskOutput:
     """Be one attempt of a task: write, prepare, report."""
     return _write(job.participant(), job, directive, task)
 
 
-def _write(participant: Participant, job: Job, directive: Directive, task: Task) -> Written:
+def _write(participant: Participant, job: SinkJob, directive: Directive, task: Task) -> TaskOutput:
     if directive["decided"] or job.sink_name not in directive["sinks"]:
-        return Written(task.subtask, [], sum(map(len, task.rows)), sum(map(len, task.rows)), [])
+        return TaskOutput(task.subtask, [], sum(map(len, task.rows)), sum(map(len, task.rows)), [])
     rejects: list[Reject] = []
     context = WriterContext(
         job_id=job.job_id,
@@ -159,7 +159,7 @@ def _write(participant: Participant, job: Job, directive: Directive, task: Task)
             payloads = [dict(payload) for payload in writer.prepare()]
         if task.die == "prepared":
             os.kill(os.getpid(), signal.SIGKILL)
-    return Written(task.subtask, payloads, read, written, rejects)
+    return TaskOutput(task.subtask, payloads, read, written, rejects)
 
 
 def _wait_for(path: Path) -> None:
@@ -170,10 +170,10 @@ def _wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-class Driver:
+class SinkDriver:
     """One life of a job's driver. Use it in a `with` block."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: SinkJob) -> None:
         self.job = job
         storage, clock = LocalStorage(job.folder), SystemClock()
         self.participant = job.participant()
@@ -197,7 +197,7 @@ class Driver:
             self._epoch.release()
             raise
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> SinkDriver:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -226,14 +226,14 @@ class Driver:
 
         self.coordinator.checkpoint(checkpoint, {"in": SourceRange(checkpoint, checkpoint + 1)}, run)
 
-    def decide(self, checkpoint: int, found: Sequence[Written]) -> Sequence[JSON]:
+    def decide(self, checkpoint: int, found: Sequence[TaskOutput]) -> Sequence[JSON]:
         """Decide and commit what tasks of other processes prepared; return the committables."""
         outcome = self.coordinator.checkpoint(
             checkpoint, {"in": SourceRange(checkpoint, checkpoint + 1)}, lambda directive: self.results(found)
         )
         return list(outcome.decision.sinks[self.job.sink_name].committables)
 
-    def results(self, found: Sequence[Written]) -> TaskResults:
+    def results(self, found: Sequence[TaskOutput]) -> TaskResults:
         """Return what tasks reported, added up."""
         counts = Counts()
         for one in found:
@@ -248,9 +248,9 @@ class Driver:
         return [] if outcome is None else list(outcome.decision.sinks[self.job.sink_name].committables)
 
 
-def life(job: Job, checkpoints: Mapping[int, Sequence[Task]], end: bool) -> Mapping[str, Any]:
+def life(job: SinkJob, checkpoints: Mapping[int, Sequence[Task]], end: bool) -> Mapping[str, Any]:
     """Live one life: recover, take those checkpoints that are not decided, and the newest decided one once more, and end."""
-    with Driver(job) as driver:
+    with SinkDriver(job) as driver:
         newest = driver.recovery.checkpoint
         for checkpoint, tasks in sorted(checkpoints.items()):
             if checkpoint >= newest:
@@ -260,14 +260,14 @@ def life(job: Job, checkpoints: Mapping[int, Sequence[Task]], end: bool) -> Mapp
         return {"found": newest, "orphans": [orphan.path for orphan in driver.recovery.orphans[job.sink_name]]}
 
 
-def commit(job: Job, committables: Sequence[JSON]) -> Sequence[str]:
+def commit(job: SinkJob, committables: Sequence[JSON]) -> Sequence[str]:
     """Commit from this process; return why those were aborted that were."""
     participant = job.participant()
     results = [participant.commit(committable) for committable in committables]
     return [result.reason for result in results if isinstance(result, Aborted)]
 
 
-def commit_steps(job: Job, committables: Sequence[JSON], die_at: int = 0) -> int:
+def commit_steps(job: SinkJob, committables: Sequence[JSON], die_at: int = 0) -> int:
     """Commit, and return how many calls of functions that took; be killed at one of them, counted from 1, where asked."""
     participant = job.participant()
     steps = 0
@@ -288,7 +288,7 @@ def commit_steps(job: Job, committables: Sequence[JSON], die_at: int = 0) -> int
     return steps
 
 
-def abort(job: Job, prepared: Sequence[tuple[int, JSON]], times: int = 1) -> None:
+def abort(job: SinkJob, prepared: Sequence[tuple[int, JSON]], times: int = 1) -> None:
     """Abort from this process."""
     participant = job.participant()
     for _ in range(times):
@@ -300,7 +300,7 @@ class NewerDriver(Exception):
     """Stands for a driver that has taken over."""
 
 
-def sweep(job: Job, state: JSON, remove: bool, fenced: bool = False) -> tuple[Sequence[Orphan], bool]:
+def sweep(job: SinkJob, state: JSON, remove: bool, fenced: bool = False) -> tuple[Sequence[Orphan], bool]:
     """Sweep from this process; return what was found, and whether a newer driver was asked for and stopped it."""
 
     def check() -> None:

@@ -27,7 +27,7 @@ class Skipped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Generic[Rig]):
+class ContractCheck(Generic[Rig]):
     """One check.
 
     Args:
@@ -44,7 +44,7 @@ class Check(Generic[Rig]):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckOutcome:
     """What came of a check.
 
     Args:
@@ -61,11 +61,11 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ConformanceReport:
     """What came of all checks."""
 
     subject: str
-    outcomes: Sequence[Outcome] = field(default_factory=tuple)
+    outcomes: Sequence[CheckOutcome] = field(default_factory=tuple)
 
     def named(self, state: str) -> list[str]:
         """Return the names of the checks that passed, failed or were skipped."""
@@ -98,21 +98,21 @@ class Report:
 class ConformanceError(AssertionError):
     """Some checks failed; the text says which, what was seen and what the contract says."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ConformanceReport) -> None:
         super().__init__(str(report))
         self.report = report
 
 
 def run(
     subject: str,
-    checks: Sequence[Check[Rig]],
-    make: Callable[[Check[Rig]], Rig],
+    checks: Sequence[ContractCheck[Rig]],
+    make: Callable[[ContractCheck[Rig]], Rig],
     *,
     close: Callable[[Rig], None] = lambda rig: None,
     kind: Kind | None = None,
     only: Iterable[str] | None = None,
     skip: Mapping[str, str] | None = None,
-) -> Report:
+) -> ConformanceReport:
     """Run checks, each with a rig of its own; return the report, or raise it where a check failed.
 
     Raises:
@@ -128,18 +128,22 @@ def run(
         if wanted is not None and check.name not in wanted:
             continue
         if check.name in left_out:
-            outcomes.append(Outcome(check.name, check.contract, "skipped", left_out[check.name]))
+            outcomes.append(CheckOutcome(check.name, check.contract, "skipped", left_out[check.name]))
         elif check.kinds is not None and kind is not None and kind not in check.kinds:
-            outcomes.append(Outcome(check.name, check.contract, "skipped", f"a sink that is {kind.value} need not"))
+            outcomes.append(
+                CheckOutcome(check.name, check.contract, "skipped", f"a sink that is {kind.value} need not")
+            )
         else:
             outcomes.append(_one(check, make, close))
-    report = Report(subject, tuple(outcomes))
+    report = ConformanceReport(subject, tuple(outcomes))
     if report.failed:
         raise ConformanceError(report)
     return report
 
 
-def _one(check: Check[Rig], make: Callable[[Check[Rig]], Rig], close: Callable[[Rig], None]) -> Outcome:
+def _one(
+    check: ContractCheck[Rig], make: Callable[[ContractCheck[Rig]], Rig], close: Callable[[Rig], None]
+) -> CheckOutcome:
     try:
         rig = make(check)
         try:
@@ -147,13 +151,13 @@ def _one(check: Check[Rig], make: Callable[[Check[Rig]], Rig], close: Callable[[
         finally:
             close(rig)
     except Skipped as reason:
-        return Outcome(check.name, check.contract, "skipped", str(reason))
+        return CheckOutcome(check.name, check.contract, "skipped", str(reason))
     except Broken as broken:
-        return Outcome(check.name, check.contract, "failed", str(broken))
+        return CheckOutcome(check.name, check.contract, "failed", str(broken))
     except Exception as error:
         where = "".join(traceback.format_tb(error.__traceback__)[-3:])
-        return Outcome(check.name, check.contract, "failed", f"{type(error).__name__}: {error}\n{where}".rstrip())
-    return Outcome(check.name, check.contract, "passed")
+        return CheckOutcome(check.name, check.contract, "failed", f"{type(error).__name__}: {error}\n{where}".rstrip())
+    return CheckOutcome(check.name, check.contract, "passed")
 
 
 def freeze(value: Any) -> Any:

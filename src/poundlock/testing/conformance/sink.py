@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.testing.conformance import sink_attempts, sink_checks, sink_crashes
 from poundlock.testing.conformance.children import Children
-from poundlock.testing.conformance.report import Check, Report, run
+from poundlock.testing.conformance.report import ConformanceReport, ContractCheck, run
 from poundlock.testing.conformance.sink_rig import SinkRig, Subject
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_CHECKS: Sequence[Check[SinkRig]] = [*sink_checks.CHECKS, *sink_attempts.CHECKS, *sink_crashes.CHECKS]
+_CHECKS: Sequence[ContractCheck[SinkRig]] = [*sink_checks.CHECKS, *sink_attempts.CHECKS, *sink_crashes.CHECKS]
 SINK_CHECKS: Mapping[str, str] = {check.name: check.contract for check in _CHECKS}
 """The checks, name to what the contract says."""
 
@@ -32,7 +32,7 @@ def sink_conformance(
     orphans_found: bool = True,
     only: Iterable[str] | None = None,
     skip: Mapping[str, str] | None = None,
-) -> Report:
+) -> ConformanceReport:
     """Hold a sink to the contract of the checkpoint protocol, without Spark: coordinator, ledger, tasks that are killed.
 
     Args:
@@ -69,7 +69,7 @@ def check_sink(
     children: Children,
     only: Iterable[str] | None = None,
     skip: Mapping[str, str] | None = None,
-) -> Report:
+) -> ConformanceReport:
     """Do what `sink_conformance` does, with children and a folder that are there already."""
     first = SinkRig(subject, folder, children, "kind")
     return run(

@@ -9,8 +9,8 @@ from poundlock.checkpoint.capabilities import CommitsMany
 from poundlock.checkpoint.participant import JSON, Committed, Kind
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
-from poundlock.testing.conformance.lives import Driver, Job, Written
-from poundlock.testing.conformance.report import Broken, Check, Skipped
+from poundlock.testing.conformance.lives import SinkDriver, SinkJob, TaskOutput
+from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
 from poundlock.testing.conformance.sink_rig import ANSWERING, HIDING, ONCE, SinkRig
 
 
@@ -91,7 +91,7 @@ def abort_of_another(rig: SinkRig) -> None:
     rig.expect(rig.rows(0), "after one attempt of a task was aborted and another one committed")
 
 
-def _newer(rig: SinkRig, driver: Driver, one: Written) -> list[Written]:
+def _newer(rig: SinkRig, driver: SinkDriver, one: TaskOutput) -> list[TaskOutput]:
     found = rig.write(driver.directive(0), rig.task(0, one.subtask))
     if found[0].payloads and found[0].payloads == one.payloads:
         raise Broken(f"two attempts of a task prepared the same output: {one.payloads!r}")
@@ -198,7 +198,7 @@ def other_sink(rig: SinkRig) -> None:
     _beside(rig, other, "another sink of the job")
 
 
-def _beside(rig: SinkRig, other: Job, who: str) -> None:
+def _beside(rig: SinkRig, other: SinkJob, who: str) -> None:
     with rig.driver(other) as its:
         # It has pending data, and prepared data that is not decided, all the while.
         its.decide(0, rig.write(its.directive(0), rig.task(0, 0), job=other))
@@ -214,7 +214,7 @@ def _beside(rig: SinkRig, other: Job, who: str) -> None:
     rig.expect(rows, f"after a run beside {who} in the same place")
 
 
-def _pairs(found: Sequence[Written]) -> list[tuple[int, JSON]]:
+def _pairs(found: Sequence[TaskOutput]) -> list[tuple[int, JSON]]:
     return [(one.subtask, payload) for one in found for payload in one.payloads]
 
 
@@ -234,50 +234,56 @@ def _let_end(child: Any) -> None:
         return
 
 
-CHECKS: Sequence[Check[SinkRig]] = [
-    Check("abandon", "abandon() does not raise, and nothing of what was written is ever visible", abandons, ONCE),
-    Check(
+CHECKS: Sequence[ContractCheck[SinkRig]] = [
+    ContractCheck(
+        "abandon", "abandon() does not raise, and nothing of what was written is ever visible", abandons, ONCE
+    ),
+    ContractCheck(
         "task-killed",
         "a task that dies leaves nothing visible, and its next attempt is not disturbed",
         task_killed,
         ANSWERING,
     ),
-    Check(
+    ContractCheck(
         "zombie", "an older attempt of a task that goes on when a newer one is decided changes nothing", zombie, ONCE
     ),
-    Check(
+    ContractCheck(
         "zombie-of-older-driver",
         "a task of a driver that is gone can do no harm to a newer one's",
         zombie_of_an_older_driver,
         ONCE,
     ),
-    Check(
+    ContractCheck(
         "abort-twice",
         "abort() may be called any number of times, from any process, and for what is gone",
         abort_twice,
         HIDING,
     ),
-    Check(
+    ContractCheck(
         "abort-of-another",
         "attempts have output of their own: aborting one leaves the other as it is",
         abort_of_another,
         HIDING,
     ),
-    Check("commit-twice", "commit() does nothing where it was done before, from any process", commit_twice, ONCE),
-    Check(
+    ContractCheck(
+        "commit-twice", "commit() does nothing where it was done before, from any process", commit_twice, ONCE
+    ),
+    ContractCheck(
         "commit-many",
         "commit_many() gives an outcome for each committable, in their order, and does nothing where it was done before",
         commit_many,
         ONCE,
     ),
-    Check("replay-decided", "a decided checkpoint that is delivered again changes nothing", replay_decided, ANSWERING),
-    Check(
+    ContractCheck(
+        "replay-decided", "a decided checkpoint that is delivered again changes nothing", replay_decided, ANSWERING
+    ),
+    ContractCheck(
         "sweep-orphans",
         "sweep() finds what dead attempts of this job prepared, asks `check`, and removes it",
         sweep_orphans,
         HIDING,
     ),
-    Check("sweep-keeps", "sweep() leaves what is finished and what the state names", sweep_keeps),
-    Check("other-job", "another job in the same place is left alone", other_job, ANSWERING),
-    Check("other-sink", "another sink of the same job in the same place is left alone", other_sink, ANSWERING),
+    ContractCheck("sweep-keeps", "sweep() leaves what is finished and what the state names", sweep_keeps),
+    ContractCheck("other-job", "another job in the same place is left alone", other_job, ANSWERING),
+    ContractCheck("other-sink", "another sink of the same job in the same place is left alone", other_sink, ANSWERING),
 ]

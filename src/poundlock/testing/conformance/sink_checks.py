@@ -12,14 +12,14 @@ from poundlock.checkpoint.participant import Occasion
 from poundlock.checkpoint.validation import holds_pending
 from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance import lives
-from poundlock.testing.conformance.lives import Driver, Job
-from poundlock.testing.conformance.report import Broken, Check, Skipped
+from poundlock.testing.conformance.lives import SinkDriver, SinkJob
+from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
 from poundlock.testing.conformance.sink_rig import CHECKPOINTS, HIDING, SinkRig, same_json
 
 _DIRECTIVE_BYTES = 32 * 1024
 
 
-def _rounds(rig: SinkRig, driver: Driver) -> None:
+def _rounds(rig: SinkRig, driver: SinkDriver) -> None:
     """Take all checkpoints and the end, with tasks of their own processes."""
     for n in range(CHECKPOINTS):
         driver.decide(n, rig.write(driver.directive(n), *rig.tasks(n)))
@@ -30,7 +30,7 @@ def travels(rig: SinkRig) -> None:
     again = pickle.loads(rig.job.sink)
     if type(again).__qualname__ != type(rig.sink).__qualname__:
         raise Broken(f"a {type(rig.sink).__name__} came back as a {type(again).__name__}")
-    job = Job(shipped(again), rig.job.folder, rig.job.name, rig.job.job_id)
+    job = SinkJob(shipped(again), rig.job.folder, rig.job.name, rig.job.job_id)
     if job.participant().kind is not rig.kind:
         raise Broken(f"its kind was {rig.kind} and came back as {job.participant().kind}")
     participant = rig.job.participant()
@@ -168,31 +168,35 @@ def rejects(rig: SinkRig) -> None:
     rig.expect([row for rows in good.rows for row in rows], "after a checkpoint with bad rows")
 
 
-CHECKS: Sequence[Check[SinkRig]] = [
-    Check(
+CHECKS: Sequence[ContractCheck[SinkRig]] = [
+    ContractCheck(
         "pickling", "a sink travels to the tasks pickled, before and after it was used; describe_json is JSON", travels
     ),
-    Check(
+    ContractCheck(
         "commits", "everything that decisions name becomes visible, once, at the latest at the end of input", commits
     ),
-    Check(
+    ContractCheck(
         "hidden",
         "nothing is visible before a decision names it, not even when it is verified and staged",
         hidden,
         HIDING,
     ),
-    Check(
+    ContractCheck(
         "plain-values",
         'payloads, committables and state are JSON objects with "v"; a directive is JSON below 32 KB',
         plain,
     ),
-    Check("stage-pure", "stage() is a function of its arguments, touches nothing and changes none of them", stage_pure),
-    Check("rolls", "next_roll_ms() names a time at which a roll does something; None when nothing waits", rolls),
-    Check(
+    ContractCheck(
+        "stage-pure", "stage() is a function of its arguments, touches nothing and changes none of them", stage_pure
+    ),
+    ContractCheck(
+        "rolls", "next_roll_ms() names a time at which a roll does something; None when nothing waits", rolls
+    ),
+    ContractCheck(
         "empty", "a checkpoint without rows, and a writer that gets none, make nothing visible and harm nothing", empty
     ),
-    Check("chunk-forms", "a writer takes rows as Arrow columns, as dicts unless `bulk`, and as lines", forms),
-    Check(
+    ContractCheck("chunk-forms", "a writer takes rows as Arrow columns, as dicts unless `bulk`, and as lines", forms),
+    ContractCheck(
         "rejects",
         "a row that cannot be written goes to context.reject, is not counted as written, and keeps no other back",
         rejects,

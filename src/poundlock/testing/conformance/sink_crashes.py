@@ -11,7 +11,7 @@ from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Killed
-from poundlock.testing.conformance.report import Broken, Check, Skipped
+from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
 from poundlock.testing.conformance.sink_rig import ANSWERING, SinkRig
 
 _COMMITTING = (Failpoint.SINK_COMMITTING, Failpoint.SINK_COMMITTED)
@@ -71,9 +71,9 @@ def _decided_not_committed(rig: SinkRig) -> Sequence[JSON]:
     raise Skipped("the sink has nothing to commit")
 
 
-CHECKS: Sequence[Check[SinkRig]] = [
+CHECKS: Sequence[ContractCheck[SinkRig]] = [
     *(
-        Check(
+        ContractCheck(
             f"crash.{point.value}",
             f"killed at {point.value}, a job goes on from a fresh process with nothing lost and nothing twice",
             _killed_at(point),
@@ -82,7 +82,7 @@ CHECKS: Sequence[Check[SinkRig]] = [
         for point in Failpoint
         if point is not Failpoint.STATE_WRITING  # a sink has no keyed state
     ),
-    Check(
+    ContractCheck(
         "crash-within-commit",
         "a process that dies anywhere within commit() leaves what another commit() can finish",
         within_commit,

@@ -18,7 +18,7 @@ from poundlock.errors import DefinitionError
 from poundlock.spark.pickled_functions import shipped
 from poundlock.testing.conformance import lives
 from poundlock.testing.conformance.children import Child, Children
-from poundlock.testing.conformance.lives import Driver, Job, Task, Written
+from poundlock.testing.conformance.lives import SinkDriver, SinkJob, Task, TaskOutput
 from poundlock.testing.conformance.report import Broken, difference
 
 CHECKPOINTS, TASKS = 3, 2
@@ -88,10 +88,10 @@ class SinkRig:
         """Return a rig of the same sink in a place of its own."""
         return SinkRig(self.subject, self.folder, self.children, name)
 
-    def new_job(self, name: str, sink: Any, *, job_id: str | None = None, sink_name: str = "out") -> Job:
+    def new_job(self, name: str, sink: Any, *, job_id: str | None = None, sink_name: str = "out") -> SinkJob:
         """Return a job of a sink, with a checkpoint folder of its own."""
         folder = self.folder / f"checkpoint-{name}"
-        return Job(shipped(sink), str(folder), name, job_id or uuid.uuid4().hex, sink_name)
+        return SinkJob(shipped(sink), str(folder), name, job_id or uuid.uuid4().hex, sink_name)
 
     @property
     def kind(self) -> Kind:
@@ -121,9 +121,9 @@ class SinkRig:
     # At work
 
     @contextmanager
-    def driver(self, job: Job | None = None) -> Iterator[Driver]:
+    def driver(self, job: SinkJob | None = None) -> Iterator[SinkDriver]:
         """A life of the driver in this process; the tasks run in others."""
-        with Driver(job or self.job) as driver:
+        with SinkDriver(job or self.job) as driver:
             yield driver
 
     def life(self, *, failpoints: str = "", end: bool = True, only: Sequence[int] | None = None) -> Mapping[str, Any]:
@@ -133,15 +133,15 @@ class SinkRig:
         found: Mapping[str, Any] = self.children.call(lives.life, self.job, checkpoints, end, failpoints=failpoints)
         return found
 
-    def start(self, directive: Directive, task: Task, job: Job | None = None) -> Child:
+    def start(self, directive: Directive, task: Task, job: SinkJob | None = None) -> Child:
         """Start an attempt of a task."""
         return self.children.start(lives.write, job or self.job, directive, task)
 
-    def write(self, directive: Directive, *tasks: Task, job: Job | None = None) -> list[Written]:
+    def write(self, directive: Directive, *tasks: Task, job: SinkJob | None = None) -> list[TaskOutput]:
         """Run attempts of tasks, one after the other, each in a process of its own."""
         return [self.start(directive, task, job).result() for task in tasks]
 
-    def prepared(self, found: Sequence[Written]) -> list[Prepared]:
+    def prepared(self, found: Sequence[TaskOutput]) -> list[Prepared]:
         """Return what tasks prepared, as a participant is told of it."""
         return [Prepared("out", one.subtask, payload) for one in found for payload in one.payloads]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from poundlock.testing.conformance import source_checks
 from poundlock.testing.conformance.children import Children
-from poundlock.testing.conformance.report import Report, run
+from poundlock.testing.conformance.report import ConformanceReport, run
 from poundlock.testing.conformance.source_rig import SourceRig, SourceSubject
 
 SOURCE_CHECKS: Mapping[str, str] = {check.name: check.contract for check in source_checks.CHECKS}
@@ -27,7 +27,7 @@ def source_conformance(
     patience_s: float = 0.0,
     only: Iterable[str] | None = None,
     skip: Mapping[str, str] | None = None,
-) -> Report:
+) -> ConformanceReport:
     """Hold a split-planned source to its contract, without Spark: planned here, read in processes of their own.
 
     Args:
@@ -64,7 +64,7 @@ def check_source(
     children: Children,
     only: Iterable[str] | None = None,
     skip: Mapping[str, str] | None = None,
-) -> Report:
+) -> ConformanceReport:
     """Do what `source_conformance` does, with children and a folder that are there already."""
     checks = source_checks.CHECKS
     return run(

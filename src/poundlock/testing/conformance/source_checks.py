@@ -14,7 +14,7 @@ from poundlock.connectors.base import Split, SplitSource
 from poundlock.connectors.replay_promise import replay_of
 from poundlock.errors import PoundlockError
 from poundlock.spark.pickled_functions import shipped
-from poundlock.testing.conformance.report import Broken, Check, Skipped
+from poundlock.testing.conformance.report import Broken, ContractCheck, Skipped
 from poundlock.testing.conformance.source_rig import Read, SourceRig, Way, plan
 
 
@@ -238,43 +238,47 @@ def _checked(splits: Sequence[Split]) -> list[tuple[str, str, int]]:
         raise Broken(f"the payload of a split is not JSON: {error}") from None
 
 
-CHECKS: Sequence[Check[SourceRig]] = [
-    Check("pickling", "a source travels to the tasks pickled; its rows have the columns of schema()", travels),
-    Check(
+CHECKS: Sequence[ContractCheck[SourceRig]] = [
+    ContractCheck("pickling", "a source travels to the tasks pickled; its rows have the columns of schema()", travels),
+    ContractCheck(
         "reads-all",
         "from the initial position to the latest, checkpoint by checkpoint, every row comes once",
         reads_all,
     ),
-    Check("positions", "positions are JSON, no two of a way are alike, and describe() makes a line of each", positions),
-    Check(
+    ContractCheck(
+        "positions", "positions are JSON, no two of a way are alike, and describe() makes a line of each", positions
+    ),
+    ContractCheck(
         "monotone",
         "latest() never goes back; it is `start` only where nothing is new, and then there is no work",
         monotone,
     ),
-    Check("ends", "finished() is true of a bounded source at its end, also after a restart, and nowhere else", ends),
-    Check(
+    ContractCheck(
+        "ends", "finished() is true of a bounded source at its end, also after a restart, and nowhere else", ends
+    ),
+    ContractCheck(
         "splits-pure",
         "splits() is a function of two positions and the workspace; ids are unique, payloads are JSON",
         splits_pure,
     ),
-    Check("replay", "the same split gives the same rows in the same order, and the same rejects", replays),
-    Check(
+    ContractCheck("replay", "the same split gives the same rows in the same order, and the same rejects", replays),
+    ContractCheck(
         "replay-promise",
         "what `replay` declares is so: a range read twice by one reader, and by another behind a restart, gives the same rows; "
         'one that is "exact" gives them, or an error, even when somebody changed them',
         keeps_promise,
     ),
-    Check("restart", "from any position a new enumerator gives just the rest", restarts),
-    Check("ranges", "a range gives the rows of the smaller ranges it is made of", ranges),
-    Check(
+    ContractCheck("restart", "from any position a new enumerator gives just the rest", restarts),
+    ContractCheck("ranges", "a range gives the rows of the smaller ranges it is made of", ranges),
+    ContractCheck(
         "committed",
         "committed() may be told the same again, also after a restart, and takes nothing away that is still to be read",
         told,
     ),
-    Check(
+    ContractCheck(
         "rejects",
         "a record that cannot be decoded goes to context.reject with a reason, its bytes and its place",
         rejects,
     ),
-    Check("forms", "a reader may be asked for columns or for records, and gives the same rows", forms),
+    ContractCheck("forms", "a reader may be asked for columns or for records, and gives the same rows", forms),
 ]

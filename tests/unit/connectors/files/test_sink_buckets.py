@@ -24,7 +24,7 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
-from poundlock.connectors.files.buckets.assignment import Assignment, Rows
+from poundlock.connectors.files.buckets.assignment import Assignment, BucketRows
 from poundlock.connectors.files.buckets.date_pattern import DatePattern
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError
@@ -45,7 +45,7 @@ PATTERNS = {
 }
 
 
-def assign(assigner: Any, rows: Rows, *, raw: bool = False, started_ms: int = 0) -> Assignment:
+def assign(assigner: Any, rows: BucketRows, *, raw: bool = False, started_ms: int = 0) -> Assignment:
     return assigner.open(SimpleNamespace(started_ms=started_ms), raw=raw).assign(rows)  # type: ignore[no-any-return]
 
 
@@ -56,7 +56,7 @@ def names(assignment: Assignment, rows: int) -> list[str | None]:
 
 
 def by_column(assigner: EventTimeBucketAssigner, values: Any) -> list[str | None]:
-    return names(assign(assigner, Rows(None, batch(t=values))), len(values))
+    return names(assign(assigner, BucketRows(None, batch(t=values))), len(values))
 
 
 def expected(ms: int, zone: str, pattern: str) -> str:
@@ -117,7 +117,7 @@ def test_milliseconds_are_exact_from_seconds_with_a_fraction(ms: int) -> None:
     from poundlock.connectors.files.sink.segments import _ROUNDING_MS
 
     text = b'{"t":%d.%03d}' % divmod(ms, 1000)
-    assignment = assign(EventTimeBucketAssigner("t", zone="UTC"), Rows(lines(text), None), raw=True)
+    assignment = assign(EventTimeBucketAssigner("t", zone="UTC"), BucketRows(lines(text), None), raw=True)
     assert assignment.times is not None
     assert np.floor(assignment.times * assignment.ms + _ROUNDING_MS) == [ms]
     assert names(assignment, 1) == [expected(ms, "UTC", "'dt='yyyyMMdd")]
@@ -146,23 +146,23 @@ def test_column_types(values: Any, options: dict[str, Any], bucket: str) -> None
     column = values if isinstance(values, pa.Array) else pa.array(values)
     assigner = EventTimeBucketAssigner("t", **{"zone": "UTC", **options})
     assert by_column(assigner, column) == [bucket]
-    records = Rows(None, Records([{"t": value} for value in column.to_pylist()]))
+    records = BucketRows(None, Records([{"t": value} for value in column.to_pylist()]))
     assert names(assign(assigner, records), 1) == [bucket]
 
 
 def test_nested_fields() -> None:
     events = [{"ts": 1545220800.0}, {"ts": None}, None]
     assigner = EventTimeBucketAssigner("meta.ts", zone="UTC")
-    found = assign(assigner, Rows(None, batch(meta=events)))
+    found = assign(assigner, BucketRows(None, batch(meta=events)))
     assert names(found, 3) == ["dt=20181219", None, None]
     text = lines(
         b'{"meta":{"ts":1545220800,"x":[1]},"ts":5}', b'{"meta":5}', b'{"ts":1545220800}', b'{"meta":{"ts":null}}'
     )
-    found = assign(assigner, Rows(text, None), raw=True)
+    found = assign(assigner, BucketRows(text, None), raw=True)
     assert names(found, 4) == ["dt=20181219", None, None, None]
     assert dict(found.reasons) == {1: "no meta.ts", 2: "no meta.ts", 3: "meta.ts is null"}
     dotted = EventTimeBucketAssigner(("meta.ts",), zone="UTC")
-    assert names(assign(dotted, Rows(lines(b'{"meta.ts":1545220800}'), None), raw=True), 1) == ["dt=20181219"]
+    assert names(assign(dotted, BucketRows(lines(b'{"meta.ts":1545220800}'), None), raw=True), 1) == ["dt=20181219"]
 
 
 def test_iso_text_in_json() -> None:
@@ -178,21 +178,21 @@ def test_iso_text_in_json() -> None:
     ]
     assigner = EventTimeBucketAssigner("t", zone="Asia/Shanghai", unit="iso")
     for part in (rows, rows[:2]):
-        found = assign(assigner, Rows(lines(*(row for row, _, _ in part)), None), raw=True)
+        found = assign(assigner, BucketRows(lines(*(row for row, _, _ in part)), None), raw=True)
         assert names(found, len(part)) == [bucket for _, bucket, _ in part]
         assert dict(found.reasons) == {i: reason for i, (_, _, reason) in enumerate(part) if reason}
 
 
 def test_columns_without_a_usable_time() -> None:
     column = pa.array([1545220800.0, None, float("nan"), float("inf"), -1.0, 0.0])
-    found = assign(EventTimeBucketAssigner("t", zone="UTC"), Rows(None, batch(t=column)))
+    found = assign(EventTimeBucketAssigner("t", zone="UTC"), BucketRows(None, batch(t=column)))
     assert names(found, 6) == ["dt=20181219", None, None, None, None, None]
     assert list(found.reasons.values()) == ["t is null", "t is not a number", *["t is out of range"] * 3]
     for bad in (pa.array([1.5e9], pa.float32()), pa.array(["1545220800"]), pa.array([True]), pa.array([[1]])):
         with pytest.raises(DefinitionError, match="column t is"):
-            assign(EventTimeBucketAssigner("t", zone="UTC"), Rows(None, batch(t=bad)))
+            assign(EventTimeBucketAssigner("t", zone="UTC"), BucketRows(None, batch(t=bad)))
     with pytest.raises(DefinitionError, match="no column 'x'"):
-        assign(EventTimeBucketAssigner("x", zone="UTC"), Rows(None, batch(t=[1])))
+        assign(EventTimeBucketAssigner("x", zone="UTC"), BucketRows(None, batch(t=[1])))
 
 
 def test_bounds() -> None:
@@ -207,7 +207,7 @@ def test_bounds() -> None:
     near = EventTimeBucketAssigner("t", zone="UTC", unit="ms", max_ahead="1 h", max_behind="1 d")
     now = 1545220800000
     column_ms = [now - 86_400_001, now - 86_400_000, now + 3_599_999, now + 3_600_000]
-    found = assign(near, Rows(None, batch(t=column_ms)), started_ms=now)
+    found = assign(near, BucketRows(None, batch(t=column_ms)), started_ms=now)
     assert names(found, 4) == [None, "dt=20181218", "dt=20181219", None]
 
 
@@ -255,7 +255,7 @@ def test_patterns(pattern: str, text: str) -> None:
 
 
 def test_other_assigners() -> None:
-    rows = Rows(None, batch(**{BUCKET_COLUMN: ["a", None, "b", "a", ".x"], "n": [1, 2, 3, 4, 5]}))
+    rows = BucketRows(None, batch(**{BUCKET_COLUMN: ["a", None, "b", "a", ".x"], "n": [1, 2, 3, 4, 5]}))
     found = assign(ExpressionBucketAssigner("lower(c)"), rows)
     assert names(found, 5) == ["a", None, "b", "a", None]
     assert found.reasons[1] == "bucket is null"
@@ -270,7 +270,7 @@ def test_other_assigners() -> None:
     clock = ProcessingTimeBucketAssigner(zone="Asia/Shanghai")
     assert names(assign(clock, rows, started_ms=1545184226432), 5) == ["2018-12-19--09"] * 5
     with pytest.raises(DefinitionError, match="no column __bucket"):
-        assign(ExpressionBucketAssigner("x"), Rows(lines(b"x"), None), raw=True)
+        assign(ExpressionBucketAssigner("x"), BucketRows(lines(b"x"), None), raw=True)
 
 
 @pytest.mark.parametrize("bad", ["", " ", 7])

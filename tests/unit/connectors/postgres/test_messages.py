@@ -13,8 +13,8 @@ from poundlock.connectors.postgres.source.cdc_messages import (
     Begin,
     Change,
     Commit,
-    Described,
     Message,
+    RelationMessage,
     Truncate,
     lsn_of,
     lsn_text,
@@ -26,7 +26,7 @@ from poundlock.errors import TerminalError
 
 OID = 16385
 COLUMNS = [Column("id", 23), Column("v", 25)]
-DESCRIBED = Described(OID, "public", "t", "f", (("id", 23, -1), ("v", 25, -1)))
+DESCRIBED = RelationMessage(OID, "public", "t", "f", (("id", 23, -1), ("v", 25, -1)))
 TIME = datetime(2000, 1, 1, 0, 0, 1, tzinfo=UTC)
 
 
@@ -107,7 +107,7 @@ def test_a_transaction_belongs_to_the_range_in_which_its_commit_begins() -> None
 
 
 def test_other_tables_of_the_publication_are_left_out() -> None:
-    other = Described(1, "public", "other", "f", ())
+    other = RelationMessage(1, "public", "other", "f", ())
     messages = [
         other,
         DESCRIBED,
@@ -155,7 +155,7 @@ def test_an_old_key_has_no_long_values() -> None:
     ],
 )
 def test_columns_that_changed_stop_where_a_row_has_them(columns: tuple[tuple[str, int, int], ...]) -> None:
-    changed = Described(OID, "public", "t", "f", columns)
+    changed = RelationMessage(OID, "public", "t", "f", columns)
     assert len(rows([DESCRIBED, *insert(1, "1"), changed])) == 1
     with pytest.raises(TerminalError, match="columns of t changed before 0/2"):
         rows([DESCRIBED, *insert(1, "1"), changed, *insert(2, "2")])
@@ -163,7 +163,7 @@ def test_columns_that_changed_stop_where_a_row_has_them(columns: tuple[tuple[str
 
 
 def test_chosen_columns_are_found_by_name() -> None:
-    described = Described(OID, "public", "t", "f", (("w", 25, -1), ("id", 23, -1), ("v", 25, -1)))
+    described = RelationMessage(OID, "public", "t", "f", (("w", 25, -1), ("id", 23, -1), ("v", 25, -1)))
     change = Change("insert", OID, None, ("w", "1", UNCHANGED), False)
     (row,) = rows([described, Begin(1, TIME, 1), change], columns=[Column("id", 23)], declared=[23], whole=False)
     assert row["after"] == {"id": 1}

@@ -13,11 +13,11 @@ import pytest
 
 from poundlock import DefinitionError, PostgresSink, TerminalError, TransientError
 from poundlock.checkpoint.participant import Kind, Occasion, Prepared
-from poundlock.connectors.postgres.connection import Login, Server
+from poundlock.connectors.postgres.connection import PostgresLogin, PostgresServer
 from poundlock.connectors.postgres.errors import explained
 from poundlock.connectors.postgres.sink.committer import PreparedTransaction, commit
 from poundlock.connectors.postgres.sink.rows import RowDigest, copy_text, prepared_columns, raw_row
-from poundlock.connectors.postgres.sink.table import Column, Table, fits, matched
+from poundlock.connectors.postgres.sink.table import Table, TableColumn, fits, matched
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, gid, prefix_of
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import CommitUnknown, PoundlockError
@@ -25,8 +25,8 @@ from poundlock.errors import CommitUnknown, PoundlockError
 DSN = "postgresql://etl:geh31m@db.example:5433/shop"
 
 
-def column(name: str, base: str, category: str = "N", **more: Any) -> Column:
-    return Column(
+def column(name: str, base: str, category: str = "N", **more: Any) -> TableColumn:
+    return TableColumn(
         **{"name": name, "quoted": name, "type": base, "base": base, "category": category, "required": False,
            "filled": False, "generated": False, **more}
     )  # fmt: skip
@@ -261,12 +261,12 @@ def test_what_a_server_cannot_do_now_is_asked_for_again(
     error = getattr(errors, name)
     made: list[Answering] = []
 
-    def connect(login: Login) -> Answering:
+    def connect(login: PostgresLogin) -> Answering:
         made.append(Answering(error("could not write")))
         return made[-1]
 
-    monkeypatch.setattr(Login, "connect", connect)
-    asked = Server(Login(DSN))
+    monkeypatch.setattr(PostgresLogin, "connect", connect)
+    asked = PostgresServer(PostgresLogin(DSN))
     with pytest.raises(PoundlockError) as caught:
         commit(asked, Markers("m"), PreparedTransaction(v=1, gid="g", rows=1, bytes=1, digest="", origin="o", at_ms=0))
     assert type(caught.value) is kind

@@ -22,7 +22,7 @@ from poundlock import (
 )
 from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
-from poundlock.operators.keyed.output import Batch
+from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.testing import Emitted, ProcessHarness, Timer
 
@@ -257,7 +257,7 @@ def test_rows_come_in_chunks() -> None:
     operator, group = ProcessOperator(Twice(), chunk_rows=10), KeyGroup(0)
     operator.open()
     keys = list(range(100))
-    chunks = [list(chunk.values) for chunk in operator.process(group, Batch(keys, keys))]
+    chunks = [list(chunk.values) for chunk in operator.process(group, GroupBatch(keys, keys))]
     assert [len(chunk) for chunk in chunks] == [10] * 20
     assert [row for chunk in chunks for row in chunk] == [key for key in keys for _ in range(2)]
     fired = operator.advance_watermark(group, 1000)
@@ -269,7 +269,7 @@ def test_rows_come_in_chunks() -> None:
 def test_neither_watermark_nor_clock_goes_back() -> None:
     operator, group = ProcessOperator(Scripted()), KeyGroup(0, watermark=50, processing_time=60)
     operator.open()
-    list(operator.process(group, Batch(["a"], [doing("a", event(10))])))
+    list(operator.process(group, GroupBatch(["a"], [doing("a", event(10))])))
     assert list(operator.advance_watermark(group, 40)) == list(operator.advance_processing_time(group, 50)) == []
     assert (group.watermark, group.processing_time) == (50, 60)
 
@@ -370,5 +370,5 @@ def test_undeclared_side_outputs_are_refused_where_they_are_used() -> None:
 
     operator = ProcessOperator(Two(), tags=["known"])
     with pytest.raises(DefinitionError, match="Two sent a record to the side output 'unknown'") as caught:
-        list(operator.process(KeyGroup(0), Batch([None], [1])))
+        list(operator.process(KeyGroup(0), GroupBatch([None], [1])))
     assert caught.value.next == 'declare it: side_outputs={"unknown": "…"}'

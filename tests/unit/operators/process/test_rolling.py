@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from poundlock import DefinitionError, FileSource, Job
 from poundlock.operators.keyed.group import MAX, KeyGroup
-from poundlock.operators.keyed.output import Batch
+from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.testing import ProcessHarness
 
@@ -73,7 +73,7 @@ def test_one_record_out_for_each_in(kind: str, first: bool, records: list[Any], 
 def test_what_comes_at_the_end_has_the_last_time_there_is_and_comes_in_chunks() -> None:
     operator, group = RollingOperator(rolling_fold("sum", "n"), bounded=True, chunk_rows=10), KeyGroup(0)
     keys = list(range(35))
-    assert list(operator.process(group, Batch(keys, [{"n": key} for key in keys]))) == []
+    assert list(operator.process(group, GroupBatch(keys, [{"n": key} for key in keys]))) == []
     assert list(operator.advance_processing_time(group, 5)) == list(operator.advance_watermark(group, MAX - 1)) == []
     chunks = list(operator.advance_watermark(group, MAX))
     assert [len(chunk) for chunk in chunks] == [10, 10, 10, 5]

@@ -10,7 +10,7 @@ import pytest
 
 from poundlock import DefinitionError, Side
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.output import Batch
+from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
 from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
@@ -201,7 +201,7 @@ def test_a_window_of_many_keys_comes_out_in_chunks() -> None:
         operator = window_operator(WindowSpec(assigner=TEN, function=function), chunk_rows=100)
         group = KeyGroup(0)
         keys = list(range(1050))
-        assert list(operator.process(group, Batch(keys, [{"v": k} for k in keys], [5] * len(keys)))) == []
+        assert list(operator.process(group, GroupBatch(keys, [{"v": k} for k in keys], [5] * len(keys)))) == []
         chunks = list(operator.advance_watermark(group, 9))
         assert [len(chunk) for chunk in chunks] == [*[100] * 10, 50]
         assert [key for chunk in chunks for key in chunk.keys] == keys
@@ -230,7 +230,7 @@ def test_late_rows_are_told_by_their_number_in_the_host() -> None:
         spec = WindowSpec(assigner=TEN, function=ReduceWindow(plus), late_tag="late")
         operator = window_operator(spec, general=general)
         group = KeyGroup(0, watermark=100)
-        batch = Batch(["a", "b", "c"], [v(1), v(2), v(3)], [5, 105, 7], rows=[17, 18, 19])
+        batch = GroupBatch(["a", "b", "c"], [v(1), v(2), v(3)], [5, 105, 7], rows=[17, 18, 19])
         (chunk,) = operator.process(group, batch)
         assert (chunk.tag, chunk.keys, chunk.rows, chunk.timestamps) == ("late", ["a", "c"], [17, 19], [5, 7])
 
@@ -410,12 +410,12 @@ def test_what_a_function_gave_does_not_change_with_the_window(general: bool) -> 
 def test_state_of_another_operator_is_refused() -> None:
     state = ScratchState(1)
     plain = WindowSpec(assigner=TEN, function=ReduceWindow(plus))
-    list(window_operator(plain).process(state.open(), Batch(["a"], [v(1)], [5])))
+    list(window_operator(plain).process(state.open(), GroupBatch(["a"], [v(1)], [5])))
     changed = WindowSpec(assigner=TEN, function=ReduceWindow(plus), trigger=CountTrigger(2))
     state.write()
     restored = state.open()
     with pytest.raises(Exception, match="'contents' is kept as panes state and asked for as windows state"):
-        list(window_operator(changed).process(restored, Batch(["a"], [v(1)], [5])))
+        list(window_operator(changed).process(restored, GroupBatch(["a"], [v(1)], [5])))
 
 
 class Largest:

@@ -114,11 +114,11 @@ class EventTimeBucketAssigner:
         return raw if self.source == "auto" else self.source == "json"
 
     def open(self, context: WriterContext, *, raw: bool) -> OpenAssigner:
-        from poundlock.connectors.files.buckets.assignment import EventTime
+        from poundlock.connectors.files.buckets.assignment import EventTimeAssignment
 
         if self.json(raw) and not raw:
             raise DefinitionError('source="json" needs raw rows', next='give the sink row="value", or source="column"')
-        return EventTime(self, context.started_ms, json=self.json(raw))
+        return EventTimeAssignment(self, context.started_ms, json=self.json(raw))
 
     def describe(self) -> str:
         return f"{self.pattern} of {self.label} in {self.zone}"

@@ -28,7 +28,7 @@ REJECTED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BucketRows:
     """What an assigner may look at.
 
     Args:
@@ -66,7 +66,7 @@ class Assignment:
 class OpenAssigner(Protocol):
     """An assigner in one task; may remember what it has looked up."""
 
-    def assign(self, rows: Rows) -> Assignment:
+    def assign(self, rows: BucketRows) -> Assignment:
         """Return where the rows (at least one) go."""
         ...
 
@@ -86,11 +86,11 @@ class OneBucket(_NotJson):
     def __init__(self, name: str) -> None:
         self._assignment = Assignment([name], 0)
 
-    def assign(self, rows: Rows) -> Assignment:
+    def assign(self, rows: BucketRows) -> Assignment:
         return self._assignment
 
 
-class EventTime:
+class EventTimeAssignment:
     """Rows by the time in them."""
 
     def __init__(self, config: EventTimeBucketAssigner, started_ms: int, *, json: bool) -> None:
@@ -104,7 +104,7 @@ class EventTime:
     def valid_json(self, value: bytes) -> bool | None:
         return None if self._json is None else self._json.valid(value)
 
-    def assign(self, rows: Rows) -> Assignment:
+    def assign(self, rows: BucketRows) -> Assignment:
         stamps = self._stamps(rows)
         times = stamps.times
         low, high = float(times.min()), float(times.max())
@@ -120,7 +120,7 @@ class EventTime:
         reasons = {i: stamps.reasons.get(i, absurd) for i in np.flatnonzero(codes == REJECTED).tolist()}
         return Assignment(self._table.names, codes, times, self._ms, reasons)
 
-    def _stamps(self, rows: Rows) -> Stamps:
+    def _stamps(self, rows: BucketRows) -> Stamps:
         if self._json is not None and rows.lines is not None:
             return self._json.read(rows.lines.data, rows.lines.ends)
         if isinstance(rows.columns, Batch):
@@ -176,7 +176,7 @@ class ColumnBuckets(_Named):
         super().__init__()
         self._column = column
 
-    def assign(self, rows: Rows) -> Assignment:
+    def assign(self, rows: BucketRows) -> Assignment:
         columns = rows.columns
         if isinstance(columns, Batch) and self._column in columns.batch.schema.names:
             coded = columns.batch.column(self._column)
@@ -201,7 +201,7 @@ class PythonBuckets(_Named):
         self._function = function
         self._raw = raw
 
-    def assign(self, rows: Rows) -> Assignment:
+    def assign(self, rows: BucketRows) -> Assignment:
         function = self._function
         values: list[Any] = []
         raised: dict[int, str] = {}
@@ -216,7 +216,7 @@ class PythonBuckets(_Named):
             found[i] = reason
         return self.assignment(found)
 
-    def _records(self, rows: Rows) -> Sequence[Any]:
+    def _records(self, rows: BucketRows) -> Sequence[Any]:
         if self._raw and rows.lines is not None:
             return bytes(rows.lines.data).split(b"\n")[: len(rows.lines)]
         if isinstance(rows.columns, Batch):

@@ -20,7 +20,7 @@ from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.files.sink.multipart import UploadWriter, abort_upload, is_upload
 from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
-from poundlock.formats.encode import Output, open_output
+from poundlock.formats.encode import SegmentOutput, open_output
 from poundlock.formats.encode_bulk import BulkFile, open_bulk, schema_digest
 from poundlock.storage.base import Discardable, Storage
 from poundlock.storage.object_files import ObjectWriter
@@ -68,7 +68,7 @@ class _Segment:
     new_part: bool
     kind: str
     handle: BinaryIO
-    output: Output
+    output: SegmentOutput
     bulk: BulkFile | None = None
     schema: pa.Schema | None = None
     rows: int = 0
@@ -261,7 +261,7 @@ class Segments:
 class _Counted:
     """An output where a bulk writer wants a file: bytes are counted as they pass."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: SegmentOutput) -> None:
         self._output = output
 
     def write(self, data: Any) -> int:

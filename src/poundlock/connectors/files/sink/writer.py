@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
-from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, OpenAssigner, Rows
+from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, BucketRows, OpenAssigner
 from poundlock.connectors.files.sink.commit_plan import FORMAT, FileDirective
 from poundlock.connectors.files.sink.multipart import open_upload
 from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag, segment_name, upload_name
@@ -126,7 +126,7 @@ class FileWriter:
         lines = rows.lines
         if not len(lines):
             return 0
-        assignment = self._assign(Rows(lines, rows.columns))
+        assignment = self._assign(BucketRows(lines, rows.columns))
         for i in sorted(assignment.reasons):
             place = i if rows.index is None else int(rows.index[i])
             value = rows.originals[i] if i in rows.originals else lines.row(i)
@@ -134,7 +134,7 @@ class FileWriter:
         self._route(lines.data, lines.ends, assignment)
         return len(lines) - len(assignment.reasons)
 
-    def _assign(self, rows: Rows) -> Assignment:
+    def _assign(self, rows: BucketRows) -> Assignment:
         found = self._assigner.assign(rows)
         refused = {
             number: f"bucket {name!r} has a {letter!r}, which this file system takes in no name"
@@ -149,7 +149,7 @@ class FileWriter:
             rows: Batch | Records = to_batch(chunk)
         else:
             rows = chunk
-        assignment = self._assign(Rows(None, rows))
+        assignment = self._assign(BucketRows(None, rows))
         self._reject_rows(rows, assignment.reasons)
         if self._encoder is None:
             assert isinstance(rows, Batch)

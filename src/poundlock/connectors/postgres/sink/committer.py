@@ -12,7 +12,7 @@ from typing import Any
 
 from poundlock.checkpoint.participant import Aborted, Committed, Finding, Orphan, Prepared
 from poundlock.checkpoint.sink_values import SinkValue
-from poundlock.connectors.postgres.connection import Server
+from poundlock.connectors.postgres.connection import PostgresServer
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, epoch_of, prepared
 from poundlock.errors import CommitUnknown, DefinitionError, PoundlockError, TerminalError, TransientError
 
@@ -42,7 +42,7 @@ class PreparedTransaction(SinkValue, frozen=True):
     at_ms: int
 
 
-def verify(asked: Server, prefix: str, named: Sequence[Prepared]) -> None:
+def verify(asked: PostgresServer, prefix: str, named: Sequence[Prepared]) -> None:
     """Check that every transaction is prepared, and roll back what other attempts of the tasks left.
 
     Called before the decision, when every task has ended and nothing is decided that is not carried out: what is prepared
@@ -65,7 +65,7 @@ def verify(asked: Server, prefix: str, named: Sequence[Prepared]) -> None:
         )
 
 
-def commit(asked: Server, markers: Markers, committable: PreparedTransaction) -> Committed | Aborted:
+def commit(asked: PostgresServer, markers: Markers, committable: PreparedTransaction) -> Committed | Aborted:
     """Commit a transaction, or find out what became of it.
 
     Raises:
@@ -84,7 +84,7 @@ def commit(asked: Server, markers: Markers, committable: PreparedTransaction) ->
     return _outcome(asked, markers, committable)
 
 
-def _outcome(asked: Server, markers: Markers, committable: PreparedTransaction) -> Committed | Aborted:
+def _outcome(asked: PostgresServer, markers: Markers, committable: PreparedTransaction) -> Committed | Aborted:
     gid, where = committable.gid, asked.login.name
 
     def look(connection: Any) -> tuple[bool, tuple[str | None, int]]:
@@ -116,12 +116,12 @@ def _detail(committable: PreparedTransaction) -> Mapping[str, Any]:
     return {"transaction": committable.gid, "rows": committable.rows, "bytes": committable.bytes}
 
 
-def abort(asked: Server, payload: PreparedTransaction) -> None:
+def abort(asked: PostgresServer, payload: PreparedTransaction) -> None:
     """Roll back a transaction that no decision names. One that is gone already is no error."""
     _roll_back(asked, payload.gid)
 
 
-def _roll_back(asked: Server, gid: str) -> None:
+def _roll_back(asked: PostgresServer, gid: str) -> None:
     refusal = asked.end(f"ROLLBACK PREPARED '{gid}'", f"rolling back {gid}")
     if refusal and refusal != _UNDEFINED:
         raise TransientError(
@@ -130,7 +130,9 @@ def _roll_back(asked: Server, gid: str) -> None:
         )
 
 
-def sweep(asked: Server, markers: Markers, prefix: str, *, remove: bool, check: Callable[[], None]) -> Sequence[Orphan]:
+def sweep(
+    asked: PostgresServer, markers: Markers, prefix: str, *, remove: bool, check: Callable[[], None]
+) -> Sequence[Orphan]:
     """Find prepared transactions of this sink; everything decided has been committed, so they are of attempts that died."""
     found = asked.ask(lambda connection: prepared(connection, prefix), "looking for prepared transactions")
     if remove and found:
@@ -142,7 +144,7 @@ def sweep(asked: Server, markers: Markers, prefix: str, *, remove: bool, check: 
     return [Orphan(f"prepared transaction {gid}", 0, at) for gid, at in found.items()]
 
 
-def clean(asked: Server, markers: Markers, prefix: str) -> None:
+def clean(asked: PostgresServer, markers: Markers, prefix: str) -> None:
     """Remove old markers, now and then. Only the newest decision is ever asked for; the others are kept for people."""
     now = time.monotonic()
     if now - _cleaned.get(prefix, -_OFTEN_S) < _OFTEN_S:
@@ -154,7 +156,7 @@ def clean(asked: Server, markers: Markers, prefix: str) -> None:
         _log.warning("old markers stay: %s", error.what)
 
 
-def inspect(asked: Server, markers: Markers, committable: PreparedTransaction) -> Sequence[Finding]:
+def inspect(asked: PostgresServer, markers: Markers, committable: PreparedTransaction) -> Sequence[Finding]:
     """Say whether a decided transaction waits or was rolled back; an old one cannot be looked at any more."""
     gid = committable.gid
 

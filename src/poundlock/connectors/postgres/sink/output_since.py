@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer
-from poundlock.connectors.postgres.connection import Server
+from poundlock.connectors.postgres.connection import PostgresServer
 from poundlock.connectors.postgres.sink.transaction_ids import Markers
 from poundlock.errors import PoundlockError
 
 
-def note(asked: Server, markers: Markers, prefix: str, table: str) -> JSON:
+def note(asked: PostgresServer, markers: Markers, prefix: str, table: str) -> JSON:
     """Return the server's time, and what the markers of this sink begin with; see `Portable.note`."""
     try:
         origin, now_ms = asked.ask(markers.state, "noting the time")
@@ -21,7 +21,7 @@ def note(asked: Server, markers: Markers, prefix: str, table: str) -> JSON:
     return {"v": 1, "table": table, "origin": origin, "at_ms": now_ms, "prefix": prefix}
 
 
-def newer(asked: Server, markers: Markers, table: str, said: JSON) -> Newer:
+def newer(asked: PostgresServer, markers: Markers, table: str, said: JSON) -> Newer:
     """Look for younger markers; see `Portable.newer`. Raises TransientError where no server answers."""
     if "at_ms" not in said:
         return Newer(

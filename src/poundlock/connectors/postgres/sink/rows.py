@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from poundlock.connectors.postgres.sink.table import Column
+from poundlock.connectors.postgres.sink.table import TableColumn
 from poundlock.formats.utf8 import row_values
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False, batch_size=1 << 20)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-def prepared_columns(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+def prepared_columns(batch: pa.RecordBatch, columns: Sequence[TableColumn]) -> pa.RecordBatch:
     """Return a batch whose text in CSV is what the columns of the table take; nulls stay null."""
     arrays = [_prepared(array, column) for array, column in zip(batch.columns, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
@@ -82,7 +82,7 @@ def _hashable(column: pa.Array) -> Any:
     return (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
 
 
-def _prepared(array: pa.Array, column: Column) -> pa.Array:
+def _prepared(array: pa.Array, column: TableColumn) -> pa.Array:
     kind, t = array.type, pa.types
     if t.is_dictionary(kind):
         return _prepared(array.dictionary_decode(), column)
@@ -122,7 +122,7 @@ def _hex(array: pa.Array) -> pa.Array:
     return pc.if_else(array.is_null(), pa.scalar(None, pa.large_string()), text) if array.null_count else text
 
 
-def _nested(array: pa.Array, column: Column) -> pa.Array:
+def _nested(array: pa.Array, column: TableColumn) -> pa.Array:
     values = array.to_pylist(maps_as_pydicts="lossy")
     make = _array_text if column.category == "A" else _json_text
     return pa.array([None if value is None else make(value) for value in values], pa.large_string())

@@ -29,7 +29,7 @@ from poundlock.checkpoint.participant import (
 from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile as matching
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
-from poundlock.connectors.postgres.connection import Login, Server, server, server_pool
+from poundlock.connectors.postgres.connection import PostgresLogin, PostgresServer, server, server_pool
 from poundlock.connectors.postgres.sink import checks, committer, output_since
 from poundlock.connectors.postgres.sink.committer import PreparedTransaction
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, prefix_of
@@ -240,9 +240,9 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
     # Parts
 
     @property
-    def login(self) -> Login:
+    def login(self) -> PostgresLogin:
         """Which database, as whom."""
-        return Login(self.dsn, self.password)
+        return PostgresLogin(self.dsn, self.password)
 
     @property
     def lock_timeout_ms(self) -> int:
@@ -258,10 +258,10 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
         for asked in (self._asked(), *self._pool().idle):
             asked.close()
 
-    def _asked(self) -> Server:
+    def _asked(self) -> PostgresServer:
         return server(self.login)
 
-    def _pool(self) -> ConnectionPool[Server]:
+    def _pool(self) -> ConnectionPool[PostgresServer]:
         return server_pool(self.login)
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ _TIMES = frozenset(("timestamp", "timestamptz"))
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of the table.
 
     Args:
@@ -68,7 +68,7 @@ class Table:
 
     oid: int
     name: str
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     unlogged: bool
 
 
@@ -92,10 +92,10 @@ def look_up(connection: Any, name: str, where: str) -> Table:
         raise DefinitionError(
             f"{name} in PostgreSQL at {where} is no table", next="name a table, not a view or sequence"
         )
-    return Table(oid, quoted, [Column(*row) for row in connection.execute(_COLUMNS, (oid,))], persistence == "u")
+    return Table(oid, quoted, [TableColumn(*row) for row in connection.execute(_COLUMNS, (oid,))], persistence == "u")
 
 
-def matched(table: Table, sink: str, columns: Sequence[str]) -> list[Column]:
+def matched(table: Table, sink: str, columns: Sequence[str]) -> list[TableColumn]:
     """Return the table's columns for the rows' columns, in the order of the rows.
 
     Raises:
@@ -127,7 +127,7 @@ def matched(table: Table, sink: str, columns: Sequence[str]) -> list[Column]:
     return [known[name] for name in columns]
 
 
-def check_types(table: Table, sink: str, columns: Sequence[Column], schema: Iterable[pa.Field]) -> None:
+def check_types(table: Table, sink: str, columns: Sequence[TableColumn], schema: Iterable[pa.Field]) -> None:
     """Raise DefinitionError unless each column of the rows can be written to its column of the table."""
     for column, field in zip(columns, schema, strict=True):
         if not fits(field.type, column):
@@ -138,7 +138,7 @@ def check_types(table: Table, sink: str, columns: Sequence[Column], schema: Iter
             )
 
 
-def fits(kind: pa.DataType, column: Column) -> bool:
+def fits(kind: pa.DataType, column: TableColumn) -> bool:
     """Return whether values of an Arrow type can be written to a column. Their size is another matter."""
     base, category, t = column.base, column.category, pa.types
     if t.is_dictionary(kind):
@@ -164,7 +164,7 @@ def fits(kind: pa.DataType, column: Column) -> bool:
     return base in _JSON and t.is_nested(kind)
 
 
-def _spark(column: Column) -> str:
+def _spark(column: TableColumn) -> str:
     kinds = {
         "int2": "smallint",
         "int4": "int",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from poundlock.connectors.postgres.sink.table import Column, Table
+from poundlock.connectors.postgres.sink.table import Table, TableColumn
 
 _STAGE = "pg_temp.poundlock_stage"
 
@@ -23,7 +23,7 @@ class Upsert:
         deletes: whether the rows have one more column, which says that the row of this key is to be deleted.
     """
 
-    def __init__(self, table: Table, columns: Sequence[Column], key: Sequence[str], *, deletes: bool) -> None:
+    def __init__(self, table: Table, columns: Sequence[TableColumn], key: Sequence[str], *, deletes: bool) -> None:
         self.table, self.columns, self.deletes = table, columns, deletes
         self._all = ", ".join(column.quoted for column in columns)
         self._key = ", ".join(column.quoted for column in columns if column.name in key)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.postgres.errors import BY_A_ROW, explained, load_psycopg
 from poundlock.connectors.postgres.sink.rows import RowDigest, copy_text, prepared_columns, raw_row
-from poundlock.connectors.postgres.sink.table import Column, Table, check_types, look_up, matched
+from poundlock.connectors.postgres.sink.table import Table, TableColumn, check_types, look_up, matched
 from poundlock.connectors.postgres.sink.transaction_ids import Markers, gid
 from poundlock.connectors.postgres.sink.upsert import Upsert
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
@@ -49,7 +49,7 @@ class PostgresWriter:
         self._connection: Any = None
         self._table: Table | None = None
         self._upsert: Upsert | None = None
-        self._columns: dict[tuple[str, ...], list[Column]] = {}
+        self._columns: dict[tuple[str, ...], list[TableColumn]] = {}
         self._schema: Any = None
         self._name = gid(sink.prefix, context.epoch, context.checkpoint, context.subtask, context.attempt)
         self._taken = 0
@@ -140,7 +140,7 @@ class PostgresWriter:
                 f" DELETE FROM {self._markers.table} WHERE gid = '{self._sink.prefix}fence'",
             )
 
-    def _wanted(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Column]]:
+    def _wanted(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[TableColumn]]:
         """Return the columns that are written, in the order of the rows, and the table's columns for them."""
         sink, table = self._sink, self._table
         assert table is not None
@@ -169,7 +169,7 @@ class PostgresWriter:
                 return picked.append_column(sink.delete_when, batch.column(sink.delete_when)), [*columns, DELETE]
         return picked, columns
 
-    def _acceptable(self, rows: Batch, batch: pa.RecordBatch, columns: Sequence[Column]) -> _Index:
+    def _acceptable(self, rows: Batch, batch: pa.RecordBatch, columns: Sequence[TableColumn]) -> _Index:
         """Reject rows with a null where none may be, or what is no text in a struct or list; return the numbers of the others."""
         bad = not_utf8(batch, nested_only=True)  # other text the server looks at
         gone = batch.column(batch.num_columns - 1) if columns[-1] is DELETE else None
@@ -232,4 +232,4 @@ class PostgresWriter:
         self._context.reject(Reject(reason, raw_row(rows.batch, row), origin_of(rows).at(row)))
 
 
-DELETE = Column("poundlock_delete", "poundlock_delete", "boolean", "bool", "B", False, True, False)
+DELETE = TableColumn("poundlock_delete", "poundlock_delete", "boolean", "bool", "B", False, True, False)

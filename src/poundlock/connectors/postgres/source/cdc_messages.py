@@ -42,7 +42,7 @@ class Commit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class RelationMessage:
     """A table as it is from here on: number, schema, name, replica identity, and of each column name, type, modifier."""
 
     oid: int
@@ -68,7 +68,7 @@ class Truncate(NamedTuple):
     oids: tuple[int, ...]
 
 
-Message = Begin | Commit | Described | Change | Truncate
+Message = Begin | Commit | RelationMessage | Change | Truncate
 
 
 def lsn_of(text: str) -> int:
@@ -149,7 +149,7 @@ def _parse(data: bytes) -> Message | None:
         for _ in range(reading.number("!h")):
             reading.at += 1  # whether it is part of the key
             columns.append((reading.text(), reading.number("!I"), reading.number("!i")))
-        return Described(oid, space, name, identity, tuple(columns))
+        return RelationMessage(oid, space, name, identity, tuple(columns))
     if kind in "IUD":
         oid, which = reading.number("!I"), reading.letter()
         old, is_key = None, which == "K"

@@ -11,8 +11,8 @@ from poundlock.connectors.postgres.source.cdc_messages import (
     UNCHANGED,
     Begin,
     Change,
-    Described,
     Message,
+    RelationMessage,
     Truncate,
     Values,
     lsn_text,
@@ -93,7 +93,7 @@ class ChangeRows:
             if isinstance(message, Begin):
                 self._transaction = message if self._start <= message.commit < self._end else None
                 self._number = 0
-            elif isinstance(message, Described):
+            elif isinstance(message, RelationMessage):
                 if message.oid == self._oid:
                     self._describe(message)
             elif isinstance(message, Change):
@@ -106,7 +106,7 @@ class ChangeRows:
         if self._rows:
             yield self._batch()
 
-    def _describe(self, message: Described) -> None:
+    def _describe(self, message: RelationMessage) -> None:
         place = {name: (i, oid) for i, (name, oid, _) in enumerate(message.columns)}
         wanted = zip(self._columns, self._declared, strict=True)
         wrong = [c.name for c, oid in wanted if place.get(c.name, (0, 0))[1] != oid]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from poundlock.connectors.base import ReaderContext, Split
-from poundlock.connectors.postgres.connection import Login
+from poundlock.connectors.postgres.connection import PostgresLogin
 from poundlock.connectors.postgres.source.cdc_messages import parse
 from poundlock.connectors.postgres.source.cdc_rows import ChangeRows, as_changes
 from poundlock.connectors.postgres.source.snapshot import one_state
@@ -33,7 +33,7 @@ class PostgresReader:
     """
 
     def __init__(
-        self, login: Login, what: str, context: ReaderContext, sleep: Callable[[float], None] = time.sleep
+        self, login: PostgresLogin, what: str, context: ReaderContext, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._login, self._what, self._context, self._sleep = login, what, context, sleep
 

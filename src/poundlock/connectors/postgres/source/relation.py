@@ -18,7 +18,7 @@ _WITH_PLACES = ("r", "p", "m")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class TableSelection:
     """What a user wants to read. Exactly one of `table` and `query` is given.
 
     Args:
@@ -82,7 +82,7 @@ class Relation:
         return f" WHERE {' AND '.join(found)}" if found else ""
 
 
-def look_up(connection: Any, wanted: Selection) -> Relation:
+def look_up(connection: Any, wanted: TableSelection) -> Relation:
     """Return what is to be read as the server knows it.
 
     Raises:
@@ -147,7 +147,7 @@ WHERE i.indrelid = %s AND i.indisprimary HAVING count(*) > 0
 """
 
 
-def _columns(connection: Any, source: str, wanted: Selection) -> tuple[Column, ...]:
+def _columns(connection: Any, source: str, wanted: TableSelection) -> tuple[Column, ...]:
     found: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
     every = [column_of(each) for each in found]
     if not every or (wanted.columns is not None and not wanted.columns):

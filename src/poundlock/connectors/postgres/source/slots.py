@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from poundlock.connectors.postgres.connection import NO_LIMITS, Login, identifier, literal
+from poundlock.connectors.postgres.connection import NO_LIMITS, PostgresLogin, identifier, literal
 from poundlock.connectors.postgres.source.cdc_messages import lsn_of, lsn_text
 from poundlock.connectors.postgres.source.publications import check_published
 from poundlock.connectors.postgres.source.relation import Relation
@@ -14,7 +14,7 @@ from poundlock.errors import DefinitionError, SourceGoneError, TransientError
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ReplicationSlot:
     """A slot as the server shows it. `confirmed`: changes before that place are given no more."""
 
     plugin: str
@@ -23,7 +23,7 @@ class Slot:
     lost: str
 
 
-def find(connection: Any, name: str) -> Slot | None:
+def find(connection: Any, name: str) -> ReplicationSlot | None:
     """Return the slot of a name, None if there is none."""
     row = connection.execute(
         "SELECT plugin, active, confirmed_flush_lsn::text, coalesce(wal_status, ''), to_jsonb(s)->>'invalidation_reason'"
@@ -33,10 +33,10 @@ def find(connection: Any, name: str) -> Slot | None:
     if row is None:
         return None
     reason = row[4] or ("wal_removed" if row[3] == "lost" else "")
-    return Slot(row[0] or "", bool(row[1]), lsn_of(row[2]) if row[2] else 0, reason)
+    return ReplicationSlot(row[0] or "", bool(row[1]), lsn_of(row[2]) if row[2] else 0, reason)
 
 
-def usable(connection: Any, name: str, start: int) -> Slot:
+def usable(connection: Any, name: str, start: int) -> ReplicationSlot:
     """Return a slot that still has everything from a place on.
 
     Raises:
@@ -118,7 +118,7 @@ class Exported:
         self._connection.finish()
 
 
-def export(login: Login, name: str) -> Exported:
+def export(login: PostgresLogin, name: str) -> Exported:
     """Make a slot by the replication protocol, which alone gives the state of the tables that belongs to it.
 
     Raises:

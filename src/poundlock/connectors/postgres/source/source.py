@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from poundlock.arguments import refuse_without_effect
 from poundlock.connectors.base import Enumerator, ReaderContext
-from poundlock.connectors.postgres.connection import Login
+from poundlock.connectors.postgres.connection import PostgresLogin
 from poundlock.connectors.postgres.source.cdc import CdcEnumerator, declared_columns
 from poundlock.connectors.postgres.source.cdc_rows import change_schema
 from poundlock.connectors.postgres.source.incremental import IncrementalEnumerator, column_kind
 from poundlock.connectors.postgres.source.reader import PostgresReader
-from poundlock.connectors.postgres.source.relation import Relation, Selection, look_up
+from poundlock.connectors.postgres.source.relation import Relation, TableSelection, look_up
 from poundlock.connectors.postgres.source.slots import check_ready
 from poundlock.connectors.postgres.source.snapshot import SnapshotEnumerator, key_of
 from poundlock.connectors.postgres.types import Column
@@ -94,8 +94,8 @@ class PostgresSource:
         DefinitionError: the settings contradict each other.
     """
 
-    login: Login
-    selection: Selection
+    login: PostgresLogin
+    selection: TableSelection
     mode: Mode
     key: str | None
     split_bytes: int
@@ -149,8 +149,8 @@ class PostgresSource:
         query = query.strip().rstrip(";") if query is not None else None
         names = (columns,) if isinstance(columns, str) else None if columns is None else tuple(columns)
         values = {
-            "login": Login(dsn, password),
-            "selection": Selection(table, query, names, where),
+            "login": PostgresLogin(dsn, password),
+            "selection": TableSelection(table, query, names, where),
             "mode": mode,
             "key": key,
             "split_bytes": size(split_size),
