@@ -363,7 +363,10 @@ def test_duplicate_and_late_commits(rig: Rig, broker: EmbeddedKafka, topic: str)
     told = asked(rig).describe(first["tid"])
     assert told is not None
     assert told.epoch == first["epoch"], "version 5 of EndTxn would have changed the epoch"
-    (second,) = rig.write(1, [rows(1, 0)])
+    (beside,) = rig.write(1, [rows(1, 0)])
+    assert beside.payload["tid"] != first["tid"], "neighbouring checkpoints share none"
+    rig.bound.abort(beside)
+    (second,) = rig.write(2, [rows(1, 0)])
     assert second.payload["tid"] == first["tid"]
     assert (second.payload["pid"], second.payload["epoch"]) != (first["pid"], first["epoch"])
     assert isinstance(rig.bound.commit(first), Committed)
