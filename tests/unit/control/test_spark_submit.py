@@ -236,5 +236,6 @@ def test_tasks_on_yarn_find_the_file_systems_of_the_driver(alone: Path) -> None:
     conf = spec.settings()
     assert conf["spark.executorEnv.HADOOP_CONF_DIR"] == "{{PWD}}/__spark_conf__/__hadoop_conf__"
     assert conf["spark.executor.instances"] == "2"
+    assert conf["spark.python.unix.domain.socket.dir"] == "/tmp", "a container's own is too long for a socket"
     elsewhere = SessionSpec(name="events", master=Master.of("spark://h:1"), jvm_log=alone / "log").settings()
     assert "spark.executorEnv.HADOOP_CONF_DIR" not in elsewhere

@@ -129,6 +129,8 @@ class SessionSpec:
             conf["spark.jars"] = ",".join(self.jars)
         if self.master.kind == "yarn":
             conf["spark.executorEnv.HADOOP_CONF_DIR"] = HADOOP_CONF
+            # A socket's path has at most some hundred bytes, and a container's own folder for such files has more.
+            conf["spark.python.unix.domain.socket.dir"] = "/tmp"
         return conf | {f"spark.executorEnv.{name}": "1" for name in ONE_THREAD}
 
     @property
