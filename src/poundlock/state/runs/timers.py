@@ -133,8 +133,10 @@ class TimerView:
             limit = self._stretch(after)
             if limit is None:
                 return None
-            rows = self.due(after, limit)
-            for time, key, subkey in timer_entries(rows):
+            parts = self.parts(after, limit)
+            if parts and not deleted and not any(part.values.null_count for part in parts):
+                return min(int(part.times_or_none()[0]) for part in parts)  # nothing takes any of them back
+            for time, key, subkey in timer_entries(merge_timers(parts, drop_deleted=True)):
                 if (time, key, subkey) not in deleted:
                     return time
             after = limit
