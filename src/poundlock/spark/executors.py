@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.capabilities import TaskFolders, TaskModules
@@ -295,13 +295,17 @@ class Watch:
     _lost: bool = False
     _swept: float | None = None
 
+    @cached_property
+    def _races(self) -> bool:
+        # Spark's context copies its settings at each look, call by call into the JVM.
+        return bool(self.session.context.getConf().get("spark.speculation", "false") == "true")
+
     @property
     def leaves_leftovers(self) -> bool:
         """Whether attempts may have died, or lost a race, without tidying up, since this was last true; at most now and then."""
         now = time.monotonic()
         self._swept = now if self._swept is None else self._swept
-        races = self.session.context.getConf().get("spark.speculation", "false") == "true"
-        if now - self._swept < (_AFTER_LOSS_S if self._lost else _AFTER_RACES_S) or not (self._lost or races):
+        if not (self._lost or self._races) or now - self._swept < (_AFTER_LOSS_S if self._lost else _AFTER_RACES_S):
             return False
         self._swept, self._lost = now, False
         return True
