@@ -24,7 +24,7 @@ ROWS = 300
 
 
 class Checked(RichFunction):
-    """Fails for every tenth number; leaves a line for each open and close."""
+    """Fails for every tenth number, and gives text for 5, 25, 45 …; leaves a line for each open and close."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -44,7 +44,11 @@ class Checked(RichFunction):
             raise RuntimeError("not opened")
         if row["n"] % 10 == 0:
             raise ValueError(f"{row['n']} is a ten")
-        return {"n": row["n"], "t": 1_545_184_226_000 + row["n"]}
+        return {"n": "five" if row["n"] % 20 == 5 else row["n"], "t": 1_545_184_226_000 + row["n"]}
+
+
+def few_as_text(row: dict[str, Any]) -> dict[str, Any]:
+    return {"many": row["many"] if row["many"] > 130 else "few"}
 
 
 def no_sevens(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -85,7 +89,10 @@ def test_records_that_a_function_fails_for_are_dead_letters_wherever_it_stands(t
         .key_by("n % 2")
         .window(TumblingEventTimeWindows("1 h"))
     )
-    windows.aggregate("count(*) as many").sink_to(FileSink(f"{tmp_path}/windows", format="json"), name="windows")
+    counts = windows.aggregate("count(*) as many")
+    counts.sink_to(FileSink(f"{tmp_path}/windows", format="json"), name="windows")
+    later = counts.map(few_as_text, schema="many bigint", on_error="bad_record", name="later")
+    later.sink_to(FileSink(f"{tmp_path}/later", format="json"), name="later-out")
 
     state = run(
         job,
@@ -100,15 +107,23 @@ def test_records_that_a_function_fails_for_are_dead_letters_wherever_it_stands(t
     ).state
     assert state == "FINISHED"
 
-    good = [n for n in range(ROWS) if n % 10]
+    good = [n for n in range(ROWS) if n % 10 and n % 20 != 5]
     assert sorted(row["n"] for row in rows(tmp_path / "direct")) == good
     assert sorted(row["n"] for row in rows(tmp_path / "batches")) == [n for n in good if n != 7]
     assert sorted(row["n"] for row in rows(tmp_path / "sql")) == [n for n in good if n < 100]
     assert sum(row["many"] for row in rows(tmp_path / "windows")) == len(good)
 
+    assert rows(tmp_path / "later") == [{"many": 135}]
+
     letters = rows(tmp_path / "dead")
-    by_operator = Counter(letter["reason"].partition(" raised ")[0] for letter in letters)
+    misfits = [letter for letter in letters if " gave a record that does not fit: column '" in letter["reason"]]
+    assert Counter(letter["operator"] for letter in misfits) == {
+        "direct-checked": 15, "sql-checked": 15, "timed-checked": 15, "later": 1,
+    }  # fmt: skip
+    assert {json.loads(letter["value"])["n"] % 20 for letter in misfits if letter["operator"] != "later"} == {5}
+    by_operator = Counter(letter["operator"] for letter in letters if " raised " in letter["reason"])
     assert by_operator == {"direct-checked": 30, "sql-checked": 30, "timed-checked": 30, "no-sevens": 1}
+    assert len(letters) == len(misfits) + sum(by_operator.values())
     [seven] = [letter for letter in letters if letter["reason"].startswith("no-sevens")]
     assert seven["operator"] == "no-sevens"
     assert seven["reason"] == "no-sevens raised ValueError: seven"

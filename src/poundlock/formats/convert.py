@@ -162,6 +162,16 @@ def _build(
     return _without(chunk, batch, bad, reject)
 
 
+def misfits(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> dict[int, str]:
+    """Return the records that do not fit a schema, by their place, and why."""
+    bad: dict[int, str] = {}
+    for field in schema:
+        _, failed = _field(len(rows), field, field.type, [row.get(field.name) for row in rows], _array)
+        for row, why in failed.items():
+            bad.setdefault(row, f"column {field.name!r}: {why}")
+    return bad
+
+
 def _field(
     n: int, field: pa.Field, kind: pa.DataType | None, values: Any, make: Callable[[Any, pa.DataType | None], pa.Array]
 ) -> tuple[pa.Array, dict[int, str]]:

@@ -35,7 +35,7 @@ class CallsFunction(Protocol):
 
     @property
     def rejects(self) -> bool:
-        """Whether a row for which the function raises is a bad record; else the error goes on and the task fails."""
+        """Whether a row for which the function raises, or gives what does not fit, is a bad record; else the task fails."""
         ...
 
     def rejecting(self, failed: RowFailed) -> Operator:
@@ -178,9 +178,15 @@ class Filters:
         raise NotImplementedError
 
 
+class Misfit(Exception):
+    """A function gave what does not fit the columns it declared; the text says which."""
+
+
 def failed_row(step: str, chunk: Chunk, row: int, error: Exception) -> Reject:
-    """Return the bad record that a row is for which the function of an operator raised: its error, its bytes, its place."""
+    """Return the bad record that a row is for which the function of an operator raised, or gave what does not fit: its error, its bytes, its place."""
     reason = f"{step} raised {type(error).__name__}: {error}"
+    if isinstance(error, Misfit):
+        reason = f"{step} gave a record that does not fit: {error}"
     return Reject(reason, row_bytes(chunk, row), {**origin_of(chunk).at(row), "operator": step})
 
 

@@ -6,7 +6,7 @@ and all others go on, whatever chunk they came in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.formats import convert
-from poundlock.formats.chunk import Batch, Chunk, Origin, Records
+from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records
 from poundlock.formats.origin import subset, within
-from poundlock.operators.chain import MAIN, Emit, Filters, RowFailed
+from poundlock.formats.reject import Reject
+from poundlock.operators.chain import MAIN, Emit, Filters, Misfit, RowFailed
 from poundlock.stream.functions.rich_function import RichFunction
 from poundlock.stream.stream import Side
 
@@ -46,7 +47,7 @@ class _UserFunction(_Opened):
     """What the operators here share.
 
     Args:
-        rejects: whether a row for which the function raises is a bad record.
+        rejects: whether a row for which the function raises, or gives what does not fit the declared columns, is a bad record.
         failed: takes such rows within a task; None = the error goes on.
     """
 
@@ -124,16 +125,23 @@ class MapRecords(_UserFunction):
 
     id: str
     function: Callable[[dict[str, Any]], dict[str, Any]]
-    columns: tuple[str, ...]
+    schema: pa.Schema
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Emit the record of each row."""
         records = convert.to_records(chunk)
-        known = frozenset(self.columns)
+        names = tuple(self.schema.names)
+        known = frozenset(names)
         rows, of = _each(self.function, records, self.failed)
         for i, row in enumerate(rows):
             if type(row) is not dict or row.keys() != known:
-                rows[i] = _shaped(row, self.columns, known, self.id)
+                rows[i] = _shaped(row, names, known, self.id)
+        if self.failed is not None and (bad := convert.misfits(rows, self.schema)):
+            places = range(len(rows)) if of is None else of
+            for i, why in sorted(bad.items()):
+                self.failed(records, places[i], Misfit(why))
+            of = [place for i, place in enumerate(places) if i not in bad]
+            rows = [row for i, row in enumerate(rows) if i not in bad]
         emit(MAIN, Records(rows, records.origin, records.index if of is None else _places(records, of)))
 
 
@@ -143,18 +151,17 @@ class FlatMap(_UserFunction):
 
     id: str
     function: Callable[[dict[str, Any]], Iterable[Any]]
-    columns: Mapping[str, tuple[str, ...]]  # tag to columns; "" is the main output
+    schemas: Mapping[str, pa.Schema]  # tag to columns; "" is the main output
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Emit what comes of each row; of one for which the function raises in the middle, nothing."""
         records = convert.to_records(chunk)
         function = self.function
-        known = {tag: frozenset(names) for tag, names in self.columns.items()}
-        rows: dict[str, list[dict[str, Any]]] = {tag: [] for tag in self.columns}
-        index: dict[str, list[int]] = {tag: [] for tag in self.columns}
+        known = {tag: frozenset(schema.names) for tag, schema in self.schemas.items()}
+        rows: dict[str, list[dict[str, Any]]] = {tag: [] for tag in self.schemas}
+        index: dict[str, list[int]] = {tag: [] for tag in self.schemas}
         results, of = _each(lambda record: list(function(record) or ()), records, self.failed)
-        places = _places(records, range(len(records.rows)) if of is None else of)
-        for place, outs in zip(places, results, strict=True):
+        for i, outs in zip(range(len(records.rows)) if of is None else of, results, strict=True):
             for out in outs:
                 tag, row = (out.tag, out.record) if isinstance(out, Side) else (MAIN, out)
                 if tag not in known:
@@ -163,11 +170,27 @@ class FlatMap(_UserFunction):
                         next=f'declare it: flat_map(…, side_outputs={{"{tag}": "…"}})',
                     )
                 if type(row) is not dict or row.keys() != known[tag]:
-                    row = _shaped(row, self.columns[tag], known[tag], self.id)
+                    row = _shaped(row, tuple(self.schemas[tag].names), known[tag], self.id)
                 rows[tag].append(row)
-                index[tag].append(place)
+                index[tag].append(i)
+        bad = self._misfits(records, rows, index)
         for tag, emitted in rows.items():
-            emit(tag, Records(emitted, records.origin, index[tag]))
+            kept = [at for at, i in enumerate(index[tag]) if i not in bad]
+            of_tag = _places(records, [index[tag][at] for at in kept])
+            emit(tag, Records([emitted[at] for at in kept], records.origin, of_tag))
+
+    def _misfits(
+        self, records: Records, rows: Mapping[str, Sequence[dict[str, Any]]], index: Mapping[str, Sequence[int]]
+    ) -> dict[int, str]:
+        """Hand over the rows of which something came that does not fit, where they are bad records; return them."""
+        bad: dict[int, str] = {}
+        if self.failed is not None:
+            for tag, schema in self.schemas.items():
+                for at, why in convert.misfits(rows[tag], schema).items():
+                    bad.setdefault(index[tag][at], why)
+            for i, why in sorted(bad.items()):
+                self.failed(records, i, Misfit(why))
+        return bad
 
 
 @dataclass(frozen=True)
@@ -195,6 +218,8 @@ class MapBatches(_UserFunction):
         """Emit what comes of some rows of a batch, each half by itself where the function raises for them together."""
         try:
             parts = list(_batches(self.function(batch.batch.slice(start, stop - start)), self.id))
+            for part in parts:
+                convert.to_batch(Batch(part, NoOrigin(self.id)), self.schema, _misfit)
         except _NOT_OF_A_ROW:
             raise
         except Exception as error:
@@ -219,6 +244,10 @@ class MapBatches(_UserFunction):
                 )
             of = origin if part.num_rows == rows else within(origin, part.num_rows)
             emit(MAIN, convert.to_batch(Batch(part, of), self.schema))
+
+
+def _misfit(record: Reject) -> None:
+    raise Misfit(record.reason)
 
 
 def _batches(result: Any, step: str) -> Iterable[pa.RecordBatch]:

@@ -38,6 +38,6 @@ def operator_of(node: Node, before: pa.Schema | None) -> Operator:
     if node.kind == "map_batches":
         return MapBatches(node.id, function, schema, before, rejects=rejects)
     if node.kind == "map":
-        return MapRecords(node.id, function, tuple(schema.names), rejects=rejects)
-    columns = {"": tuple(schema.names)} | {tag: tuple(ddl.parse(text).names) for tag, text in node.side_outputs.items()}
-    return FlatMap(node.id, function, columns, rejects=rejects)
+        return MapRecords(node.id, function, schema, rejects=rejects)
+    schemas = {"": schema} | {tag: ddl.parse(text) for tag, text in node.side_outputs.items()}
+    return FlatMap(node.id, function, schemas, rejects=rejects)

@@ -111,8 +111,8 @@ class DataStream(StreamMethods):
         Args:
             function: a function, or a callable object; see `RichFunction` for one that has something to open and to close.
             schema: the DDL of the result, such as "user string, n bigint".
-            on_error: what an exception of the function does: "fail" the job, or make its record a "bad_record", of which
-                `Job(on_error=…)` says what becomes. A PoundlockError, such as a TransientError, fails the job in any case.
+            on_error: what an exception of the function does, or a value that does not fit `schema`: "fail" the job, or make
+                the record a "bad_record", of which `Job(on_error=…)` says what becomes. A PoundlockError, such as a TransientError, fails the job in any case.
             name: of the operator.
         """
         return self._python("map", function, schema, {}, on_error, name)

@@ -18,6 +18,8 @@ from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapR
 from poundlock.stream.stream import Side
 from support.chain_account import account
 
+N = pa.schema([("n", pa.int64())])
+
 
 class Collect:
     """A terminal step that keeps what reaches it."""
@@ -45,8 +47,8 @@ def test_map_flat_map_and_filter_keep_the_place_of_each_row() -> None:
     sink = Collect()
     run = chain(
         ("even", Filter(lambda r: r["n"] % 2 == 0), [Edge("in")]),
-        ("twice", FlatMap("twice", lambda r: [r, r], {"": ("n",)}), [Edge("even")]),
-        ("neg", MapRecords("neg", lambda r: {"n": -r["n"]}, ("n",)), [Edge("twice")]),
+        ("twice", FlatMap("twice", lambda r: [r, r], {"": N}), [Edge("even")]),
+        ("neg", MapRecords("neg", lambda r: {"n": -r["n"]}, N), [Edge("twice")]),
         ("out", sink, [Edge("neg")]),
     )
     run.push(numbers(1, 2, 3, 4))
@@ -61,7 +63,9 @@ def test_side_output_goes_only_to_its_readers() -> None:
         (
             "split",
             FlatMap(
-                "split", lambda r: [r] if r["n"] > 0 else [Side("bad", {"why": "low"})], {"": ("n",), "bad": ("why",)}
+                "split",
+                lambda r: [r] if r["n"] > 0 else [Side("bad", {"why": "low"})],
+                {"": N, "bad": pa.schema([("why", pa.string())])},
             ),
             [Edge("in")],
         ),
@@ -92,7 +96,7 @@ def test_filter_keeps_lines_as_lines() -> None:
 def test_map_batches_accepts_batches_tables_and_generators() -> None:
     for give in (lambda b: b, lambda b: pa.Table.from_batches([b]), lambda b: (b.slice(i, 1) for i in range(len(b)))):
         sink = Collect()
-        operator = MapBatches("m", give, pa.schema([("n", pa.int64())]))
+        operator = MapBatches("m", give, N)
         run = chain(("m", operator, [Edge("in")]), ("out", sink, [Edge("m")]))
         run.push(Batch(pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int64())})))
         assert [r["n"] for r in sink.rows] == [1, 2]
@@ -101,15 +105,15 @@ def test_map_batches_accepts_batches_tables_and_generators() -> None:
 @pytest.mark.parametrize(
     ("operator", "says"),
     [
-        (MapRecords("m", lambda r: None, ("n",)), "m returned NoneType, not a dict"),  # type: ignore[arg-type, return-value]
-        (MapRecords("m", lambda r: {"x": 1}, ("n",)), "m returned the undeclared column 'x'"),
+        (MapRecords("m", lambda r: None, N), "m returned NoneType, not a dict"),  # type: ignore[arg-type, return-value]
+        (MapRecords("m", lambda r: {"x": 1}, N), "m returned the undeclared column 'x'"),
         (
-            FlatMap("m", lambda r: [Side("late", r)], {"": ("n",)}),
+            FlatMap("m", lambda r: [Side("late", r)], {"": N}),
             "m sent a record to the undeclared side output 'late'",
         ),
-        (MapBatches("m", lambda b: 7, pa.schema([("n", pa.int64())])), "m returned int, not Arrow"),
+        (MapBatches("m", lambda b: 7, N), "m returned int, not Arrow"),
         (
-            MapBatches("m", lambda b: b.rename_columns(["q"]), pa.schema([("n", pa.int64())])),
+            MapBatches("m", lambda b: b.rename_columns(["q"]), N),
             "m returned the undeclared column 'q'",
         ),
     ],
@@ -122,7 +126,10 @@ def test_a_function_that_breaks_its_declaration_is_named(operator: Operator, say
 
 def test_a_missing_column_is_null() -> None:
     sink = Collect()
-    run = chain(("m", MapRecords("m", lambda r: {"n": 1}, ("n", "s")), [Edge("in")]), ("out", sink, [Edge("m")]))
+    run = chain(
+        ("m", MapRecords("m", lambda r: {"n": 1}, pa.schema([*N, ("s", pa.string())])), [Edge("in")]),
+        ("out", sink, [Edge("m")]),
+    )
     run.push(numbers(1))
     assert sink.rows == [{"n": 1, "s": None}]
 
@@ -131,7 +138,7 @@ def test_a_missing_column_is_null() -> None:
 def test_every_row_is_accounted_for(values: list[int], copies: int, modulus: int) -> None:
     left, both = Collect(), Collect()
     run = chain(
-        ("copy", FlatMap("copy", lambda r: [r] * copies, {"": ("n",)}), [Edge("in")]),
+        ("copy", FlatMap("copy", lambda r: [r] * copies, {"": N}), [Edge("in")]),
         ("keep", Filter(lambda r: r["n"] % modulus == 0), [Edge("copy")]),
         ("both", Pass(), [Edge("keep"), Edge("copy"), Edge("in")]),  # a union of what diverged
         ("left-out", left, [Edge("keep")]),

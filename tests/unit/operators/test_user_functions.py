@@ -66,9 +66,9 @@ def odd_fails_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 OPERATORS: dict[str, Callable[[bool], Operator]] = {
-    "map": lambda rejects: MapRecords("op", odd_fails, ("n",), rejects=rejects),
+    "map": lambda rejects: MapRecords("op", odd_fails, SCHEMA, rejects=rejects),
     "filter": lambda rejects: Filter(lambda row: odd_fails(row)["n"] % 4 == 0, rejects=rejects),
-    "flat_map": lambda rejects: FlatMap("op", odd_fails_late, {"": ("n",), "copy": ("n",)}, rejects=rejects),
+    "flat_map": lambda rejects: FlatMap("op", odd_fails_late, {"": SCHEMA, "copy": SCHEMA}, rejects=rejects),
     "map_batches": lambda rejects: MapBatches("op", odd_fails_batch, SCHEMA, rejects=rejects),
 }
 
@@ -104,6 +104,42 @@ def test_a_bad_record_names_operator_error_and_bytes(kind: str) -> None:
     assert record.value == b'{"n": 3}'
 
 
+def odd_as_text(row: dict[str, Any]) -> dict[str, Any]:
+    return {"n": "odd" if row["n"] % 2 else row["n"]}
+
+
+MISFITS: dict[str, Operator] = {
+    "map": MapRecords("op", odd_as_text, SCHEMA, rejects=True),
+    "flat_map": FlatMap(
+        "op", lambda row: [row, Side("copy", odd_as_text(row)), row], {"": SCHEMA, "copy": SCHEMA}, rejects=True
+    ),
+    "map_batches": MapBatches(
+        "op",
+        lambda batch: pa.record_batch({"n": ["odd" if n % 2 else str(n) for n in batch.column("n").to_pylist()]}),
+        SCHEMA,
+        rejects=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["records", "batch"])
+@pytest.mark.parametrize("kind", MISFITS)
+@given(values=st.lists(st.integers(-9, 9), min_size=1, max_size=20))
+def test_what_does_not_fit_is_rejected_as_what_is_raised_is(kind: str, form: str, values: list[int]) -> None:
+    bad: list[Reject] = []
+    sink = Collect()
+    run = chain(MISFITS[kind], sink, bad)
+    run.push(rows(form, values))
+    good = [n for n in values if n % 2 == 0]
+    assert sink.numbers == sink.places == ([n for n in good for _ in range(2)] if kind == "flat_map" else good)
+    assert [(record.where, record.value) for record in bad] == [
+        ({"file": "f", "offset": n, "operator": "op"}, b'{"n": %d}' % n) for n in values if n % 2
+    ]
+    assert all(record.reason.startswith("op gave a record that does not fit: column 'n': ") for record in bad)
+    read, produced, filtered, rejected = account(run, "out")
+    assert read + produced == len(sink.numbers) + filtered + rejected
+
+
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_by_default_the_error_goes_on(kind: str) -> None:
     bad: list[Reject] = []
@@ -118,7 +154,7 @@ def test_an_error_that_is_not_of_a_row_fails_the_task(error: Exception) -> None:
         raise error
 
     for operator in (
-        MapRecords("op", fail, ("n",), rejects=True),
+        MapRecords("op", fail, SCHEMA, rejects=True),
         MapBatches("op", fail, SCHEMA, rejects=True),
     ):
         with pytest.raises(type(error)):

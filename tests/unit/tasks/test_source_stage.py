@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from poundlock import FileSink, RichFunction
@@ -92,7 +93,7 @@ class Halves(RichFunction):
 
 
 def halved(tmp_path: Path, function: Halves, *, rejects: bool) -> TaskReport:
-    half = MapRecords("half", function, ("n",), rejects=rejects)
+    half = MapRecords("half", function, pa.schema([("n", pa.int64())]), rejects=rejects)
     return run(tmp_path, [Step("half", half, [Edge("in")]), Step("out", SinkStep("out"), [Edge("half")])], numbers)
 
 
