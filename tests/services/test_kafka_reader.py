@@ -371,6 +371,31 @@ def test_a_broker_killed_in_mid_read(own_kafka_broker: EmbeddedKafka, tmp_path: 
     source.enumerator.close()
 
 
+@pytest.mark.parametrize("field", ["a value", "a first offset"])
+def test_a_byte_that_was_changed_on_the_brokers_disk(
+    own_kafka_broker: EmbeddedKafka, tmp_path: Path, field: str
+) -> None:
+    broker = own_kafka_broker
+    broker.create_topic("big")
+    for n in range(3):
+        broker.produce("big", [b"%d/%d" % (n, i) for i in range(10)])
+    source = Reading(tmp_path, broker, topics="big")
+    splits = source.splits()
+    broker.stop()
+    (segment,) = (broker.home / "data" / "big-0").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    second = 12 + int.from_bytes(data[8:12], "big")
+    assert int.from_bytes(data[second : second + 8], "big") == 10
+    data[data.index(b"1/5") if field == "a value" else second + 6] ^= 1
+    segment.write_bytes(data)
+    broker.start()
+    # Of a wrong first offset the batch behind it is the proof: it begins before the one in front of it ends.
+    offset, why = (10, r"its checksum") if field == "a value" else (20, "behind an earlier offset")
+    with pytest.raises(TerminalError, match=f"topic 'big' partition 0 offset {offset}: the record batch there .*{why}"):
+        source.values(splits)
+    source.enumerator.close()
+
+
 def test_a_broker_that_stays_away(own_kafka_broker: EmbeddedKafka, tmp_path: Path) -> None:
     broker = own_kafka_broker
     broker.create_topic("t")

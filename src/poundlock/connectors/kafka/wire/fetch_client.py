@@ -176,19 +176,23 @@ def first_offset(connection: BrokerConnection, topic: str, partition: int) -> in
     return _offset(connection, topic, partition, -2)
 
 
-def end_offset(connection: BrokerConnection, topic: str, partition: int) -> int:
-    """Return the offset after the last record of a partition. Raises ConnectionLost if the broker does not say."""
-    return _offset(connection, topic, partition, -1)
+def end_offset(connection: BrokerConnection, topic: str, partition: int, *, committed: bool = False) -> int:
+    """Return the offset after the last record of a partition, or before the first open transaction.
+
+    Raises:
+        ConnectionLost: the broker does not say.
+    """
+    return _offset(connection, topic, partition, -1, committed)
 
 
-def _offset(connection: BrokerConnection, topic: str, partition: int, when: int) -> int:
+def _offset(connection: BrokerConnection, topic: str, partition: int, when: int, committed: bool = False) -> int:
     request: Any = kafka_python("protocol.consumer").ListOffsetsRequest
     parts = request.ListOffsetsTopic
     asked = parts.ListOffsetsPartition(partition_index=partition, current_leader_epoch=-1, timestamp=when)
     answer = connection.request(
         request(
             replica_id=-1,
-            isolation_level=0,
+            isolation_level=int(committed),
             topics=[parts(name=topic, partitions=[asked])],
             min_version=2,
             max_version=6,

@@ -2,6 +2,10 @@
 
 A range ends only when a broker has shown everything up to its last offset; what is not there, or not the topic that was planned,
 is an error that names topic, partition and offset.
+
+No checksum covers the first offset of a batch. One that was changed on disk is seen by the batches around it, which it then
+overlaps, and by the partition's end, which it then passes. It is not seen where it stands last in a segment, nor where a broker
+passes over the batch itself, as one that ends before what an answer is to begin with: a gap is what compaction leaves, too.
 """
 
 from __future__ import annotations
@@ -163,7 +167,7 @@ class _RangeFetch:
             answer = decode_answer(connection.receive(), self._version)
             if answer.error:
                 self._raise(answer, connection)
-            headers = self._whole(answer)
+            headers = self._whole(answer, connection, committed=self._committed)
             reached = headers[-1].last_offset + 1 if headers else self._at
             if not headers and self._ends_here(answer, connection, topic_id):
                 self._at = self._wanted.after
@@ -188,7 +192,7 @@ class _RangeFetch:
         )  # fmt: skip
         connection.send(encode_request(request, self._version, connection.next_correlation(), s.client_id))
 
-    def _whole(self, answer: FetchAnswer) -> list[BatchHeader]:
+    def _whole(self, answer: FetchAnswer, connection: BrokerConnection, *, committed: bool) -> list[BatchHeader]:
         """Return the headers of the whole batches that reach into the range."""
         try:
             headers = read_headers(answer.records)
@@ -200,11 +204,31 @@ class _RangeFetch:
             if not self._max_bytes < needed <= _LARGEST_FETCH:
                 raise self._damaged(DamagedBatch(self._at, f"is cut off after {len(answer.records)} bytes"))
             self._max_bytes = needed
-        if headers and headers[-1].last_offset < self._at:
-            raise self._damaged(
-                DamagedBatch(headers[0].base_offset, f"was sent for offset {self._at}, which it is before")
-            )
+        if headers:
+            self._check_place(answer, headers, connection, committed=committed)
         return headers
+
+    def _check_place(
+        self, answer: FetchAnswer, headers: list[BatchHeader], connection: BrokerConnection, *, committed: bool
+    ) -> None:
+        """Raise TerminalError if batches cannot stand where they say: before what was asked for, or past what can be read."""
+        w, first, last = self._wanted, headers[0], headers[-1]
+        if last.last_offset < self._at:
+            raise self._damaged(DamagedBatch(first.base_offset, f"was sent for offset {self._at}, which it is before"))
+        if w.first < self._at and first.base_offset < self._at:  # in mid-range it is where the batch before ended
+            raise self._damaged(
+                DamagedBatch(first.base_offset, f"is damaged: the one before it ends at offset {self._at - 1}")
+            )
+        # The ends in an answer may be older than its records, those of a new question are not.
+        if last.last_offset >= (answer.last_stable_offset if committed else answer.high_watermark):
+            end = end_offset(connection, w.topic, w.partition, committed=committed)
+            if last.last_offset >= end:
+                raise self._damaged(
+                    DamagedBatch(
+                        last.base_offset,
+                        f"is damaged: it goes to offset {last.last_offset}, the partition to {end - 1}",
+                    )
+                )
 
     def _checked(self, shown: _Shown[_T], answer: FetchAnswer, headers: list[BatchHeader]) -> Iterator[_T]:
         try:
@@ -240,7 +264,7 @@ class _RangeFetch:
         if self._committed and self._empty > 1 and answer.last_stable_offset >= w.after:
             self._send(connection, self._at, topic_id, committed=False)
             probe = decode_answer(connection.receive(), self._version)
-            headers = [] if probe.error else self._whole(probe)
+            headers = [] if probe.error else self._whole(probe, connection, committed=False)
             if headers and headers[0].base_offset >= w.after:
                 return True
         time.sleep(_EMPTY_PAUSE_S)
