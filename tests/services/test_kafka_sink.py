@@ -243,7 +243,7 @@ def test_many_transactions_of_several_sinks_are_verified_and_committed_at_once(
     rig: Rig, broker: EmbeddedKafka, topic: str
 ) -> None:
     """Each thread that ends transactions has a connection of its own, and the sinks of a cluster share them."""
-    tasks = [rows(0, n) for n in range(40)]
+    tasks = [rows(0, n) for n in range(12)]
     prepared = rig.write(0, tasks)
     payloads = [item.payload for item in prepared]
     bound = [rig.sink.bind(job_id=rig.identity.job_id, sink="out") for _ in range(2)]
@@ -334,6 +334,30 @@ def test_the_broker_is_killed_between_decision_and_commit(rig: Rig, broker: Embe
     rig.checkpoint(driver, 0, [rows(0, 0), rows(0, 1)])
     assert done
     assert_exact(broker, topic, [rows(0, 0), rows(0, 1)])
+
+
+def test_a_broker_that_restarted_unnoticed_ends_nothing_before_its_partitions_are_led(
+    rig: Rig, broker: EmbeddedKafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client connects again by itself, so that no question fails."""
+    asked = Transactions(broker.bootstrap_servers, rig.sink.security.kafka_python)
+    looked: list[str] = []
+    look = asked._await_leaders
+    monkeypatch.setattr(asked, "_await_leaders", lambda admin, tid: (looked.append(tid), look(admin, tid)))
+    tasks = [rows(0, n) for n in range(3)]
+    one, two, three = (item.payload for item in rig.write(0, tasks))
+
+    def commit(payload: Mapping[str, Any]) -> str:
+        return asked.end(payload["tid"], payload["pid"], payload["epoch"], commit=True)
+
+    assert [commit(one), commit(two)] == ["NoError", "NoError"]
+    assert looked == [one["tid"]]
+    broker.restart()
+    time.sleep(1)
+    assert commit(three) == "NoError"
+    assert three["tid"] in looked[1:]
+    assert_exact(broker, topic, tasks)
+    asked.close()
 
 
 def test_the_broker_is_down_when_the_driver_commits(rig: Rig, broker: EmbeddedKafka, topic: str) -> None:

@@ -167,12 +167,14 @@ class Transactions:
         self._timeout = timeout
         self._client: Any = None
         self._lock = threading.RLock()
-        self._fresh = True  # whether the connection is new: the cluster may just be starting
+        # Connections to coordinators behind which every partition had a leader. Another one is a broker that may just have
+        # started: the client makes it by itself, and no question fails.
+        self._led: dict[Any, Any] = {}
 
     def close(self) -> None:
         """Let go of the connection; a question asked later makes a new one."""
         with self._lock:
-            client, self._client, self._fresh = self._client, None, True
+            client, self._client, self._led = self._client, None, {}
             if client is not None:
                 with contextlib.suppress(Exception):
                     client.close()
@@ -224,14 +226,23 @@ class Transactions:
         )
         kind = kafka_python("protocol.metadata").CoordinatorType.TRANSACTION
 
-        async def send(admin: Any) -> Any:
+        errors = kafka_python("errors")
+
+        async def send(admin: Any) -> tuple[Any, Any, Any]:
             node = (await admin._find_coordinator_ids([tid], key_type=kind))[tid]
-            return await admin._manager.send(request, node_id=node)
+            connection = admin._manager.get_connection(node)
+            led = self._led.get(node) is connection
+            return node, connection, await admin._manager.send(request, node_id=node) if led else None
 
         def ask(admin: Any) -> str:
-            if self._fresh:
+            node, connection, answer = admin._manager.run(send, admin)
+            if answer is None:
                 self._await_leaders(admin, tid)
-            return str(kafka_python("errors").for_code(admin._manager.run(send, admin).error_code).__name__)
+                self._led[node] = connection
+                _, _, answer = admin._manager.run(send, admin)
+            if answer is None:
+                raise errors.KafkaConnectionError(f"broker {node} went away")
+            return str(errors.for_code(answer.error_code).__name__)
 
         end = time.monotonic() + self._timeout
         while True:
@@ -260,7 +271,6 @@ class Transactions:
         }
         if any((p.topic, p.partition) not in led for p in partitions):
             raise kafka_python("errors").LeaderNotAvailableError(f"partitions of {tid} have no leader")
-        self._fresh = False
 
     def marker(self, group: str, topic: str, *, stable: bool) -> Marker | str | None:
         """Return the marker a group holds, None if it holds none.
