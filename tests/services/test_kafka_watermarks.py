@@ -18,12 +18,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from poundlock import FileSink, Job, KafkaSource, NoRestart, RollingPolicy, TumblingEventTimeWindows, WatermarkStrategy
+from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings
 from poundlock.driver import context as assembly
 from poundlock.driver.driver import run
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import start_spark
+from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
 pytestmark = pytest.mark.services
@@ -179,3 +181,39 @@ def test_a_slow_partition_a_new_one_and_an_idle_one(
     last.end(stop=False)
     assert last.written() == sent
     assert last.progress.state == "FINISHED"
+
+
+def test_a_partition_that_is_ahead_waits_for_the_slow_one(
+    kafka_broker: EmbeddedKafka, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """One goes on by a minute with each record, the other by ten seconds; the ledger says what each checkpoint read of them."""
+    topic, step, total = new_topic(2), (60_000, 10_000), (10, 60)
+    for partition in range(2):
+        at = [BASE + step[partition] * n for n in range(total[partition])]
+        kafka_broker.produce(topic, [Record(json.dumps({"at": ms}), partition=partition) for ms in at])
+    job = Job("aligned", checkpoint_interval="0 s", on_error="fail", restart=NoRestart())
+    source = KafkaSource(
+        bootstrap_servers=kafka_broker.bootstrap_servers, topics=topic, format="json", schema="at bigint", end="latest",
+        max_records_per_checkpoint=4,
+    )  # fmt: skip
+    aligned = WatermarkStrategy.monotonous(timestamp="at").with_watermark_alignment("g", "30 s")
+    rows = job.from_source(source, aligned, name="clicks")
+    rows.sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
+    settings = load_settings([f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/cp", "master=local[2]"])
+    assert run(job, settings=settings).state == "FINISHED"
+
+    read, waited = [0, 0], 0
+    for record in Ledger(LocalStorage(str(tmp_path / "cp"))):
+        span = record.sources.get("clicks")
+        if span is None or span.start == span.end:
+            continue
+        now = [span.end[topic][str(p)] - (span.start or {}).get(topic, {}).get(str(p), 0) for p in range(2)]
+        if all(read) and read[0] < total[0]:
+            ahead = step[0] * (read[0] - 1) - step[1] * (read[1] - 1)
+            assert ahead <= 30_000 or not now[0], (read, now)
+            waited += ahead > 30_000
+        read = [read[p] + now[p] for p in range(2)]
+    assert tuple(read) == total
+    assert waited > 3
+    written = [json.loads(line)["at"] for path in (tmp_path / "out").rglob("part-*") for line in path.open()]
+    assert sorted(written) == sorted(BASE + step[p] * n for p in range(2) for n in range(total[p]))
