@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource
-from poundlock.connectors.files.sink.sink import FileSink, RollingPolicy
+from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
 from poundlock.stream.nodes import Node, SourceNode, WindowNode, walk
 from poundlock.stream.process_nodes import KeyedNode
@@ -117,4 +117,12 @@ def _dead_letter_sink(job: Job, participants: Mapping[str, Any]) -> Any:
             next='say Job(…, dead_letters="/a/folder"), or on_error="fail"',
             job=job.name,
         )
+    return dead_letter_sink(path)
+
+
+def dead_letter_sink(path: str) -> Any:
+    """Return the sink of dead letters in a folder."""
+    from poundlock.connectors.files.sink.rolling import RollingPolicy
+    from poundlock.connectors.files.sink.sink import FileSink
+
     return FileSink(path, row="value", prefix="dead", suffix=".jsonl", rolling=RollingPolicy(on_checkpoint=True))

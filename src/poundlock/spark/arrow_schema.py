@@ -1,7 +1,9 @@
-"""The columns of a DataFrame as an Arrow schema, in the types that tasks know."""
+"""DataFrames and Arrow: their columns in the types that tasks know, and functions of Arrow batches as their tasks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pyarrow as pa
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.spark.row_sql import quoted
+from poundlock.tasks.entry import run_arrow_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,6 +42,19 @@ def arrow_schema(frame: DataFrame, step: str) -> pa.Schema:
     if twice is not None:
         raise DefinitionError(f"{step}: the column {twice!r} is there twice", next="name the columns apart with AS")
     return pa.schema(fields)
+
+
+def map_arrow(
+    frame: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: str
+) -> DataFrame:
+    """Return what a function makes of the rows of each partition.
+
+    Args:
+        frame: the rows.
+        task: the function; it travels pickled.
+        columns: of what it yields, as DDL.
+    """
+    return frame.mapInArrow(partial(run_arrow_task, task=task), columns)
 
 
 def _type_text(kind: Any) -> str:

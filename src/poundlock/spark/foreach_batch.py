@@ -36,14 +36,17 @@ from poundlock.checkpoint.outcome import Directive as Decided
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts, Occasion, Participant
 from poundlock.errors import DefinitionError
+from poundlock.operators.chain import Step
 from poundlock.operators.time_values import TimeDirective, TimeState
-from poundlock.spark.arrow_schema import arrow_schema
+from poundlock.plan.plan import dead_letter_sink
+from poundlock.spark.arrow_schema import arrow_schema, map_arrow
 from poundlock.spark.batch_job import pickled
 from poundlock.storage import Storage, open_checkpoint
-from poundlock.tasks.batch_sinks import BatchSinks, SinkInput
-from poundlock.tasks.errors import utf8_errors
+from poundlock.tasks.batch_sinks import BatchStage, SinkInput
+from poundlock.tasks.entry import new_attempt
 from poundlock.tasks.exchange.segment_blocks import binary_column
 from poundlock.tasks.report import Directive, TaskReport, total_counts
+from poundlock.tasks.stage import SinkStep, StageBody, TaskIdentity
 from poundlock.values import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -86,11 +89,7 @@ def foreach_batch(
         raise DefinitionError(f"{name!r} is not a name", next='use letters, digits, ".", "_" and "-"')
     participants = {key: _participant(key, each) for key, each in given.items()}
     if dead_letters is not None:
-        from poundlock.connectors.files.sink.rolling import RollingPolicy
-        from poundlock.connectors.files.sink.sink import FileSink
-
-        rolling = RollingPolicy(on_checkpoint=True)
-        participants[DEAD_LETTER] = FileSink(dead_letters, row="value", prefix="dead", suffix=".jsonl", rolling=rolling)
+        participants[DEAD_LETTER] = dead_letter_sink(dead_letters)
     return BatchWriter(name, open_checkpoint(checkpoint_dir), participants, SystemClock())
 
 
@@ -170,7 +169,7 @@ class _Run:
     def begin(
         cls, name: str, storage: Storage, sinks: Mapping[str, Participant], clock: Clock, frame: DataFrame
     ) -> _Run:
-        query = _query_id(frame)
+        query = query_id(frame)
         identity = _identity(storage, name, query, clock)
         mine = {each: bound(sink, job_id=identity.job_id, sink=each) for each, sink in sinks.items()}
         _preflight(mine, frame)
@@ -224,9 +223,11 @@ class _Run:
         )
         computed, inputs = _inputs(frame, self.sinks)
         on_error = "dead_letter" if DEAD_LETTER in self.sinks else "fail"
-        stage = pickled(BatchSinks(self.identity.job_id, inputs, self.sinks, on_error))
-        rows = computed.mapInArrow(partial(_run_task, stage=stage, directive=directive), "report binary").collect()
-        return _results([pickle.loads(bytes(row[0])) for row in rows], inputs)
+        steps = [Step(name, SinkStep(name, given.schema), ()) for name, given in inputs.items()]
+        stage = pickled(BatchStage(StageBody(0, self.identity.job_id, steps, self.sinks, on_error), inputs))
+        task = partial(_run_task, stage=stage, directive=directive)
+        rows = map_arrow(computed, task, "report binary").collect()
+        return _results([pickle.loads(bytes(row[0])) for row in rows])
 
 
 def run_for_state(frame: DataFrame) -> None:
@@ -237,7 +238,7 @@ def run_for_state(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _query_id(frame: DataFrame) -> str:
+def query_id(frame: DataFrame) -> str:
     """Return the id of the query that a batch is of: 32 hex digits. It is kept in the query's checkpoint."""
     result = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     if not result:
@@ -294,25 +295,18 @@ def _run_task(batches: Iterator[pa.RecordBatch], *, stage: bytes, directive: Dir
     """Write and prepare the rows of one partition; yield the report."""
     from pyspark import TaskContext
 
+    loaded: BatchStage = pickle.loads(stage)
     context = TaskContext.get()
-    with utf8_errors():
-        sinks: BatchSinks = pickle.loads(stage)
-        subtask = context.partitionId() if context is not None else 0
-        report = sinks.run(batches, directive, subtask=subtask, attempt=uuid.uuid4().hex[:12])
+    assert context is not None
+    report = loaded.run(batches, directive, TaskIdentity(0, context.partitionId(), new_attempt()))
     yield pa.RecordBatch.from_arrays([binary_column(pa.py_buffer(pickle.dumps(report)))], ["report"])
 
 
-def _results(reports: Sequence[TaskReport], inputs: Mapping[str, SinkInput]) -> TaskResults:
-    totals = total_counts(reports)
-    counts = {}
-    for name in (*inputs, DEAD_LETTER):
-        if name in totals:
-            step = totals[name]
-            counts[name] = Counts(read=step.rows_in, written=step.rows_out.get("", 0), dead_lettered=step.rejected)
+def _results(reports: Sequence[TaskReport]) -> TaskResults:
+    counts = {
+        name: Counts(read=sink.rows_in, written=sink.rows_out.get("", 0), dead_lettered=sink.rejected)
+        for name, sink in total_counts(reports).items()
+    }
     rows = max((count.read for name, count in counts.items() if name != DEAD_LETTER), default=0)
-    return TaskResults(
-        prepared=[item for report in reports for item in report.prepared],
-        counts=counts,
-        rows_read={_SOURCE: rows},
-        tasks=len(reports),
-    )
+    prepared = [item for report in reports for item in report.prepared]
+    return TaskResults(prepared=prepared, counts=counts, rows_read={_SOURCE: rows}, tasks=len(reports))

@@ -17,7 +17,7 @@ from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
 from poundlock.plan.hidden import visible
 from poundlock.plan.segments import Segment
-from poundlock.spark.arrow_schema import arrow_schema
+from poundlock.spark.arrow_schema import arrow_schema, map_arrow
 from poundlock.spark.row_sql import apply_sql, apply_sql_kept, quoted
 from poundlock.stream.nodes import ApplyNode, Node, SqlNode, UnionNode
 from poundlock.tasks.exchange.segment_blocks import BLOCK, NUMBER, pack_blocks, pack_numbered_blocks, unpack_blocks
@@ -101,7 +101,7 @@ class SparkSegment:
             kept.append(blocks[name])
         frames = self._frames({name: self._rows(session, name, rdd) for name, rdd in blocks.items()})
         outputs = {
-            name: frames[name].mapInArrow(partial(pack_blocks, schema=schema), f"{BLOCK} binary").rdd.map(_first)
+            name: map_arrow(frames[name], partial(pack_blocks, schema=schema), f"{BLOCK} binary").rdd.map(_first)
             for name, schema in schemas.items()
         }
         return LoweredSegment(outputs, kept)
@@ -130,7 +130,7 @@ class SparkSegment:
         schema = StructType([StructField(BLOCK, BinaryType(), nullable=False)])
         frame = session.createDataFrame(blocks.map(_alone), schema, verifySchema=False)
         columns = ddl.render(self.input_schemas[name])
-        return frame.mapInArrow(partial(unpack_blocks, schema=ddl.parse(columns)), columns)
+        return map_arrow(frame, partial(unpack_blocks, schema=ddl.parse(columns)), columns)
 
     def _frames(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         """Return the rows behind every step of the segment, and those that come in."""
@@ -155,7 +155,7 @@ class SparkSegment:
             row = f"IF(`{_KEEP}`, struct({', '.join(quoted(own))}), NULL) AS `{columns[-1]}`"
             frame = frame.selectExpr(*quoted(stay), row)
         pack = partial(pack_numbered_blocks, schemas=[self._output_schemas[node.id] for node in self.segment.outputs])
-        return frame.select(*columns).mapInArrow(pack, f"{NUMBER} int, {BLOCK} binary").rdd.map(_numbered_block)
+        return map_arrow(frame.select(*columns), pack, f"{NUMBER} int, {BLOCK} binary").rdd.map(_numbered_block)
 
 
 def apply_step(node: Node, inputs: Sequence[DataFrame], *, streaming: bool = False) -> DataFrame:

@@ -28,8 +28,8 @@ from poundlock.connectors.replay_promise import ReplayPromise, replay_of
 from poundlock.errors import PoundlockError, SourceGoneError, TerminalError, TransientError
 from poundlock.failpoints import StreamFailpoint, hit
 from poundlock.formats.chunk import Batch, NoOrigin
-from poundlock.spark.arrow_schema import arrow_schema
-from poundlock.spark.foreach_batch import run_for_state
+from poundlock.spark.arrow_schema import arrow_schema, map_arrow
+from poundlock.spark.foreach_batch import query_id, run_for_state
 from poundlock.spark.private import check_callbacks
 from poundlock.spark.segments import apply_step
 from poundlock.storage import Storage, open_storage
@@ -285,7 +285,7 @@ class StreamEnumerator:
 
     def _check(self, frame: DataFrame, batch: int) -> None:
         """Raise SourceGoneError unless the batch is the next one, or the newest that was staged, of the same query."""
-        query = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+        query = query_id(frame)
         known = self._workspace_query(query)
         if query == known and batch in (self._staged - 1, self._staged):
             return
@@ -306,7 +306,7 @@ class StreamEnumerator:
         context.setJobDescription(f"{self._name}: batch {batch}, staged")
         prefix = f"{_BATCHES}/{batch:012d}-{secrets.token_hex(6)}"
         task = partial(_stage_rows, root=self._workspace.root, prefix=prefix, schema=self._columns)
-        rows = frame.mapInArrow(task, "path string, rows long, bytes long").collect()
+        rows = map_arrow(frame, task, "path string, rows long, bytes long").collect()
         hit(StreamFailpoint.WRITTEN)
         files = [{"path": row[0], "rows": row[1], "bytes": row[2]} for row in sorted(rows)]
         text = json.dumps({"v": 1, "files": files}).encode()

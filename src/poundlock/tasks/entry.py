@@ -15,6 +15,8 @@ from poundlock.tasks.report import Directive, TaskReport, TaskWork
 from poundlock.tasks.worker import prepare_worker
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from poundlock.tasks.exchange.blocks import Delivery
     from poundlock.tasks.exchange.segment_steps import SegmentRows
     from poundlock.tasks.keyed_stage import KeyedStage
@@ -43,7 +45,7 @@ def run_source_tasks(
         loaded: SourceStage = pickle.loads(stage)
         prepare_worker()
         for work in elements:
-            done, parcels = loaded.run(work, directive, attempt=_attempt())
+            done, parcels = loaded.run(work, directive, attempt=new_attempt())
             report(done)
             yield from parcels
 
@@ -63,7 +65,7 @@ def run_keyed_tasks(
     with utf8_errors():
         loaded: KeyedStage = pickle.loads(stage)
         prepare_worker()
-        done, parcels = loaded.run(task, (delivery for _, delivery in elements), directive, attempt=_attempt())
+        done, parcels = loaded.run(task, (delivery for _, delivery in elements), directive, attempt=new_attempt())
         report(done)
         yield from parcels
 
@@ -83,13 +85,23 @@ def run_rows_tasks(
     with utf8_errors():
         loaded: RowsStage = pickle.loads(stage)
         prepare_worker()
-        done, parcels = loaded.run(task, elements, directive, attempt=_attempt())
+        done, parcels = loaded.run(task, elements, directive, attempt=new_attempt())
         report(done)
         yield from parcels
 
 
+def run_arrow_task(
+    batches: Iterator[pa.RecordBatch], *, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """Run a function of a partition's rows in a task of Spark SQL."""
+    with utf8_errors():
+        prepare_worker()
+        yield from task(batches)
+
+
 def segment_blocks(elements: Iterator[Parcel], *, stage: int, input: str) -> Iterator[bytes]:
     """Yield the blocks that go into a segment from one of its inputs."""
+    prepare_worker()
     for number, _, rows in elements:
         if number == stage and rows.input == input:
             yield rows.block
@@ -105,9 +117,17 @@ def segment_rows(elements: Iterator[bytes], *, output: str) -> Iterator[SegmentR
 
 def addressed(elements: Iterator[Parcel], *, stage: int) -> Iterator[Addressed]:
     """Yield what goes to one stage, by the index of its task."""
+    prepare_worker()
     for number, task, delivery in elements:
         if number == stage:
             yield task, delivery
+
+
+def drained(elements: Iterator[object]) -> Iterator[object]:
+    """Run a task to its end; yield nothing."""
+    for _ in elements:
+        pass
+    return iter(())
 
 
 def by_task(task: int) -> int:
@@ -115,5 +135,6 @@ def by_task(task: int) -> int:
     return task
 
 
-def _attempt() -> str:
+def new_attempt() -> str:
+    """Return a name for an attempt of a task that no other has."""
     return uuid.uuid4().hex[:12]
