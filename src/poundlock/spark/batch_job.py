@@ -18,10 +18,12 @@ from pyspark import StorageLevel
 from poundlock.errors import DefinitionError
 from poundlock.plan.stages import SegmentStage, StageChain
 from poundlock.spark.launch.session import Session
+from poundlock.spark.private import STAGE_NAME, named_shuffle
 from poundlock.spark.segments import LoweredSegment
 from poundlock.tasks.entry import (
     addressed,
     by_task,
+    drained,
     run_keyed_tasks,
     run_rows_tasks,
     run_source_tasks,
@@ -136,6 +138,7 @@ class _Run:
         self._jobs, self._directive = jobs, directive
         self._report = Reporter(jobs._reports)
         self._made: dict[int, Any] = {}
+        self._words: dict[int, str] = {}
         self._kept: list[Any] = []
         self._segments: list[LoweredSegment] = []
 
@@ -147,20 +150,27 @@ class _Run:
         self._add(0, pieces.mapPartitions(task), "read, decode, write")
         for number, stage in chain.later.items():
             if isinstance(stage, SegmentStage):
+                words = f"{self._words_of(self._before(number))}, Spark SQL behind {', '.join(stage.inputs)}"
+                self._name(words)
                 rows = self._segment_rows(number, stage)
-                words = f"behind {', '.join(stage.inputs)}"
                 run: Any = run_rows_tasks
             else:
+                words = f"by key: {', '.join(head.id for head in stage.operators)}"
                 rows = self._keyed_rows(number)
-                words = ", ".join(head.id for head in stage.operators)
                 run = run_keyed_tasks
             task = partial(run, stage=jobs._later[number], directive=self._directive, report=self._report)
             self._add(number, rows.mapPartitionsWithIndex(task), words)
-        last = [rows for number, rows in self._made.items() if not chain.feeds.get(number)]
-        (last[0] if len(last) == 1 else jobs._context.union(last)).collect()
+        last = [number for number in self._made if not chain.feeds.get(number)]
+        rows = [self._made[number] for number in last]
+        self._run(rows[0] if len(rows) == 1 else jobs._context.union(rows), self._words_of(last))
 
     def release(self) -> None:
-        """Release what was kept."""
+        """Release what was kept, and the names, which belong to this thread."""
+        with suppress(Exception):  # the JVM may be gone
+            self._name(None)
+            if not self._jobs._session.owned:
+                for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+                    self._jobs._context.setLocalProperty(name, None)
         for segment in self._segments:
             segment.release()
         for rows in self._kept:
@@ -169,26 +179,41 @@ class _Run:
     def _add(self, number: int, rows: Any, words: str) -> None:
         chain = self._jobs._chain
         rows = rows.setName(f"{self._jobs._job}: {words}")
+        self._words[number] = words
         fed = [chain.later[stage] for stage in chain.feeds.get(number, ())]
         functions = any(isinstance(stage, SegmentStage) and stage.functions for stage in fed)
         reads = sum(len(stage.inputs) if isinstance(stage, SegmentStage) else 1 for stage in fed)
         if reads > 1 or functions:
             self._kept.append(rows.persist(StorageLevel.MEMORY_AND_DISK))
         if functions:
-            rows.count()  # a function may leave rows unread, and its tasks must run to their ends all the same
+            self._run(
+                rows, words
+            )  # a function may leave rows unread, and its tasks must run to their ends all the same
         self._made[number] = rows
 
-    def _before(self, number: int) -> list[Any]:
-        return [self._made[n] for n, fed in self._jobs._chain.feeds.items() if number in fed]
+    def _run(self, rows: Any, words: str) -> None:
+        self._name(words)
+        self._jobs._context.runJob(rows, drained, list(range(rows.getNumPartitions())))
+
+    def _name(self, words: str | None) -> None:
+        self._jobs._context.setLocalProperty(STAGE_NAME, words)
+
+    def _words_of(self, numbers: Sequence[int]) -> str:
+        return "; ".join(self._words[number] for number in numbers)
+
+    def _before(self, number: int) -> list[int]:
+        return [n for n, fed in self._jobs._chain.feeds.items() if number in fed]
 
     def _keyed_rows(self, number: int) -> Any:
         before = self._before(number)
-        sent = before[0] if len(before) == 1 else self._jobs._context.union(before)
+        made = [self._made[n] for n in before]
+        sent = made[0] if len(made) == 1 else self._jobs._context.union(made)
         sent = sent.mapPartitions(partial(addressed, stage=number))
-        return sent.partitionBy(self._jobs._chain.parallelism, by_task)
+        with named_shuffle(self._jobs._context, self._words_of(before)):
+            return sent.partitionBy(self._jobs._chain.parallelism, by_task)
 
     def _segment_rows(self, number: int, stage: SegmentStage) -> Any:
-        context, before = self._jobs._context, self._before(number)
+        context, before = self._jobs._context, [self._made[n] for n in self._before(number)]
         blocks = {}
         for name in stage.inputs:
             parts = [rows.mapPartitions(partial(segment_blocks, stage=number, input=name)) for rows in before]

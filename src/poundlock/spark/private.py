@@ -20,10 +20,12 @@ USES = {
     "gateway": "pyspark starts its JVM with the driver's own output and without telling its process, so we start it and say where it listens",
     "class attributes of SparkContext and SparkSession": "pyspark has no way to forget a session whose JVM is gone, without which no other one can be started",
     "accumulator server": "it prints a stack trace to the terminal when its JVM dies, and its shutdown waits half a second",
+    "call sites": "what its shuffle makes is named by a line of our code, whatever the public property says, and nobody knows a stage by that",
     "pyspark.daemon": "workers that are forked from a process which has imported what they need start in no time and share memory",
 }
 """What is used, and why."""
 
+STAGE_NAME = "callSite.short"  # the public property that Spark's UI takes the name of a stage from
 GATEWAY_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 GATEWAY_RESOURCE = "pyspark-shell"
 _SELECT_FILES = 1024  # FD_SETSIZE of the C library
@@ -106,6 +108,16 @@ def close_accumulators(context: Any) -> None:
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         threading.Thread(target=server.shutdown, name="poundlock-accumulators", daemon=True).start()
+
+
+@contextmanager
+def named_shuffle(context: Any, words: str) -> Iterator[None]:
+    """Have the stage in front of a shuffle that is made within named by words."""
+    from pyspark.traceback_utils import SCCallSiteSync
+
+    with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
+        context.setLocalProperty(STAGE_NAME, words)
+        yield
 
 
 def run_daemon() -> None:

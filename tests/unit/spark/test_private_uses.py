@@ -13,7 +13,7 @@ SOURCE = Path(poundlock.__file__).parent
 PRIVATE = re.compile(
     r"\._(jsc|jvm|jdf|jsq|jconf|jc|jrdd|jtracker|jsparkSession|gateway|active_spark_context|instantiatedSession|activeSession)\b"
     r"|_accumulatorServer|_callback_server|_streamingCheckpointManager|_parse_datatype_string|PythonEvalType"
-    r"|launch_gateway|PYSPARK_GATEWAY|_PYSPARK_|pyspark\.daemon"
+    r"|traceback_utils|launch_gateway|PYSPARK_GATEWAY|_PYSPARK_|pyspark\.daemon"
 )
 # A JVM of our own for JDBC, which is not Spark's; nothing may be added.
 OTHERS = {"spark/jdbc_gateway.py"}
@@ -45,6 +45,7 @@ def test_each_use_has_its_reason_and_there_are_at_most_five() -> None:
         "gateway",
         "class attributes of SparkContext and SparkSession",
         "accumulator server",
+        "call sites",
         "pyspark.daemon",
     }
     assert len(USES) <= 5
