@@ -73,7 +73,7 @@ torture: $(STAMP) seed ## kill the job at 50 or more random moments, audit the f
 		-m torture --part=$(PART) tests/crash tests/services tests/conformance tests/unit/operators
 
 compat: $(STAMP) ## run a small test list on every Spark that is supported, each in an environment under build/compat
-	$(BIN)/python tools/compat.py
+	$(BIN)/python tools/compat.py $(if $(COMPAT_PYTHON),--python $(COMPAT_PYTHON))
 
 docs: $(STAMP) ## run the code of README and docs, check their links
 	$(BIN)/python -m pytest -q tests/docs

@@ -69,11 +69,11 @@ def python_of(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def install(version: str, folder: Path) -> None:
+def install(version: str, folder: Path, python: str) -> None:
     """Make the environment of a version. Raises CalledProcessError if something cannot be installed."""
     uv = [sys.executable, "-m", "uv"]
     if not python_of(folder).exists():
-        subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
+        subprocess.run([*uv, "venv", "--quiet", "--python", python, str(folder)], check=True)
     others = folder / "requirements.txt"
     others.write_text(without_spark(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
     pip = [*uv, "pip", "install", "--quiet", "--python", str(python_of(folder))]
@@ -113,13 +113,18 @@ def read_report(spark: str, report: str) -> Outcome:
     return Outcome(spark, passed, tuple(failed))
 
 
-def check(version: str, tests: Sequence[str]) -> Outcome:
+def folder_of(version: str, python: str | None) -> Path:
+    """Return the folder of an environment: of a Spark, and of a Python where it is not the one that runs this."""
+    return FOLDER / (f"spark-{version}" if python is None else f"spark-{version}-python-{Path(python).name}")
+
+
+def check(version: str, tests: Sequence[str], python: str | None = None) -> Outcome:
     """Make the environment of a version and run the tests in it."""
-    folder = FOLDER / f"spark-{version}"
+    folder = folder_of(version, python)
     folder.parent.mkdir(parents=True, exist_ok=True)
     print(f"pyspark {version}: installing into {folder.relative_to(ROOT)}, then running", flush=True)
     try:
-        install(version, folder)
+        install(version, folder, python or sys.executable)
     except subprocess.CalledProcessError as error:
         return Outcome(version, trouble=f"the packages could not be installed (exit code {error.returncode})")
     return run_tests(folder, tests)
@@ -130,8 +135,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("versions", nargs="*", default=SPARKS, help=f"default: {' '.join(SPARKS)}")
     parser.add_argument("--tests", nargs="+", default=["tests/compat"], help="what to run; default: tests/compat")
+    parser.add_argument(
+        "--python", help='another Python, by version or path, such as "3.13"; default: the one this runs in'
+    )
     given = parser.parse_args()
-    outcomes = [check(version, given.tests) for version in given.versions]
+    outcomes = [check(version, given.tests, given.python) for version in given.versions]
     print("\n".join(outcome.line() for outcome in outcomes))
     return 0 if all(outcome.good for outcome in outcomes) else 1
 

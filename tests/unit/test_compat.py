@@ -53,3 +53,9 @@ def test_a_report_without_tests_is_not_good(compat: ModuleType) -> None:
     assert not compat.read_report("4.0.5", "<testsuites/>").good
     assert compat.read_report("4.0.5", '<testsuites><testcase classname="a" name="b"/></testsuites>').good
     assert "not run: no network" in compat.Outcome("3.5", trouble="no network").line()
+
+
+def test_another_python_has_an_environment_of_its_own(compat: ModuleType) -> None:
+    assert compat.folder_of("4.3", None).name == "spark-4.3"
+    assert compat.folder_of("4.3", "3.13").name == "spark-4.3-python-3.13"
+    assert compat.folder_of("3.5", "/usr/bin/python3.12").name == "spark-3.5-python-python3.12"
