@@ -285,7 +285,8 @@ def _check(storage: Storage, part: Mapping[str, Any], name: str) -> None:
         raise _changed(name, "is gone")
     if there.bytes != part["bytes"]:
         raise _changed(name, f"has {there.bytes} bytes now and had {part['bytes']}")
-    if there.tag != part["tag"] if part["tag"] else there.modified_ms != part["modified_ms"]:
+    now = there.tag if part.get("tag") else there.modified_ms
+    if now != (part.get("tag") or part.get("modified_ms", now)):  # files of a source's own workspace have neither
         raise _changed(name, "was written again, with as many bytes as before")
 
 
