@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from poundlock.connectors.kafka.security import KafkaSecurity
+from poundlock.connectors.kafka.sink.transactions import transactions
 from poundlock.failpoints import ENVIRONMENT, Failpoint
 from poundlock.testing.kafka import EmbeddedKafka
 from poundlock.testing.postgres import EmbeddedPostgres
@@ -21,7 +24,7 @@ from support.lives import DRIVERS, STATELESS, failpoint_setting
 pytestmark = pytest.mark.crash
 
 JOBS = Path(__file__).parent / "jobs"
-JOB, THREE_SINKS = JOBS / "foreach_batch.py", JOBS / "foreach_three_sinks.py"
+JOB, THREE_SINKS, TOPIC = JOBS / "foreach_batch.py", JOBS / "foreach_three_sinks.py", JOBS / "foreach_topic.py"
 FILES, ROWS = 12, 400
 _LIFE_S = 400.0
 
@@ -118,3 +121,25 @@ def test_three_sinks_of_one_query_agree(
     assert Counter(value for (value,) in postgres_server.execute(f"SELECT value FROM {name}")) == wanted
     assert Counter(r.value.decode() for r in crash_broker.read(name) if r.value is not None) == wanted
     assert postgres_server.execute("SELECT gid FROM pg_prepared_xacts") == []
+
+
+@pytest.mark.services
+def test_a_transaction_that_timed_out_behind_the_decision(folder: Path, crash_broker: EmbeddedKafka) -> None:
+    """The broker loses what was decided; the batch is delivered again, and written once more to the topic alone."""
+    topic = f"foreach_timed_out_{os.getpid()}"
+    crash_broker.create_topic(topic, 1)
+    arguments = [crash_broker.bootstrap_servers, topic]
+    setting = f"{Failpoint.DECISION_RECORDED.value}:kill@2;once={folder / 'killed'}"
+    assert _life(folder, TOPIC, arguments, setting) == -signal.SIGKILL, (folder / "log").read_text()[-4000:]
+    ours = transactions(crash_broker.bootstrap_servers, KafkaSecurity())
+    lost = [name for name in ours.ongoing() if name.startswith(f"{topic}.")]
+    assert lost, "what was decided is not committed"
+    deadline = time.monotonic() + _LIFE_S
+    while {name for name in ours.ongoing() if name.startswith(f"{topic}.")}:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert _life(folder, TOPIC, arguments, setting) == 0, (folder / "log").read_text()[-4000:]
+    wanted = Counter(line for path in (folder / "in").iterdir() for line in path.read_text().splitlines())
+    files = [path for path in (folder / "files").rglob("*") if path.is_file() and not path.name.startswith(".")]
+    assert Counter(line for path in files for line in path.read_text().splitlines()) == wanted
+    assert Counter(r.value.decode() for r in crash_broker.read(topic) if r.value is not None) == wanted

@@ -16,6 +16,9 @@ from poundlock import (
     RollingPolicy,
     foreach_batch,
 )
+from poundlock.storage import LocalStorage
+from poundlock.values import SystemClock
+from support.two_phase_sink import TempFileSink, TempFileWriter
 
 pytestmark = pytest.mark.engine
 
@@ -129,3 +132,40 @@ def test_definitions_that_cannot_be_meant(tmp_path: Path) -> None:
         foreach_batch(print, checkpoint_dir=ledger)
     with pytest.raises(DefinitionError, match="is not a name"):
         foreach_batch(sink, checkpoint_dir=ledger, name="a b")
+
+
+class _RowsWriter(TempFileWriter):
+    """Writes rows as JSON."""
+
+    def write(self, chunk: Any) -> int:
+        self._handle.write("".join(json.dumps(row) + "\n" for row in chunk.batch.to_pylist()).encode())
+        self._rows += len(chunk)
+        return len(chunk)
+
+
+class _RowsSink(TempFileSink):
+    """A user's own two-phase sink of rows."""
+
+    def open_writer(self, context: Any) -> Any:
+        return _RowsWriter(self.storage, f"temp/{context.attempt}", self.clock.now_ms())
+
+
+def test_a_two_phase_sink_of_the_users_own(jvm: Any, tmp_path: Path) -> None:
+    """Its newest batch is delivered again each time, and moved once."""
+    for number in range(3):
+        _put(tmp_path / "in", number, {"n": number, "text": "a"})
+    own = LocalStorage(str(tmp_path / "own"))
+    for number in range(3, 5):
+        write = foreach_batch(_RowsSink(own, SystemClock()), checkpoint_dir=str(tmp_path / "ledger"))
+        _run(jvm, tmp_path, write)
+        write.finish()
+        _put(tmp_path / "in", number, {"n": number, "text": "a"})
+        newest = max(int(path.name) for path in (tmp_path / "spark" / "commits").iterdir() if path.name.isdigit())
+        (tmp_path / "spark" / "commits" / str(newest)).unlink()  # as if the driver had died before Spark wrote it
+        (tmp_path / "spark" / "commits" / f".{newest}.crc").unlink(missing_ok=True)
+    write = foreach_batch(_RowsSink(own, SystemClock()), checkpoint_dir=str(tmp_path / "ledger"))
+    _run(jvm, tmp_path, write)
+    write.finish()
+    rows = [json.loads(line)["n"] for path in (tmp_path / "own" / "target").iterdir() for line in path.open()]
+    assert sorted(rows) == [0, 1, 2, 3, 4]
+    assert list((tmp_path / "own" / "temp").iterdir()) == []
