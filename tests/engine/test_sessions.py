@@ -190,3 +190,99 @@ print(json.dumps([first, sorted(row["n"] for row in few), [sorted(row) for row i
     assert few == [0, 1, 2]
     assert endless == [["value"]] * 3
     assert left == ["in", "state", "tmp"]
+
+
+USERS = """
+from collections.abc import Iterator
+from poundlock import KeyedProcessFunction, SparkSource, ValueStateDescriptor
+from pyspark.sql import SparkSession
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "512m")
+    .config("spark.sql.session.timeZone", "America/New_York").config("spark.log.level", "OFF").getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+
+class Numbering(KeyedProcessFunction):
+    def open(self, context):
+        self.rows = context.get_state(ValueStateDescriptor("rows", default=0))
+
+    def process_element(self, value, ctx):
+        self.rows.update(self.rows.value() + 1)
+        yield {"k": value["k"], "n": self.rows.value()}
+
+def put(number, folder=folder):
+    (folder / "in").mkdir(exist_ok=True)
+    text = "".join(json.dumps({"k": f"k{n % 3}", "at": 1_545_184_220_000 + n}) + "\\n" for n in range(30 * number, 30 * number + 30))
+    (folder / "in" / f".{number}").write_text(text)
+    (folder / "in" / f".{number}").rename(folder / "in" / f"{number}.json")
+
+def files(**more):
+    return FileSource(str(folder / "in"), format="json", schema="k string, at bigint", **more)
+
+def keyed(name, **more):
+    job = Job(name, checkpoint_interval="0 s", restart=NoRestart(), parallelism=2)
+    rows = job.from_source(files(**more), name="in").key_by("k").process(Numbering(), schema="k string, n bigint", name="numbering")
+    rows.sink_to(FileSink(str(folder / name), format="json"), name="out")
+    return job, rows
+
+def read(name):
+    return sorted(tuple(json.loads(line).values()) for p in (folder / name).rglob("part-*") for line in p.read_text().splitlines())
+
+put(0)
+"""
+
+
+def test_keyed_jobs_side_by_side_in_a_session_of_the_users_own(tmp_path: Path) -> None:
+    out = program(
+        tmp_path,
+        USERS
+        + """
+one, two = keyed("one", watch=True, discover_every="200 ms")[0].start(spark, settings=settings), keyed("two")[0].start(spark, settings=settings)
+assert two.await_termination(300)
+while one.progress.rows_read < 30:
+    assert not one.await_termination(0.05)
+saved = one.savepoint(str(folder / "savepoints"), stop=True, timeout=200)
+assert one.await_termination(200)
+print(json.dumps([one.status, two.status, Path(saved).is_dir(), read("one"), read("two")]))
+""",
+        quiet=False,
+    )
+    *states, one, two = json.loads(out)
+    assert states == ["FINISHED", "FINISHED", True]
+    assert one == two == [[f"k{k}", n] for k in range(3) for n in range(1, 11)]
+
+
+def test_the_time_zone_of_a_session_of_the_users_own(tmp_path: Path) -> None:
+    """Segments and streams of Spark run in UTC beside it; nothing of it is changed, and previews are of the same rows."""
+    out = program(
+        tmp_path,
+        USERS
+        + """
+def late(rows):
+    return rows.where("hour < 3").selectExpr("hour", "unix_timestamp(CAST('2018-12-19 01:50:20' AS TIMESTAMP)) AS t")
+
+before = spark.conf.get("spark.sql.session.timeZone")
+job = Job("zones", checkpoint_interval="0 s", restart=NoRestart())
+hours = job.from_source(files(), name="in").select("hour(timestamp_millis(at)) AS hour", "k").apply(late)
+hours.sink_to(FileSink(str(folder / "hours"), format="json"), name="out")
+streamed = Job("streamed", checkpoint_interval="0 s", restart=NoRestart())
+source = SparkSource("json", schema="k string, at bigint", path=str(folder / "in"), bounded=True)
+days = streamed.from_source(source, name="in").select("date_format(timestamp_millis(at), 'yyyy-MM-dd HH') AS day")
+days.sink_to(FileSink(str(folder / "days"), format="json"), name="out")
+handles = [each.start(spark, settings=settings) for each in (job, streamed)]
+assert all(handle.await_termination(300) for handle in handles)
+first = [row["hour"] for row in hours.preview(2, spark=spark, settings=settings, timeout="300 s")]
+numbered = [set(row) for row in keyed("shown")[1].preview(2, spark=spark, settings=settings, timeout="300 s")]
+after = spark.conf.get("spark.sql.session.timeZone")
+own = spark.sql("SELECT hour(timestamp_millis(1545184220000)) AS hour").first()["hour"]
+group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+seen = [sorted({row[0] for row in read("hours")}), sorted({row[1] for row in read("hours")}), len(read("days")), read("days")[0]]
+print(json.dumps([seen, first, [sorted(row) for row in numbered], before == after, own, group]))
+""",
+        quiet=False,
+    )
+    seen, first, numbered, same, own, group = json.loads(out)
+    assert seen == [[1], [1545184220], 30, ["2018-12-19 01"]]
+    assert (first, numbered) == ([1, 1], [["k", "n"]] * 2)
+    assert (same, own, group) == (True, 20, None)

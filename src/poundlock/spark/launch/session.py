@@ -159,13 +159,9 @@ class Session:
 
 def _sql_beside() -> Any:
     """Return a new session beside the user's: the settings that segments were made for are its own."""
-    from pyspark import RDD
     from pyspark.sql import SparkSession
 
-    user = SparkSession.builder.getOrCreate()
-    to_df = RDD.toDF
-    made = user.newSession()
-    RDD.toDF = to_df  # type: ignore[method-assign]  # it is of the session that was made last, and has to stay the user's
+    made = SparkSession.builder.getOrCreate().newSession()
     given = {key for key, _ in made.sparkContext.getConf().getAll()}
     for key, value in {**DEFAULTS, **FIXED}.items():
         if (key in FIXED or key not in given) and made.conf.isModifiable(key):
