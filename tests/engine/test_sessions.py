@@ -242,7 +242,8 @@ one, two = keyed("one", watch=True, discover_every="200 ms")[0].start(spark, set
 assert two.await_termination(300)
 while one.progress.rows_read < 30:
     assert not one.await_termination(0.05)
-saved = one.savepoint(str(folder / "savepoints"), stop=True, timeout=200)
+saved = one.savepoint(str(folder / "savepoints"), timeout=200)
+one.stop()
 assert one.await_termination(200)
 print(json.dumps([one.status, two.status, Path(saved).is_dir(), read("one"), read("two")]))
 """,
