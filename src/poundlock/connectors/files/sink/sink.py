@@ -217,7 +217,9 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
 
     def directive(self, state: JSON) -> JSON:
         # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.
-        return staging.directive(state, named=self._uploads).to_json()
+        from poundlock.connectors.files.task_directive import directive
+
+        return directive(state, named=self._uploads).to_json()
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
         bulk_commit.verify_many(self._storage(), prepared)

@@ -21,13 +21,13 @@ import pyarrow as pa
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
 from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, BucketRows, OpenAssigner
-from poundlock.connectors.files.sink.commit_plan import FORMAT, FileDirective
 from poundlock.connectors.files.sink.multipart import open_upload
 from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag, segment_name, upload_name
 from poundlock.connectors.files.sink.partition_rows import order, route
 from poundlock.connectors.files.sink.raw_lines import raw_rows
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.connectors.files.sink.segments import Layout, Segments
+from poundlock.connectors.files.task_directive import FileDirective
 from poundlock.errors import TransientError, next_of
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
@@ -79,7 +79,7 @@ class FileWriter:
         self._columns = columns
         self._prefix, self._suffix = prefix, suffix
         self._tag = owner_tag(context.job_id, context.sink)
-        directive = FileDirective.of(context.directive or {"v": FORMAT})
+        directive = FileDirective.of(context.directive or {"v": FileDirective.FORMAT})
         self._known = context.subtask in directive.known
         self._floor = 0
         if self._known and directive.following:
