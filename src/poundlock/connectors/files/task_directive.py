@@ -1,4 +1,4 @@
-"""What the tasks of a file sink are told of its state, kept small."""
+"""What the tasks of a file sink have to know of its state, kept small."""
 
 from __future__ import annotations
 
