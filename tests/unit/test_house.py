@@ -68,12 +68,7 @@ BANNED_TODAY: dict[str, int] = {
     "testing": 110,
 }
 
-TWICE_TODAY = {
-    "Batch", "Check", "Cluster", "Column", "Connector", "Cut", "Described", "Difference", "Driver",
-    "EventTime", "Function", "Job", "KeyedInput", "Lines", "Login", "Map", 
-    "Operator", "Outcome", "Output", "Piece", "Plan", "Reading", "Records", "Report", "Rows", "Run", "Selection",
-    "Server", "Slot", "Spread", "Trigger", "Written",
-}  # fmt: skip
+TWICE_TODAY = {"Operator", "Records", "Trigger"}
 
 PRIVATE = re.compile(
     r"(?<!self)\._jvm\b|\._j(?:df|sc|sq|rdd|sparkSession)\b|\b_gateway\b|\bsessionState\(|\bqueryExecution\("
@@ -89,7 +84,8 @@ CIRCLES_TODAY: set[frozenset[str]] = set()
 # nothing. An ability of a connector is a protocol of checkpoint/capabilities.py or connectors/base.py.
 BY_NAME_TODAY = {
     "arguments.py": 1,
-    "cli/main.py": 7,
+    "cli/jobs/logs.py": 1,
+    "cli/main.py": 8,
     "connectors/files/sink/committer.py": 1,
     "connectors/jdbc/committer.py": 1,
     "connectors/kafka/admin_client.py": 1,

