@@ -218,3 +218,24 @@ def test_a_partition_that_is_ahead_waits_for_the_slow_one(
     assert waited > 3
     written = [json.loads(line)["at"] for path in (tmp_path / "out").rglob("part-*") for line in path.open()]
     assert sorted(written) == sorted(BASE + ms for ms in (*at[0], *at[1]))
+
+
+def test_a_partition_that_has_ended_holds_nobody_back(
+    kafka_broker: EmbeddedKafka, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The first ends at 480 s, and the second leaps from 490 s to 590 s: further than it may be ahead, were there anybody to wait for."""
+    topic = new_topic(2)
+    for partition, times in enumerate(([*range(0, 490_000, 10_000)], [*range(0, 500_000, 10_000), 590_000, 600_000])):
+        records = [Record(json.dumps({"at": BASE + ms}), partition=partition) for ms in times]
+        kafka_broker.produce(topic, records)
+    job = Job("ended", checkpoint_interval="0 s", on_error="fail", restart=NoRestart())
+    source = KafkaSource(
+        bootstrap_servers=kafka_broker.bootstrap_servers, topics=topic, format="json", schema="at bigint", end="latest",
+        max_records_per_checkpoint=20,
+    )  # fmt: skip
+    aligned = WatermarkStrategy.monotonous(timestamp="at").with_watermark_alignment("g", "30 s")
+    job.from_source(source, aligned, name="clicks").sink_to(FileSink(str(tmp_path / "out"), format="json"), name="out")
+    settings = load_settings([f"state_dir={tmp_path}/state", f"checkpoint_dir={tmp_path}/cp", "master=local[2]"])
+    assert run(job, settings=settings).state == "FINISHED"
+    written = [json.loads(line)["at"] for path in (tmp_path / "out").rglob("part-*") for line in path.open()]
+    assert len(written) == 49 + 52

@@ -130,8 +130,13 @@ class KafkaEnumerator:
     # -- planning ------------------------------------------------------------------------------------------------------
 
     def partitions(self, position: Position) -> Sequence[str]:
-        """Return the partitions that are read, by the names of their splits."""
-        return [names([place]) for place in sorted(from_json(position)) if self._source.reads(*place)]
+        """Return the partitions that are read on from a position, by the names of their splits: one that has ended holds nobody back."""
+        until, reached = self._until or {}, from_json(position)
+        return [
+            names([place])
+            for place, offset in sorted(reached.items())
+            if self._source.reads(*place) and offset < until.get(place, offset + 1)
+        ]
 
     def latest(self, start: Position, held: Collection[str] = ()) -> Position:
         """Return how far the next checkpoint may read: what can be read now, at most `max_records_per_checkpoint` of it.
