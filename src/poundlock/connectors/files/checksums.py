@@ -24,22 +24,22 @@ def read_crc32(content: BinaryIO, most: int) -> tuple[int, int]:
 
 def _product(a: int, b: int) -> int:
     """Return a times b modulo the polynomial."""
-    found, bit = 0, _ONE
+    product, bit = 0, _ONE
     while a:
         if a & bit:
-            found ^= b
+            product ^= b
             a ^= bit
         bit >>= 1
         b = (b >> 1) ^ _POLYNOMIAL if b & 1 else b >> 1
-    return found
+    return product
 
 
 def _powers() -> list[int]:
     """Return x to the power of 1, 2, 4, … 2^63."""
-    found = [1 << 30]
+    powers = [1 << 30]
     for _ in range(63):
-        found.append(_product(found[-1], found[-1]))
-    return found
+        powers.append(_product(powers[-1], powers[-1]))
+    return powers
 
 
 _X = _powers()
@@ -47,12 +47,12 @@ _X = _powers()
 
 def _shift(count: int) -> int:
     """Return x to the power of 8 times a number of bytes."""
-    found, bits, power = _ONE, count * 8, 0
+    result, bits, power = _ONE, count * 8, 0
     while bits:
         if bits & 1:
-            found = _product(_X[power], found)
+            result = _product(_X[power], result)
         bits, power = bits >> 1, power + 1
-    return found
+    return result
 
 
 def combined(pieces: Iterable[tuple[int, int]]) -> int:

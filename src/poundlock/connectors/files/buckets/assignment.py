@@ -159,13 +159,13 @@ class _Named(_NotJson):
         known = {name: self.number(name) for name in dict.fromkeys(values)}
         return [known[value] for value in values]
 
-    def assignment(self, found: Sequence[int | str]) -> Assignment:
+    def assignment(self, values: Sequence[int | str]) -> Assignment:
         """Return the assignment of numbers and reasons, one a row."""
-        first = found[0]
-        if isinstance(first, int) and len(set(found)) == 1:
+        first = values[0]
+        if isinstance(first, int) and len(set(values)) == 1:
             return Assignment(self._names, first)
-        reasons = {i: f for i, f in enumerate(found) if isinstance(f, str)}
-        codes = np.array([REJECTED if isinstance(f, str) else f for f in found], np.int32)
+        reasons = {i: f for i, f in enumerate(values) if isinstance(f, str)}
+        codes = np.array([REJECTED if isinstance(f, str) else f for f in values], np.int32)
         return Assignment(self._names, codes, reasons=reasons)
 
 
@@ -211,10 +211,10 @@ class PythonBuckets(_Named):
             except Exception as error:  # a user's function: whatever it raises is about this record
                 raised[len(values)] = f"bucket function: {type(error).__name__}: {error}"
                 values.append(None)
-        found = self.numbers(values)
+        numbers = self.numbers(values)
         for i, reason in raised.items():
-            found[i] = reason
-        return self.assignment(found)
+            numbers[i] = reason
+        return self.assignment(numbers)
 
     def _records(self, rows: BucketRows) -> Sequence[Any]:
         if self._raw and rows.lines is not None:

@@ -75,8 +75,8 @@ class SlotTable:
 
     def _sparse(self, times: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
         slots = np.floor(times / self._slot).astype(np.int64)
-        found, inverse = np.unique(slots, return_inverse=True)
-        codes = np.array([self._of_slot(slot) for slot in found.tolist()], np.int32)
+        distinct, inverse = np.unique(slots, return_inverse=True)
+        codes = np.array([self._of_slot(slot) for slot in distinct.tolist()], np.int32)
         return codes[inverse]
 
     def _reserve(self, first: int, last: int) -> None:

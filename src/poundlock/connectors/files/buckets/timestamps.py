@@ -151,14 +151,14 @@ class JsonStamps:
         try:
             if not ascii_:
                 str(data, "utf-8")  # the parser does not look into texts it skips
-            found = self._decoder.decode_lines(data)
+            decoded = self._decoder.decode_lines(data)
         except _BROKEN:
             return None
-        if len(found) != n:
+        if len(decoded) != n:
             return None
         if not self._text:
-            return np.fromiter(map(self._get, found), np.float64, n)
-        texts = map(self._values.of_text, map(self._get, found))
+            return np.fromiter(map(self._get, decoded), np.float64, n)
+        texts = map(self._values.of_text, map(self._get, decoded))
         times = [t if isinstance(t, float) else None for t in texts]
         return None if None in times else np.array(times, np.float64)
 
@@ -183,9 +183,9 @@ class JsonStamps:
 
         def span(first: int, after: int) -> None:
             if after - first > _FEW:
-                found = self._fast(data[int(starts[first]) : int(ends[after - 1]) + 1], after - first, ascii_)
-                if found is not None:
-                    times[first:after] = found
+                parsed = self._fast(data[int(starts[first]) : int(ends[after - 1]) + 1], after - first, ascii_)
+                if parsed is not None:
+                    times[first:after] = parsed
                     return
                 middle = (first + after) // 2
                 span(first, middle)
@@ -206,10 +206,10 @@ class JsonStamps:
     def _line(self, line: memoryview) -> float | str:
         try:
             str(line, "utf-8")
-            found = self._get(self._decoder.decode(line))
+            value = self._get(self._decoder.decode(line))
         except _BROKEN:
             return self._diagnose(bytes(line))
-        return self._values.of_text(found) if self._text else float(found)
+        return self._values.of_text(value) if self._text else float(value)
 
     def _diagnose(self, line: bytes) -> float | str:
         try:

@@ -193,14 +193,14 @@ def _committable(rules: Rules, tag: str, request: Request) -> JSON:
 def _newest(rules: Rules, before: JSON, committables: Sequence[JSON], now_ms: int) -> JSON:
     """Return the file of the highest counter that each subtask has finished: its path, size, checksum, and when it was finished."""
     highest = dict(known for file in before.values() if (known := _numbers(rules, file["path"])) is not None)
-    found = {subtask: before[subtask] for subtask in highest}
+    kept = {subtask: before[subtask] for subtask in highest}
     newer: dict[str, JSON] = {}
     for committable in committables:
         subtask, counter = _numbers(rules, committable["final"]) or ("", 0)
         if highest.get(subtask, -1) < counter:
             highest[subtask], newer[subtask] = counter, committable
     # A checkpoint may finish thousands of files: only those that are kept are described.
-    return found | {subtask: _described(rules, committable, now_ms) for subtask, committable in newer.items()}
+    return kept | {subtask: _described(rules, committable, now_ms) for subtask, committable in newer.items()}
 
 
 def _described(rules: Rules, committable: JSON, now_ms: int) -> JSON:

@@ -51,11 +51,11 @@ def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
             continue
         path, expected = item.payload["path"], item.payload["bytes"]
         try:
-            found = storage.stat(path)
+            status = storage.stat(path)
         except OSError as error:
             raise TransientError(f"cannot look at the segment {storage.root}/{path}: {error}") from error
-        if found is None or found.bytes != expected:
-            seen = "is gone" if found is None else f"has {found.bytes} bytes instead of {expected}"
+        if status is None or status.bytes != expected:
+            seen = "is gone" if status is None else f"has {status.bytes} bytes instead of {expected}"
             raise TransientError(
                 f"the segment {storage.root}/{path} {seen}",
                 next="keep other programs from touching hidden files there; the checkpoint is repeated",
@@ -143,12 +143,12 @@ def holds(storage: Storage, committable: JSON, merger: Merger) -> bool:
     final, segments = committable["final"], [s["path"] for s in committable["segments"]]
     if is_upload(committable["segments"][0]):
         return not inspect_upload(storage, committable)
-    found = storage.stat(final)
-    if found is None:
+    status = storage.stat(final)
+    if status is None:
         return False
     if merged_by_record(committable):
         return merger.recognises(storage, committable["kind"], final, _marker(segments))
-    if found.bytes != committable["bytes"]:
+    if status.bytes != committable["bytes"]:
         return False
     return any(storage.stat(path) is None for path in segments) or _same(storage, segments, final)
 
@@ -198,17 +198,17 @@ def sweep(
     if not tag:
         return []
     known = known_paths(state)
-    found = sorted(
+    left = sorted(
         (entry for entry in storage.list() if ours(entry.path, tag) and entry.path not in known), key=lambda e: e.path
     )
     uploads = left_uploads(storage, tag, known, state.get("joined", ()))
-    if remove and (found or uploads):
+    if remove and (left or uploads):
         check()
-        for entry in found:
+        for entry in left:
             storage.delete(entry.path)
         for upload, _ in uploads:
             of_storage(storage).abort_upload(upload.path, upload.id)
-    orphans = [Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms) for entry in found]
+    orphans = [Orphan(f"{storage.root}/{entry.path}", entry.bytes, entry.modified_ms) for entry in left]
     return orphans + [orphan for _, orphan in uploads]
 
 

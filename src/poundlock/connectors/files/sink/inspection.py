@@ -58,17 +58,17 @@ def inspect(storage: Storage, committable: JSON, merger: Merger) -> Sequence[Fin
         return inspect_upload(storage, committable)
     path = f"{storage.root}/{final}"
     expected = None if merged_by_record(committable) else committable["bytes"]
-    found = storage.stat(final)
+    status = storage.stat(final)
     left = [segment for segment in segments if storage.stat(segment["path"]) is not None]
-    if found is None and len(left) == len(segments):
+    if status is None and len(left) == len(segments):
         return _segments(storage, segments) or [Finding("pending", path, expected)]
-    found = found or storage.stat(final)  # its segments may have become the file since the first look
-    if found is None:
+    status = status or storage.stat(final)  # its segments may have become the file since the first look
+    if status is None:
         return [Finding("missing", path, expected)]
     if not holds(storage, committable, merger):
-        problem = expected is not None and found.bytes != expected
-        return [Finding("size" if problem else "foreign", path, expected, found.bytes)]
-    return [Finding("pending", path, expected, found.bytes)] if left else []
+        problem = expected is not None and status.bytes != expected
+        return [Finding("size" if problem else "foreign", path, expected, status.bytes)]
+    return [Finding("pending", path, expected, status.bytes)] if left else []
 
 
 def inspect_state(storage: Storage, state: JSON) -> Sequence[Finding]:
@@ -80,9 +80,9 @@ def _segments(storage: Storage, segments: Sequence[JSON]) -> list[Finding]:
     findings = []
     for segment in segments:
         path, expected = f"{storage.root}/{segment['path']}", segment["bytes"]
-        found = storage.stat(segment["path"])
-        if found is None:
+        status = storage.stat(segment["path"])
+        if status is None:
             findings.append(Finding("missing", path, expected))
-        elif found.bytes != expected:
-            findings.append(Finding("size", path, expected, found.bytes))
+        elif status.bytes != expected:
+            findings.append(Finding("size", path, expected, status.bytes))
     return findings

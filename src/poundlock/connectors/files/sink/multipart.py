@@ -87,17 +87,17 @@ def verify_upload(storage: Storage, payload: JSON, sink: str) -> None:
     """Raise TransientError unless an upload is there with all its parts."""
     path, upload = payload["path"], payload["upload"]
     try:
-        found = of_storage(storage).uploaded(path, upload["id"])
+        parts = of_storage(storage).uploaded(path, upload["id"])
     except OSError as error:
         raise TransientError(
             f"cannot look at the upload of {storage.root}/{path}: {error.strerror or error}"
         ) from error
-    if found is None:
+    if parts is None:
         raise TransientError(f"the upload of {storage.root}/{path} is gone", next=_NEXT, participant=sink)
-    size = sum(bytes for _, _, bytes in found)
-    if [_plain(tag) for _, tag, _ in found] != [_plain(tag) for tag in upload["tags"]] or size != payload["bytes"]:
+    size = sum(bytes for _, _, bytes in parts)
+    if [_plain(tag) for _, tag, _ in parts] != [_plain(tag) for tag in upload["tags"]] or size != payload["bytes"]:
         raise TransientError(
-            f"the upload of {storage.root}/{path} has {size} bytes in {len(found)} parts instead of "
+            f"the upload of {storage.root}/{path} has {size} bytes in {len(parts)} parts instead of "
             f"{payload['bytes']} in {len(upload['tags'])}",
             next=_NEXT,
             participant=sink,
@@ -117,15 +117,15 @@ def complete(storage: Storage, committable: JSON) -> None:
         uploads.complete_upload(path, upload["id"], upload["tags"])
     except (UploadGone, FileExistsError) as error:
         taken = isinstance(error, FileExistsError)
-        found = uploads.mark_of(path) if taken else shown_mark(uploads, path)
-        if found is None:
+        mark = uploads.mark_of(path) if taken else shown_mark(uploads, path)
+        if mark is None:
             if taken or uploads.uploaded(path, upload["id"]) is not None:
                 raise  # the name was taken a moment ago, or the upload is there after all: asked for again
             raise TerminalError(
                 f"{storage.root}/{path} was decided, but neither it nor its upload exists",
                 next="look for who aborts uploads or deletes files there; then restart from an earlier savepoint",
             ) from error
-        if found != upload["mark"]:
+        if mark != upload["mark"]:
             raise TerminalError(
                 f"{storage.root}/{path} is decided for this job, but an object of another origin has that name",
                 next=f"move {path} away and start again",
@@ -151,13 +151,13 @@ def left_uploads(storage: Storage, tag: str, known: set[str], joined: Sequence[s
     """
     if not isinstance(storage, Uploads):
         return []
-    found = []
+    left = []
     for upload in storage.uploads():
         ours = uploaded_by(upload.path, tag) or upload.path in joined
         if ours and f"upload {upload.id}" not in known:
             place = f"{storage.root}/{upload.path}"
-            found.append((upload, Orphan(place, 0, upload.begun_ms)))
-    return sorted(found, key=lambda pair: (pair[0].path, pair[0].id))
+            left.append((upload, Orphan(place, 0, upload.begun_ms)))
+    return sorted(left, key=lambda pair: (pair[0].path, pair[0].id))
 
 
 def inspect_upload(storage: Storage, committable: JSON) -> Sequence[Finding]:
@@ -171,8 +171,8 @@ def inspect_upload(storage: Storage, committable: JSON) -> Sequence[Finding]:
         mark = uploads.mark_of(path)  # it may have appeared since the first look
         if mark is None:
             return [Finding("missing" if open_parts is None else "pending", place, expected)]
-    found = storage.stat(path)
-    size = None if found is None else found.bytes
+    status = storage.stat(path)
+    size = None if status is None else status.bytes
     if size != expected:
         return [Finding("size", place, expected, size)]
     return [] if mark == upload["mark"] else [Finding("foreign", place, expected, size)]

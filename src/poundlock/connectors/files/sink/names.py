@@ -60,8 +60,8 @@ def name_pattern(prefix: str, suffix: str, subtask: str = "[0-9]+") -> str:
 
 def numbers_of(prefix: str, suffix: str, path: str) -> tuple[str, int] | None:
     """Return subtask and counter of a finished file, None if that is no such name."""
-    found = re.fullmatch(name_pattern(prefix, suffix), path.rpartition("/")[2])
-    return (found[1], int(found[2])) if found else None
+    match = re.fullmatch(name_pattern(prefix, suffix), path.rpartition("/")[2])
+    return (match[1], int(match[2])) if match else None
 
 
 def ours(path: str, tag: str) -> bool:

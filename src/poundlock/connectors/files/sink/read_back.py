@@ -56,8 +56,8 @@ def audit(storage: Storage, committable: JSON) -> Sequence[Disagreement]:
     final, segments = committable["final"], committable["segments"]
     path = f"{storage.root}/{final}"
     checkpoint = segments[-1].get("checkpoint")
-    found = storage.stat(final)
-    if found is None:
+    status = storage.stat(final)
+    if status is None:
         return [Disagreement(checkpoint, path, f"the file is gone, with {committable['rows']} rows")]
     if merged_by_record(committable):
         with storage.open(final) as handle:
@@ -66,7 +66,7 @@ def audit(storage: Storage, committable: JSON) -> Sequence[Disagreement]:
     with storage.open(final) as handle:
         wrong = [_segment(path, segment, handle) for segment in segments]
         more = len(handle.read(1))
-    differ = [found for found in wrong if found is not None]
+    differ = [each for each in wrong if each is not None]
     if more:
         differ.append(
             Disagreement(checkpoint, path, f"the file has more than the {committable['bytes']} bytes decided")
@@ -86,5 +86,5 @@ def _segment(path: str, segment: JSON, handle: BinaryIO) -> Disagreement | None:
     return None
 
 
-def _rows(checkpoint: int | None, path: str, found: int, expected: int) -> Disagreement:
-    return Disagreement(checkpoint, path, f"the file has {found} rows instead of {expected}")
+def _rows(checkpoint: int | None, path: str, rows: int, expected: int) -> Disagreement:
+    return Disagreement(checkpoint, path, f"the file has {rows} rows instead of {expected}")

@@ -93,14 +93,14 @@ class RollingPolicy:
         """Return the policy for people, one line."""
         if self.on_checkpoint:
             return "each checkpoint"
-        said = []
+        parts = []
         if self.every is not None:
-            said.append(f"every {format_duration(_span(self.every))}")
+            parts.append(f"every {format_duration(_span(self.every))}")
         if self.max_bytes is not None:
-            said.append(f"over {format_bytes(self.max_bytes)}")
+            parts.append(f"over {format_bytes(self.max_bytes)}")
         if self.inactivity is not None:
-            said.append(f"idle {format_duration(_span(self.inactivity))}")
-        return ", ".join(said) or "at the end"
+            parts.append(f"idle {format_duration(_span(self.inactivity))}")
+        return ", ".join(parts) or "at the end"
 
 
 def _span(value: Any) -> timedelta:

@@ -27,8 +27,8 @@ def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str
 
 def newer_output(storage: Storage, rules: Rules, state: JSON) -> Newer:
     """Say which files are newer than a state; see `Portable.newer`."""
-    found = _newer(storage, rules, state)
-    what = f"has {len(found)} files that were finished after the savepoint, such as {found[0]}" if found else ""
+    paths = _newer(storage, rules, state)
+    what = f"has {len(paths)} files that were finished after the savepoint, such as {paths[0]}" if paths else ""
     return Newer(what=what, lost=_lost(storage, rules, state))
 
 
@@ -54,26 +54,26 @@ def _lost(storage: Storage, rules: Rules, state: JSON) -> str:
 
 def _holds(storage: Storage, file: JSON) -> bool:
     """Return whether a file is there as it was finished; its content is looked at where it was written after that."""
-    found = storage.stat(str(file["path"]))
-    if found is None or file["bytes"] is None:
-        return found is not None
-    if found.bytes != file["bytes"]:
+    status = storage.stat(str(file["path"]))
+    if status is None or file["bytes"] is None:
+        return status is not None
+    if status.bytes != file["bytes"]:
         return False
-    if found.modified_ms <= file["finished_ms"]:
+    if status.modified_ms <= file["finished_ms"]:
         return True
     with storage.open(str(file["path"])) as content:
-        return read_crc32(content, found.bytes) == (file["bytes"], file["crc32"])
+        return read_crc32(content, status.bytes) == (file["bytes"], file["crc32"])
 
 
 def _newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
     """Return the finished files with names that were not given out, or not finished, when the state was decided."""
     counters, unfinished = state.get("counters", {}), {join(p["bucket"], p["name"]) for p in _files(state)}
-    found = []
+    paths = []
     for entry in storage.list():
         numbers = numbers_of(rules.prefix, rules.suffix, entry.path)
         if numbers and (numbers[1] >= counters.get(numbers[0], 0) or entry.path in unfinished):
-            found.append(entry.path)
-    return sorted(found)
+            paths.append(entry.path)
+    return sorted(paths)
 
 
 def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, folder: str, then: NewerOutput) -> JSON:

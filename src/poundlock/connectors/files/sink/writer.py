@@ -105,10 +105,10 @@ class FileWriter:
     def prepare(self) -> Sequence[JSON]:
         """Make all of it durable and return one payload a segment."""
         with self._failing("finishing a segment in"):
-            found = self._segments.finish()
+            payloads = self._segments.finish()
         common = {"v": 1, "tag": self._tag, "at_ms": self._context.started_ms, "floor": self._floor}
         common["checkpoint"] = self._context.checkpoint
-        made = [{**common, **payload, **_digest(payload)} for payload in found]
+        made = [{**common, **payload, **_digest(payload)} for payload in payloads]
         for payload in made if self._uploads else ():
             payload["counter"] = self._floor + payload["k"]
         return made
@@ -135,14 +135,14 @@ class FileWriter:
         return len(lines) - len(assignment.reasons)
 
     def _assign(self, rows: BucketRows) -> Assignment:
-        found = self._assigner.assign(rows)
+        assignment = self._assigner.assign(rows)
         refused = {
             number: f"bucket {name!r} has a {letter!r}, which this file system takes in no name"
             for letter in self._refused
-            for number, name in enumerate(found.names)
+            for number, name in enumerate(assignment.names)
             if letter in name
         }
-        return _refusing(found, len(rows), refused) if refused else found
+        return _refusing(assignment, len(rows), refused) if refused else assignment
 
     def _write_columns(self, chunk: Chunk) -> int:
         if isinstance(chunk, Lines) or (isinstance(chunk, Records) and not self._takes_records):
@@ -214,8 +214,8 @@ class FileWriter:
         A job's first run may find a folder in which another life of the pipeline, or another program, has left files.
         """
         pattern = re.compile(rf"(?:.*/)?{name_pattern(self._prefix, self._suffix, str(self._context.subtask))}")
-        found = (pattern.fullmatch(entry.path) for entry in self._storage.list())
-        return max((int(match[2]) + 1 for match in found if match), default=0)
+        matches = (pattern.fullmatch(entry.path) for entry in self._storage.list())
+        return max((int(match[2]) + 1 for match in matches if match), default=0)
 
     @contextmanager
     def _failing(self, doing: str) -> Iterator[None]:
@@ -237,8 +237,8 @@ def _digest(segment: JSON) -> JSON:
     """
     if segment["kind"].startswith("avro"):
         return {}
-    said = f"{segment['bucket']}\0{segment['bytes']}\0{segment['crc32']}"
-    return {"digest": blake2b(said.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()}
+    text = f"{segment['bucket']}\0{segment['bytes']}\0{segment['crc32']}"
+    return {"digest": blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()}
 
 
 def _without(assignment: Assignment, rows: int, bad: Mapping[int, str]) -> Assignment:

@@ -71,10 +71,10 @@ class Selection:
 
 def split_glob(path: str) -> tuple[str, str | None]:
     """Return the folder of a path up to the first wildcard, and the pattern below it; None if there is no wildcard."""
-    found = _WILDCARDS.search(path)
-    if found is None:
+    match = _WILDCARDS.search(path)
+    if match is None:
         return path, None
-    folder, _, _ = path[: found.start()].rpartition("/")
+    folder, _, _ = path[: match.start()].rpartition("/")
     pattern = path[len(folder) + 1 :] if folder or path.startswith("/") else path
     return folder or ("/" if path.startswith("/") else "."), pattern
 
@@ -154,18 +154,18 @@ class DiscoveryLog:
 
         A crash in between leaves whole log files, of which the last says that more were to come; the next look adds those.
         """
-        found = [e for e in entries if (root, e.path) not in self._taken]
-        found.sort(key=lambda e: (e.modified_ms, e.path))
-        if not found and not self._more and not (note_empty and not self._entries):
+        untaken = [e for e in entries if (root, e.path) not in self._taken]
+        untaken.sort(key=lambda e: (e.modified_ms, e.path))
+        if not untaken and not self._more and not (note_empty and not self._entries):
             return 0
         start = 0
         while True:
-            part = found[start : start + self._per_entry]
-            more = start + len(part) < len(found)
+            part = untaken[start : start + self._per_entry]
+            more = start + len(part) < len(untaken)
             if not self._write(root, part, more):
                 # Another process wrote this number: believe it, and look at what is left with its eyes.
                 self._load()
-                return start + self.add(root, iter(found[start:]), note_empty=note_empty)
+                return start + self.add(root, iter(untaken[start:]), note_empty=note_empty)
             start += len(part)
             if not more:
                 return start

@@ -100,9 +100,9 @@ def strip_returns(lines: Lines) -> Lines:
     r"""Return the lines without the "\r" before each line end, where there is one; they keep their places."""
     data = np.frombuffer(lines.data, np.uint8)
     before = np.maximum(lines.ends - 1, 0)
-    found = data[before] == _RETURN
-    if not found.any():
+    returns = data[before] == _RETURN
+    if not returns.any():
         return lines
     keep = np.ones(len(data), np.bool_)
-    keep[before[found]] = False
-    return Lines(data[keep].data, lines.ends - np.cumsum(found), lines.origin)
+    keep[before[returns]] = False
+    return Lines(data[keep].data, lines.ends - np.cumsum(returns), lines.origin)
