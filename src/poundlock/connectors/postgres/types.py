@@ -158,7 +158,7 @@ def array_elements(text: str) -> list[str | None]:
     body = text.partition("=")[2] if text.startswith("[") else text  # [2:3]={…} where it does not begin at 1
     if body == "{}":
         return []
-    found: list[str | None] = []
+    elements: list[str | None] = []
     at, word, quoted = 1, "", False
     while at < len(body):
         letter = body[at]
@@ -171,7 +171,7 @@ def array_elements(text: str) -> list[str | None]:
                 word += body[at]
                 at += 1
         elif letter in ",}":
-            found.append(None if not quoted and word == "NULL" else word)
+            elements.append(None if not quoted and word == "NULL" else word)
             word, quoted = "", False
         elif letter == "{":
             raise ValueError("an array of several dimensions")
@@ -181,7 +181,7 @@ def array_elements(text: str) -> list[str | None]:
                 letter = body[at]
             word += letter
         at += 1
-    return found
+    return elements
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

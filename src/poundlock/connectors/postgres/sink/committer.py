@@ -134,14 +134,14 @@ def sweep(
     asked: PostgresServer, markers: Markers, prefix: str, *, remove: bool, check: Callable[[], None]
 ) -> Sequence[Orphan]:
     """Find prepared transactions of this sink; everything decided has been committed, so they are of attempts that died."""
-    found = asked.ask(lambda connection: prepared(connection, prefix), "looking for prepared transactions")
-    if remove and found:
+    left = asked.ask(lambda connection: prepared(connection, prefix), "looking for prepared transactions")
+    if remove and left:
         check()
-        for gid in found:
+        for gid in left:
             _roll_back(asked, gid)
     if remove:
         clean(asked, markers, prefix)
-    return [Orphan(f"prepared transaction {gid}", 0, at) for gid, at in found.items()]
+    return [Orphan(f"prepared transaction {gid}", 0, at) for gid, at in left.items()]
 
 
 def clean(asked: PostgresServer, markers: Markers, prefix: str) -> None:

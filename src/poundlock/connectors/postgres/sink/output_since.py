@@ -21,18 +21,18 @@ def note(asked: PostgresServer, markers: Markers, prefix: str, table: str) -> JS
     return {"v": 1, "table": table, "origin": origin, "at_ms": now_ms, "prefix": prefix}
 
 
-def newer(asked: PostgresServer, markers: Markers, table: str, said: JSON) -> Newer:
+def newer(asked: PostgresServer, markers: Markers, table: str, recorded: JSON) -> Newer:
     """Look for younger markers; see `Portable.newer`. Raises TransientError where no server answers."""
-    if "at_ms" not in said:
+    if "at_ms" not in recorded:
         return Newer(
-            unknown=str(said.get("unknown") or "the savepoint does not say when it was taken by the server's clock")
+            unknown=str(recorded.get("unknown") or "the savepoint does not say when it was taken by the server's clock")
         )
-    if said["table"] != table:
+    if recorded["table"] != table:
         return Newer()  # the job writes elsewhere now, where nothing of the savepoint is
     origin, _ = asked.ask(markers.state, "looking for newer rows")
-    if origin != said["origin"]:
+    if origin != recorded["origin"]:
         return Newer(unknown=f"table {markers.table} is another one than at the savepoint")
-    count = asked.ask(lambda c: markers.younger(c, said["prefix"], said["at_ms"]), "looking for newer rows")
+    count = asked.ask(lambda c: markers.younger(c, recorded["prefix"], recorded["at_ms"]), "looking for newer rows")
     if not count:
         return Newer()
     what = "1 transaction" if count == 1 else f"{count:,} transactions"

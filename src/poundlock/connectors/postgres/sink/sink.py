@@ -46,7 +46,7 @@ Guarantee = Literal["exactly-once", "effectively-once", "at-least-once"]
 Mode = Literal["prepare", "upsert", "append"]
 _MODES: dict[str, Mode] = {"exactly-once": "prepare", "effectively-once": "upsert", "at-least-once": "append"}
 _KINDS = {"prepare": Kind.TRANSACTIONAL, "upsert": Kind.IDEMPOTENT, "append": Kind.APPEND}
-_SAID = ("table", "guarantee", "marker_table", "prefix")
+_FIELDS = ("table", "guarantee", "marker_table", "prefix")
 
 
 @dataclass(frozen=True)
@@ -195,11 +195,11 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
     # Inspectable
 
     def describe_json(self) -> JSON:
-        said = {name: getattr(self, name) for name in _SAID}
+        fields = {name: getattr(self, name) for name in _FIELDS}
         return {
             "v": 1,
             "kind": "postgres",
-            **said,
+            **fields,
             "dsn": self.login.open_text(),
             "key": list(self.key or ()) or None,
         }
@@ -219,7 +219,7 @@ class PostgresSink(Bindable, Portable, Repeatable, Inspectable):
             raise DefinitionError(
                 f"a PostgreSQL sink of version {description.get('v')!r} is not known here", next="use a newer poundlock"
             )
-        known = {name: description[name] for name in (*_SAID, "dsn", "key")}
+        known = {name: description[name] for name in (*_FIELDS, "dsn", "key")}
         return cls(**known, password=os.environ.get("POUNDLOCK_POSTGRES_PASSWORD"))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:

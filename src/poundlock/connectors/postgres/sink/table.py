@@ -76,18 +76,18 @@ def look_up(connection: Any, name: str, where: str) -> Table:
     """Return a table. Raises DefinitionError if there is none of that name that rows can be written to."""
     psycopg_error = __import__("psycopg").Error
     try:
-        found = connection.execute(_TABLE, (name,)).fetchone()
+        entry = connection.execute(_TABLE, (name,)).fetchone()
     except psycopg_error as error:
         raise DefinitionError(
             f"table={name!r} is not the name of a table: {error.diag.message_primary}",
             next='write table="events" or table="schema.events"',
         ) from error
-    if found is None:
+    if entry is None:
         raise DefinitionError(
             f"table {name} does not exist in PostgreSQL at {where}",
             next=f'CREATE TABLE {name} (…), or name its schema: table="schema.{name.rpartition(".")[2]}"',
         )
-    oid, quoted, kind, persistence = found
+    oid, quoted, kind, persistence = entry
     if kind not in ("r", "p"):
         raise DefinitionError(
             f"{name} in PostgreSQL at {where} is no table", next="name a table, not a view or sequence"

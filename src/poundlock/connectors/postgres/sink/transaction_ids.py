@@ -28,8 +28,8 @@ def gid(prefix: str, epoch: int, checkpoint: int, subtask: int, attempt: str) ->
 
 def epoch_of(prefix: str, name: str) -> int:
     """Return which driver's life a transaction is of by its global id; 0 where that does not say, before any life."""
-    found = re.match(r"e(\d+)-", name.removeprefix(prefix))
-    return int(found[1]) if found else 0
+    match = re.match(r"e(\d+)-", name.removeprefix(prefix))
+    return int(match[1]) if match else 0
 
 
 def prepared(connection: Any, prefix: str) -> dict[str, int]:
@@ -72,11 +72,11 @@ class Markers:
 
     def state(self, connection: Any) -> tuple[str | None, int]:
         """Return the table's mark and the server's time, ms since the epoch."""
-        told = connection.execute(
+        row = connection.execute(
             f"SELECT (SELECT min(gid) FROM {self.table} WHERE gid >= 'origin:' AND gid < 'origin;'),"
             " (extract(epoch FROM now()) * 1000)::bigint"
         ).fetchone()
-        return told[0], int(told[1])
+        return row[0], int(row[1])
 
     def has(self, connection: Any, name: str) -> bool:
         """Return whether a transaction was committed."""
@@ -85,19 +85,19 @@ class Markers:
     def younger(self, connection: Any, prefix: str, at_ms: int) -> int:
         """Return how many transactions of a sink were begun after a time of the server, and committed."""
         query = f"SELECT count(*) FROM {self.table} WHERE left(gid, length(%s)) = %s AND gid <> %s"
-        told = connection.execute(
+        row = connection.execute(
             f"{query} AND written_at > to_timestamp(%s / 1000.0)", (prefix, prefix, f"{prefix}fence", at_ms)
         ).fetchone()
-        return int(told[0])
+        return int(row[0])
 
     def forget(self, connection: Any, prefix: str, older_s: float) -> None:
         """Remove a sink's markers that are so many seconds older than its newest: that one's checkpoint may be asked for."""
         ours = "left(gid, length(%s)) = %s AND gid <> %s"
-        said = (prefix, prefix, f"{prefix}fence")
+        parameters = (prefix, prefix, f"{prefix}fence")
         connection.execute(
             f"DELETE FROM {self.table} WHERE {ours} AND written_at <"
             f" (SELECT max(written_at) FROM {self.table} WHERE {ours}) - make_interval(secs => %s)",
-            (*said, *said, older_s),
+            (*parameters, *parameters, older_s),
         )
 
     def raise_fence(self, connection: Any, prefix: str, epoch: int, checkpoint: int) -> None:
@@ -111,7 +111,7 @@ class Markers:
 
     def fence(self, connection: Any, prefix: str) -> tuple[int, int]:
         """Return the epoch and checkpoint that are being written; nobody can write a later one before this transaction ends."""
-        told = connection.execute(
+        row = connection.execute(
             f"SELECT epoch, checkpoint FROM {self.table} WHERE gid = %s FOR SHARE", (f"{prefix}fence",)
         ).fetchone()
-        return (0, 0) if told is None else (int(told[0]), int(told[1]))
+        return (0, 0) if row is None else (int(row[0]), int(row[1]))

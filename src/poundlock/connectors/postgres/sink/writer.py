@@ -131,10 +131,10 @@ class PostgresWriter:
     def _check_fence(self) -> None:
         """Refuse to write rows of a checkpoint behind which a later one was begun: a task that was given up may still run."""
         context = self._context
-        found = self._markers.fence(self._connection, self._sink.prefix)
-        if found > (context.epoch, context.checkpoint):
+        fence = self._markers.fence(self._connection, self._sink.prefix)
+        if fence > (context.epoch, context.checkpoint):
             raise TerminalError(
-                f"sink {context.sink!r} wrote checkpoint {found[1]} in start {found[0]} of the job, and this is"
+                f"sink {context.sink!r} wrote checkpoint {fence[1]} in start {fence[0]} of the job, and this is"
                 f" checkpoint {context.checkpoint} of start {context.epoch}",
                 next="nothing, where a newer driver runs; if an older copy of the job's checkpoint was put back:"
                 f" DELETE FROM {self._markers.table} WHERE gid = '{self._sink.prefix}fence'",

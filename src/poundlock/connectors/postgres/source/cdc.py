@@ -106,7 +106,7 @@ class CdcEnumerator:
                 slots.advance(self._connect()[0], str(self._source.slot), before)
 
     def close(self) -> None:
-        """Let go of the connections; the slot stays."""
+        """Close the connections; the slot stays."""
         for held in (self._exported, self._connection):
             if held is not None:
                 held.close()
@@ -115,24 +115,24 @@ class CdcEnumerator:
     def _connect(self) -> tuple[Any, Relation]:
         if self._connection is None or self._connection.closed or self._relation is None:
             self._connection = self._source.login.open()
-            found = look_up(self._connection, self._source.selection)
-            _, columns = declared_columns(self._connection, found, chosen=self._source.selection.columns is not None)
-            self._relation = replace(found, columns=tuple(Column(*fields) for fields in columns))
+            current = look_up(self._connection, self._source.selection)
+            _, columns = declared_columns(self._connection, current, chosen=self._source.selection.columns is not None)
+            self._relation = replace(current, columns=tuple(Column(*fields) for fields in columns))
         return self._connection, self._relation
 
     def _begin(self, connection: Any, relation: Relation) -> dict[str, Any]:
         """Make the slot, or take the one that is there, and return the position from which changes are read."""
         name = str(self._source.slot)
-        found = slots.find(connection, name)
+        slot = slots.find(connection, name)
         has = published(connection, str(self._source.publication), relation.oid)  # before the slot is made
         ours = self._workspace.stat(_MARK) is not None
-        if found is None:
+        if slot is None:
             # Written before the slot is made: a slot that is there without it is somebody else's.
             self._workspace.create_exclusive(_MARK, b"{}")
         if self._source.initial == "none":
-            lsn = slots.make(connection, name) if found is None else slots.usable(connection, name, 1 << 63).confirmed
+            lsn = slots.make(connection, name) if slot is None else slots.usable(connection, name, 1 << 63).confirmed
             return {"slot": name, "lsn": lsn_text(lsn), "oid": relation.oid, "published": has}
-        if found is not None:
+        if slot is not None:
             if not ours:
                 raise DefinitionError(
                     f"replication slot {name!r} is there already, and the state of the table at its beginning is not known",

@@ -97,11 +97,11 @@ class _Bytes:
 
     def text(self) -> str:
         end = self.data.index(b"\0", self.at)
-        found, self.at = self.data[self.at : end].decode(), end + 1
-        return found
+        text, self.at = self.data[self.at : end].decode(), end + 1
+        return text
 
     def values(self) -> Values:
-        found: list[str | Unchanged | None] = []
+        values: list[str | Unchanged | None] = []
         data = self.data
         for _ in range(self.number("!h")):
             kind = data[self.at]
@@ -109,15 +109,15 @@ class _Bytes:
             if kind == 116:  # t
                 size = int.from_bytes(data[self.at : self.at + 4], "big")
                 self.at += 4
-                found.append(data[self.at : self.at + size].decode())
+                values.append(data[self.at : self.at + size].decode())
                 self.at += size
             elif kind == 110:  # n
-                found.append(None)
+                values.append(None)
             elif kind == 117:  # u
-                found.append(UNCHANGED)
+                values.append(UNCHANGED)
             else:
                 raise ValueError(f"a value of kind {chr(kind)!r}")
-        return tuple(found)
+        return tuple(values)
 
 
 def parse(data: bytes) -> Message | None:

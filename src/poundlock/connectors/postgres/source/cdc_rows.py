@@ -147,9 +147,9 @@ class ChangeRows:
 
     def _completed(self, new: Values, old: Values | None, *, old_is_key: bool) -> Values:
         """Put long values that did not change into the new row, from the old one."""
-        found = [UNCHANGED] if old is None else [o for o, n in zip(old, new, strict=True) if n is UNCHANGED]
+        before = [UNCHANGED] if old is None else [o for o, n in zip(old, new, strict=True) if n is UNCHANGED]
         # Where only the key is known, null stands for whatever the other columns hold; a column of a key is never null.
-        if old is None or UNCHANGED in found or (old_is_key and None in found):
+        if old is None or UNCHANGED in before or (old_is_key and None in before):
             name = self._columns[new.index(UNCHANGED)].name
             raise TerminalError(
                 f"an update of {self._what} left the long value of column {name!r} as it was, so the server did not send it",

@@ -49,8 +49,8 @@ def settled(looks: Sequence[Seen], oldest_running: int, now_ms: int, settle_ms: 
         now_ms: the time.
         settle_ms: least age of a look.
     """
-    found = [s for s in looks if s.next_transaction <= oldest_running and now_ms - s.at_ms >= settle_ms]
-    return found[-1] if found else None
+    usable = [s for s in looks if s.next_transaction <= oldest_running and now_ms - s.at_ms >= settle_ms]
+    return usable[-1] if usable else None
 
 
 class IncrementalEnumerator:
@@ -106,7 +106,7 @@ class IncrementalEnumerator:
         """Do nothing: the table keeps its rows."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -115,8 +115,8 @@ class IncrementalEnumerator:
         if self._connection is not None and not self._connection.closed:
             return
         self._connection = self._source.login.open()
-        found = look_up(self._connection, self._source.selection)
-        self._relation = as_planned(found, self._source.schema(), self._source.selection.shown)
+        current = look_up(self._connection, self._source.selection)
+        self._relation = as_planned(current, self._source.schema(), self._source.selection.shown)
         self._kind = column_kind(self._connection, self._relation, str(self._source.column))
 
     def _reach(self, now_ms: int) -> Seen | None:
@@ -140,10 +140,10 @@ class IncrementalEnumerator:
             self._looks.append(Seen(value, int(following), now_ms))
             if len(self._looks) > _MOST_LOOKS:  # a transaction runs for long: coarser steps will do
                 del self._looks[1:-1:2]
-        found = settled(self._looks, int(oldest), now_ms, self._source.settle_ms)
-        if found is not None:
-            self._looks = self._looks[self._looks.index(found) :]
-        return found
+        reached = settled(self._looks, int(oldest), now_ms, self._source.settle_ms)
+        if reached is not None:
+            self._looks = self._looks[self._looks.index(reached) :]
+        return reached
 
     def _end(self, start: dict[str, Any], reach: str) -> dict[str, Any]:
         source, relation = self._source, self._relation
@@ -178,8 +178,8 @@ def column_kind(connection: Any, relation: Relation, column: str) -> str:
     Raises:
         DefinitionError: there is no such column, or its values have no order in time.
     """
-    found = connection.execute(f"SELECT * FROM {relation.source} LIMIT 0").description or ()
-    by_name = {each.name: each for each in found}
+    columns = connection.execute(f"SELECT * FROM {relation.source} LIMIT 0").description or ()
+    by_name = {each.name: each for each in columns}
     if column not in by_name:
         raise DefinitionError(
             f"{relation.source} has no column {column!r} to read by", next=f"use one of {', '.join(by_name)}"

@@ -39,21 +39,21 @@ def check_published(
         columns: the columns that are read.
         what: the table, for people.
     """
-    found = connection.execute(
+    row = connection.execute(
         "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot FROM pg_publication WHERE pubname = %s",
         [publication],
     ).fetchone()
     name = identifier(publication)
-    if found is None:
+    if row is None:
         raise DefinitionError(
             f"there is no publication {publication!r}", next=f"CREATE PUBLICATION {name} FOR TABLE {relation.source}"
         )
-    if not found[0]:
+    if not row[0]:
         raise DefinitionError(
             f"publication {publication!r} leaves out inserts, updates, deletes or truncates",
             next=f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')",
         )
-    if relation.kind == "p" and not found[1]:
+    if relation.kind == "p" and not row[1]:
         raise DefinitionError(
             f"{what} is partitioned, and publication {publication!r} shows its parts instead",
             next=f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)",

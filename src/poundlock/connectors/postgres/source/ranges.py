@@ -52,14 +52,14 @@ def by_key(connection: Any, relation: Relation, key: str, split_bytes: int) -> l
     name = identifier(key)
     fractions = ", ".join(repr(i / parts) for i in range(1, parts))
     # Without parameters: a percent sign in the user's condition is not a placeholder.
-    found = connection.execute(
+    row = connection.execute(
         f"SELECT (percentile_disc(ARRAY[{fractions}]::float8[]) WITHIN GROUP (ORDER BY {name}))::text[], min(pg_typeof({name})::text)"
         f" FROM {relation.source}{relation.matching()}"
     ).fetchone()
-    borders = list(dict.fromkeys(value for value in found[0] or () if value is not None))
+    borders = list(dict.fromkeys(value for value in row[0] or () if value is not None))
     if not borders:
         return [""]
-    values = [f"{literal(value)}::{found[1]}" for value in borders]
+    values = [f"{literal(value)}::{row[1]}" for value in borders]
     middle = [f"{name} >= {a} AND {name} < {b}" for a, b in pairwise(values)]
     # Of a row type, IS NULL is also true where every field is null; such a value has its place in the order, at the end.
     return [f"{name} < {values[0]} OR {name} IS NOT DISTINCT FROM NULL", *middle, f"{name} >= {values[-1]}"]
@@ -68,9 +68,9 @@ def by_key(connection: Any, relation: Relation, key: str, split_bytes: int) -> l
 def conditions_between(column: str, kind: str, borders: Sequence[str | None]) -> list[str]:
     """Return a condition for each pair of neighbours: greater than the one, at most the other; None = no border."""
     name = identifier(column)
-    found = []
+    conditions = []
     for low, high in pairwise(borders):
         parts = [f"{name} > {literal(low)}::{kind}"] if low is not None else []
         parts += [f"{name} <= {literal(high)}::{kind}"] if high is not None else []
-        found.append(" AND ".join(parts))
-    return found
+        conditions.append(" AND ".join(parts))
+    return conditions

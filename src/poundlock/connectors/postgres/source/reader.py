@@ -87,7 +87,9 @@ class PostgresReader:
 
         # Since version 18 the server leaves the changes out where the publication was missing, and only warns.
         missing: list[str] = []
-        connection.add_notice_handler(lambda told: missing.append(told.sqlstate) if told.sqlstate == "55000" else None)
+        connection.add_notice_handler(
+            lambda notice: missing.append(notice.sqlstate) if notice.sqlstate == "55000" else None
+        )
         connection.execute("SET client_min_messages = warning")
         waited = 0.0
         while True:

@@ -78,8 +78,8 @@ class Relation:
 
     def matching(self, *conditions: str) -> str:
         """Return WHERE with the user's condition and further ones; nothing if there are none."""
-        found = [f"({c})" for c in (self.where, *conditions) if c]
-        return f" WHERE {' AND '.join(found)}" if found else ""
+        parts = [f"({c})" for c in (self.where, *conditions) if c]
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
 
 
 def look_up(connection: Any, wanted: TableSelection) -> Relation:
@@ -148,8 +148,8 @@ WHERE i.indrelid = %s AND i.indisprimary HAVING count(*) > 0
 
 
 def _columns(connection: Any, source: str, wanted: TableSelection) -> tuple[Column, ...]:
-    found: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
-    every = [column_of(each) for each in found]
+    description: Sequence[Any] = connection.execute(f"SELECT * FROM {source} LIMIT 0").description or ()
+    every = [column_of(each) for each in description]
     if not every or (wanted.columns is not None and not wanted.columns):
         raise DefinitionError(
             f"{wanted.shown} has no columns to read, and rows without any cannot be written",

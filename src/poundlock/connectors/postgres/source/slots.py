@@ -43,15 +43,15 @@ def usable(connection: Any, name: str, start: int) -> ReplicationSlot:
         SourceGoneError: it is gone, was invalidated, or was moved past that place by somebody else.
     """
     slot = find(connection, name)
-    anew = "start the job anew, with an empty target, a new checkpoint and another slot"
+    advice = "start the job anew, with an empty target, a new checkpoint and another slot"
     if slot is None:
         raise SourceGoneError(
-            f"replication slot {name!r} is gone, and with it the changes since the checkpoint", next=anew
+            f"replication slot {name!r} is gone, and with it the changes since the checkpoint", next=advice
         )
     if slot.lost:
         raise SourceGoneError(
             f"replication slot {name!r} was invalidated by the server ({slot.lost}): changes this job still needed are gone",
-            next=f"raise max_slot_wal_keep_size; {anew}",
+            next=f"raise max_slot_wal_keep_size; {advice}",
         )
     if slot.plugin != "pgoutput":
         raise DefinitionError(
@@ -62,7 +62,7 @@ def usable(connection: Any, name: str, start: int) -> ReplicationSlot:
         raise SourceGoneError(
             f"replication slot {name!r} stands at {lsn_text(slot.confirmed)}, past this job's place {lsn_text(start)}:"
             " somebody else reads it, or the job was put back to an old savepoint",
-            next=f"give every job a slot of its own; {anew}",
+            next=f"give every job a slot of its own; {advice}",
         )
     return slot
 
@@ -114,7 +114,7 @@ class Exported:
         self.lsn, self.snapshot = lsn, snapshot
 
     def close(self) -> None:
-        """Let go of the state; the slot stays."""
+        """Close the connection that holds the state; the slot stays."""
         self._connection.finish()
 
 
@@ -132,9 +132,9 @@ def export(login: PostgresLogin, name: str) -> Exported:
     with_snapshot = "(SNAPSHOT 'export')" if connection.server_version >= 150000 else "EXPORT_SNAPSHOT"
     result = connection.exec_(f"CREATE_REPLICATION_SLOT {identifier(name)} LOGICAL pgoutput {with_snapshot}".encode())
     if result.status != pq.ExecStatus.TUPLES_OK:
-        said = " ".join(result.error_message.decode(errors="replace").split())
+        message = " ".join(result.error_message.decode(errors="replace").split())
         connection.finish()
-        raise TransientError(f"replication slot {name!r} could not be made: {said}", next="a restart tries again")
+        raise TransientError(f"replication slot {name!r} could not be made: {message}", next="a restart tries again")
     lsn, snapshot = result.get_value(0, 1).decode(), result.get_value(0, 2).decode()
     return Exported(connection, lsn_of(lsn), snapshot)
 

@@ -27,8 +27,8 @@ def one_state(snapshot: str) -> list[str]:
 
 def copy_payload(select: str, columns: Sequence[Column], snapshot: str | None = None, **more: Any) -> dict[str, Any]:
     """Return what a reader needs to read the rows of a SELECT."""
-    said = {"select": select, "columns": _fields(columns), **more}
-    return {**said, "snapshot": snapshot} if snapshot is not None else said
+    payload = {"select": select, "columns": _fields(columns), **more}
+    return {**payload, "snapshot": snapshot} if snapshot is not None else payload
 
 
 _PLANS = "plans"  # a folder of the workspace
@@ -44,8 +44,8 @@ class Plans:
         """Write a plan down; those of starts that died before they decided anything go."""
         for old in self._workspace.names(_PLANS):
             self._workspace.delete(f"{_PLANS}/{old}")
-        said = {"selects": [relation.select(c) for c in conditions], "columns": _fields(relation.columns)}
-        self._workspace.create_exclusive(f"{_PLANS}/{name}.json", json.dumps(said).encode())
+        plan = {"selects": [relation.select(c) for c in conditions], "columns": _fields(relation.columns)}
+        self._workspace.create_exclusive(f"{_PLANS}/{name}.json", json.dumps(plan).encode())
 
     def splits(self, name: str, snapshot: str, first: int, last: int, **more: Any) -> list[Split]:
         """Return the work of the ranges from `first` to before `last`."""
@@ -110,9 +110,9 @@ class SnapshotEnumerator:
                 next="start the job anew into an empty target; for jobs that may need such rows again, read with "
                 'mode="incremental" or "cdc"',
             )
-        found = self._plans.splits(str(end["plan"]), self._snapshot, int(start["next"]), int(end["next"]))
-        self._check_columns(found)
-        return found
+        splits = self._plans.splits(str(end["plan"]), self._snapshot, int(start["next"]), int(end["next"]))
+        self._check_columns(splits)
+        return splits
 
     def finished(self, position: dict[str, Any]) -> bool:
         return position["plan"] is not None and int(position["next"]) >= int(position["of"])
@@ -123,7 +123,7 @@ class SnapshotEnumerator:
             self.close()
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Close the connection that holds the snapshot."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -154,8 +154,8 @@ class SnapshotEnumerator:
             )
 
     def _make_plan(self) -> tuple[str, int]:
-        found = look_up(self._connection, self._source.selection)
-        relation = as_planned(found, self._source.schema(), self._source.selection.shown)
+        current = look_up(self._connection, self._source.selection)
+        relation = as_planned(current, self._source.schema(), self._source.selection.shown)
         key = key_of(self._source, relation)
         conditions = cut(self._connection, relation, key=key, split_bytes=self._source.split_bytes)
         name = f"{self._snapshot}-{self._source.clock.now_ms()}"

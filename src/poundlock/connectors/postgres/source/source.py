@@ -219,7 +219,7 @@ class PostgresSource:
         unused = {name: pair for name, pair in _TUNING.items() if self.mode not in pair[0]}
         refuse_without_effect(
             "PostgresSource",
-            {said: (getattr(self, field), default) for said, (_, field, default) in unused.items()},
+            {name: (getattr(self, field), default) for name, (_, field, default) in unused.items()},
             because=f"mode is {self.mode!r}",
         )
 
@@ -329,8 +329,8 @@ class PostgresSource:
 
     def _check_key(self, connection: Any, relation: Relation) -> None:
         key = key_of(self, relation)
-        found = connection.execute(f"SELECT * FROM {relation.source} LIMIT 0").description or ()
-        if key not in {each.name for each in found}:
+        columns = connection.execute(f"SELECT * FROM {relation.source} LIMIT 0").description or ()
+        if key not in {each.name for each in columns}:
             raise DefinitionError(
                 f"{self.selection.shown} has no column {key!r} to cut it by", next="mend key=…, or leave it out"
             )
