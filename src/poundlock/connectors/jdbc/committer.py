@@ -27,7 +27,7 @@ _PASSING = ("40", "53", "57", "58", "25006")
 _kept: dict[tuple[int, str], Connection] = {}  # of this process; made again when they broke
 
 
-def let_go(sink: JdbcSink) -> None:
+def close(sink: JdbcSink) -> None:
     """Close this process's connection."""
     kept = _kept.pop((os.getpid(), sink.login), None)
     if kept is not None:
@@ -36,7 +36,7 @@ def let_go(sink: JdbcSink) -> None:
 
 def preflight(sink: JdbcSink) -> None:
     """Raise unless the sink can work; see JdbcSink.preflight."""
-    let_go(sink)
+    close(sink)
     try:
         connection = _connection(sink)
         if not connection.transactions:
@@ -53,7 +53,7 @@ def preflight(sink: JdbcSink) -> None:
             connection.commit()
         connection.rollback()
     except JdbcError as error:
-        let_go(sink)
+        close(sink)
         raise _refused(sink, error) from error
     try:
         next(iter(sink.folder().list()), None)
@@ -69,7 +69,7 @@ def check_columns(sink: JdbcSink, name: str, columns: Sequence[str]) -> None:
     if connection is None:
         return
     try:
-        known = {found.lower(): found for found in _columns(sink, connection)}
+        known = {column.lower(): column for column in _columns(sink, connection)}
     except JdbcError:
         return
     if missing := [column for column in columns if column.lower() not in known]:
@@ -106,20 +106,20 @@ def commit(sink: JdbcSink, committable: StagedRows) -> Committed:
     kept = (os.getpid(), sink.login) in _kept
     try:
         try:
-            _carry_out(sink, committable)
+            _commit_rows(sink, committable)
         except JdbcError as error:
-            let_go(sink)
+            close(sink)
             if not kept or not _nothing_known(error):
                 raise
-            _carry_out(sink, committable)  # the connection was an old one, which broke meanwhile
+            _commit_rows(sink, committable)  # the connection was an old one, which broke meanwhile
     except JdbcError as error:
-        let_go(sink)
+        close(sink)
         raise _not_committed(sink, committable, error) from error
     sink.folder().delete(committable.file)
     return Committed(detail)
 
 
-def _carry_out(sink: JdbcSink, committable: StagedRows) -> None:
+def _commit_rows(sink: JdbcSink, committable: StagedRows) -> None:
     connection = _connection(sink)
     try:
         connection.rollback()
@@ -142,12 +142,12 @@ def _nothing_known(error: JdbcError) -> bool:
 def _not_committed(sink: JdbcSink, committable: StagedRows, error: JdbcError) -> CommitUnknown | TerminalError:
     if _nothing_known(error):
         return CommitUnknown(
-            f"the database at {sink.place} does not answer: {_said(sink, error)}", next="see that it runs"
+            f"the database at {sink.place} does not answer: {_redacted(sink, error)}", next="see that it runs"
         )
     if error.state.startswith(_PASSING):
-        return CommitUnknown(f"the database at {sink.place} ended the transaction: {_said(sink, error)}")
+        return CommitUnknown(f"the database at {sink.place} ended the transaction: {_redacted(sink, error)}")
     return TerminalError(
-        f"the database at {sink.place} does not take {committable.rows} decided rows: {_said(sink, error)}",
+        f"the database at {sink.place} does not take {committable.rows} decided rows: {_redacted(sink, error)}",
         next=f"mend table {sink.table}, then start the job again: it writes them first",
     )
 
@@ -204,20 +204,21 @@ def _connection(sink: JdbcSink) -> Connection:
     return _kept[kept]
 
 
-def _said(sink: JdbcSink, error: JdbcError) -> str:
+def _redacted(sink: JdbcSink, error: JdbcError) -> str:
     return redact_text(error.text, [sink.password] if sink.password else [])
 
 
 def _refused(sink: JdbcSink, error: JdbcError) -> DefinitionError | TransientError:
     if error.away and not error.state.startswith("08004"):
         return TransientError(
-            f"nobody answers at {sink.place}: {_said(sink, error)}", next="check the URL, and that the database runs"
+            f"nobody answers at {sink.place}: {_redacted(sink, error)}",
+            next="check the URL, and that the database runs",
         )
     if error.state.startswith(("42", "S0", "3F", "HY")) and not error.state.startswith("42501"):
         return DefinitionError(
-            f"table {sink.table} at {sink.place}: {_said(sink, error)}",
+            f"table {sink.table} at {sink.place}: {_redacted(sink, error)}",
             next=f'CREATE TABLE {sink.table} (…), or name its schema: table="schema.{sink.table.rpartition(".")[2]}"',
         )
     return DefinitionError(
-        f"the database at {sink.place} refuses: {_said(sink, error)}", next="check user, password and rights"
+        f"the database at {sink.place} refuses: {_redacted(sink, error)}", next="check user, password and rights"
     )

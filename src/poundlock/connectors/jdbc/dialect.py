@@ -30,7 +30,7 @@ Values = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a database wants to be told how.
+    """What a database wants written in its own way.
 
     Args:
         name: of the database's kind.
@@ -182,19 +182,19 @@ def prepared(statement: str) -> tuple[str, list[str]]:
 
 def dialect_of(product: str, quote: str) -> Dialect:
     """Return the dialect of a database that says so of itself; of one that is not known, what every database knows."""
-    said = product.lower()
-    if "postgres" in said:
+    name = product.lower()
+    if "postgres" in name:
         return Dialect("postgresql", quote, "conflict", "escapes", binary="decode('{}', 'hex')".format)
-    if "sqlite" in said:
+    if "sqlite" in name:
         return Dialect("sqlite", quote, "conflict", "plain", times="text")
-    if "mysql" in said or "mariadb" in said:
+    if "mysql" in name or "mariadb" in name:
         return Dialect("mysql", quote, "duplicate")
-    if "microsoft" in said:
+    if "microsoft" in name:
         # {ts '…'} is of an old type there, which takes three digits of a second; text without N is put into the code page
         # of the database, and a question mark stands for what that does not have.
         return Dialect("sqlserver", "[", "merge", times="cast", wide="N", booleans=False, binary="0x{}".format)
-    if "oracle" in said:
+    if "oracle" in name:
         return Dialect("oracle", quote, "dual", "plain", booleans=False, binary="HEXTORAW('{}')".format)
-    if said == "h2" or "hsql" in said or said.startswith("db2"):
-        return Dialect(said.split("/")[0].split()[0], quote, "merge", "plain")
-    return Dialect(said.split()[-1] if said else "other", quote, "replace")
+    if name == "h2" or "hsql" in name or name.startswith("db2"):
+        return Dialect(name.split("/")[0].split()[0], quote, "merge", "plain")
+    return Dialect(name.split()[-1] if name else "other", quote, "replace")

@@ -151,8 +151,8 @@ class JdbcSink(Bindable, Participant):
     def verify(self, prepared: Sequence[Prepared]) -> None:
         storage = self.folder()
         for item in prepared:
-            found = storage.stat(item.payload["file"])
-            if found is None or found.bytes != item.payload["bytes"]:
+            status = storage.stat(item.payload["file"])
+            if status is None or status.bytes != item.payload["bytes"]:
                 raise TransientError(
                     f"{item.payload['file']} in {self.staging} is not as the task left it",
                     next="let nobody else use the folder; the checkpoint is repeated",
@@ -170,12 +170,12 @@ class JdbcSink(Bindable, Participant):
         if not self.prefix:
             return []
         storage = self.folder()
-        found = [entry for entry in storage.list() if entry.path.startswith(self.prefix)]
-        if remove and found:
+        left = [entry for entry in storage.list() if entry.path.startswith(self.prefix)]
+        if remove and left:
             check()
-            for entry in found:
+            for entry in left:
                 storage.delete(entry.path)
-        return [Orphan(f"{self.staging}/{entry.path}", entry.bytes, entry.modified_ms) for entry in found]
+        return [Orphan(f"{self.staging}/{entry.path}", entry.bytes, entry.modified_ms) for entry in left]
 
     # Parts
 
@@ -195,13 +195,13 @@ class JdbcSink(Bindable, Participant):
         return connector()(self.url, properties, self.driver, [str(jar) for jar in self.jars])
 
     def close(self) -> None:
-        """Let go of the driver's connection; it is made again when it is needed again."""
-        from poundlock.connectors.jdbc.committer import let_go
+        """Close the driver's connection; it is made again when it is needed again."""
+        from poundlock.connectors.jdbc.committer import close
 
-        let_go(self)
+        close(self)
 
     @property
     def login(self) -> str:
         """What a connection is kept under; properties, which may be secret, by their digest."""
-        said = hashlib.sha256(json.dumps(sorted(self.properties.items()), default=str).encode()).hexdigest()
-        return json.dumps([self.url, self.user, self.driver, list(self.jars), said])
+        digest = hashlib.sha256(json.dumps(sorted(self.properties.items()), default=str).encode()).hexdigest()
+        return json.dumps([self.url, self.user, self.driver, list(self.jars), digest])

@@ -83,8 +83,8 @@ class JdbcWriter:
         self._stream.close()
         self._storage.sync(self._handle)
         self._handle.close()
-        found = self._storage.stat(self._file)
-        size = found.bytes if found is not None else 0
+        status = self._storage.stat(self._file)
+        size = status.bytes if status is not None else 0
         return [{"v": 1, "gid": self._name, "file": self._file, "rows": self._rows, "bytes": size}]
 
     def abandon(self) -> None:
@@ -155,5 +155,5 @@ def _raw(batch: pa.RecordBatch, row: int) -> bytes:
 
 
 def _zero_bytes(column: pa.Array) -> npt.NDArray[np.bool_]:
-    found = pc.match_substring(column.cast(pa.large_binary()), "\0")
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+    zeros = pc.match_substring(column.cast(pa.large_binary()), "\0")
+    return np.asarray(zeros.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
