@@ -50,7 +50,7 @@ BANNED_TODAY: dict[str, int] = {
     "audit": 48,
     "checkpoint": 39,
     "cli": 177,
-    "connectors": 320,
+    "connectors": 299,
     "control": 53,
     "demo": 7,
     "deploy": 8,

@@ -38,7 +38,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What a reader knows about its task. `reject` takes a record that cannot be decoded; `counts_read` is told of rows read."""
+    """What a reader knows about its task. `reject` takes a record that cannot be decoded."""
 
     reject: Any  # Callable[[Reject], None]
     columns: Sequence[str] | None = None  # the columns that are needed; None = all
@@ -145,7 +145,7 @@ class ClosableEnumerator(Protocol):
     """An enumerator that holds something, such as a connection."""
 
     def close(self) -> None:
-        """Let go of it. Called once, at the end of the start, whatever the outcome."""
+        """Release what it holds. Called once, at the end of the start, whatever the outcome."""
         ...
 
 

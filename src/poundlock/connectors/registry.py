@@ -43,9 +43,9 @@ class Connector:
         """
         module, _, name = self.target.partition(":")
         try:
-            found: Any = import_module(module)
+            target: Any = import_module(module)
             for part in name.split("."):
-                found = getattr(found, part)
+                target = getattr(target, part)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
@@ -54,12 +54,12 @@ class Connector:
                 f" {self.target}: {type(error).__name__}: {error}",
                 next=f"mend or remove the package: pip uninstall {self.package}",
             ) from error
-        if not _roles(found):
+        if not _roles(target):
             raise DefinitionError(
                 f"connector {self.name!r} of {self.package} {self.version} is neither a source nor a sink: {self.target}",
                 next="a sink has open_writer or as_participant, a source enumerator and reader, or spark_read",
             )
-        return found
+        return target
 
     def roles(self) -> list[Role]:
         """Return whether it is a source, a sink or both. Raises DefinitionError as `load` does."""
@@ -85,24 +85,24 @@ _ROLES: Mapping[Role, Sequence[Any]] = {
 }
 
 
-def _roles(found: Any) -> list[Role]:
-    if not isinstance(found, type):
+def _roles(target: Any) -> list[Role]:
+    if not isinstance(target, type):
         return []
-    return [role for role, protocols in _ROLES.items() if any(issubclass(found, each) for each in protocols)]
+    return [role for role, protocols in _ROLES.items() if any(issubclass(target, each) for each in protocols)]
 
 
 def connectors() -> Sequence[Connector]:
     """Return what installed packages offer, by name. Nothing of theirs is imported."""
-    found: dict[tuple[str, str], Connector] = {}
+    offered: dict[tuple[str, str], Connector] = {}
     for distribution in metadata.distributions():
         named = distribution.metadata["Name"] or "?"
         for point in distribution.entry_points:
             if point.group == GROUP:
                 # The first on the path is the one that is imported, as for modules.
-                found.setdefault(
+                offered.setdefault(
                     (point.name, named), Connector(point.name, point.value, named, distribution.version or "?")
                 )
-    return [found[key] for key in sorted(found)]
+    return [offered[key] for key in sorted(offered)]
 
 
 def find(name: str) -> Connector:

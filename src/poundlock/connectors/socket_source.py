@@ -152,14 +152,14 @@ class SocketEnumerator:
         return {"file": number, "bytes": size}
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
-        found = []
+        splits = []
         for number in range(int(start["file"]), int(end["file"])):
             name = _name(number)
             entry = self._storage.stat(name)
             size = 0 if entry is None else entry.bytes  # a reader says that the file is gone
             part = {"root": self._storage.root, "path": name, "start": 0, "end": size, "bytes": size}
-            found.append(Split(f"{number:020d}", {"ddl": self._ddl, "parts": [part]}, size, size, name=name))
-        return found
+            splits.append(Split(f"{number:020d}", {"ddl": self._ddl, "parts": [part]}, size, size, name=name))
+        return splits
 
     def finished(self, position: dict[str, Any]) -> bool:
         with self._lock:

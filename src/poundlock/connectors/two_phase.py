@@ -147,12 +147,12 @@ class TwoPhaseParticipant(Bindable, Participant):
         """Find, and abort if asked, the transactions that dead attempts left: all that were decided are committed by now."""
         if not self.prefix:
             return []
-        found = list(self.sink.lingering(self.prefix))
-        if remove and found:
+        left = list(self.sink.lingering(self.prefix))
+        if remove and left:
             check()
-            for transaction in found:
+            for transaction in left:
                 self.sink.abort(transaction)
-        return [Orphan(f"transaction {json.dumps(transaction)}", 0, 0) for transaction in found]
+        return [Orphan(f"transaction {json.dumps(transaction)}", 0, 0) for transaction in left]
 
 
 class TwoPhaseWriter:
