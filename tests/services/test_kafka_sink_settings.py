@@ -274,7 +274,7 @@ def test_what_the_user_may_not_do_is_told_rule_by_rule(guarded: EmbeddedKafka) -
 
     def audited() -> ReadBack:
         reading = bound.open_audit(AuditScope(complete=True, progress=lambda text: None))
-        reading.take(Decided(record=1, checkpoint=3, committable=committable, compared=True, carried_out=True))
+        reading.take(Decided(record=1, checkpoint=3, committable=committable, compared=True, committed=True))
         reading.read()
         return reading.result()
 

@@ -203,7 +203,7 @@ class _Audit:
                     checkpoint=decision.checkpoint,
                     committable=committable,
                     compared=compared,
-                    carried_out=self._carried_out(decision.number),
+                    committed=self._carried_out(decision.number),
                 )
                 for committable in decision.sinks.get(name, _NOTHING).committables
             ]

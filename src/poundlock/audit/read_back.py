@@ -37,14 +37,14 @@ class Decided:
         checkpoint: the checkpoint whose rows it makes visible.
         committable: the committable.
         compared: whether it is to be compared; others are told so that their output is not taken for nobody's.
-        carried_out: whether its record is known to be carried out.
+        committed: whether its record is known to be committed.
     """
 
     record: int
     checkpoint: int
     committable: JSON
     compared: bool
-    carried_out: bool
+    committed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ class Cluster:
         self._conf = {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 1000, **settings}
         self._committed_only = committed_only
         self._timeout = timeout
-        self._told: deque[Any] = deque(
+        self._reported: deque[Any] = deque(
             maxlen=50
         )  # what librdkafka reports beside the answers: brokers down, refused logins
         self._client: Any = None
@@ -53,7 +53,7 @@ class Cluster:
     def _admin(self) -> Any:
         with self._making:
             if self._client is None:
-                self._client = confluent("admin").AdminClient({**self._conf, "error_cb": self._told.append})
+                self._client = confluent("admin").AdminClient({**self._conf, "error_cb": self._reported.append})
             return self._client
 
     # -- topics --------------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ class Cluster:
             DefinitionError: the servers refuse this user.
             TransientError: no server answers in time; its `what` names each server and why.
         """
-        self._told.clear()
+        self._reported.clear()
         admin, end = self._admin(), time.monotonic() + (self._timeout if timeout is None else timeout)
         while True:
             try:
@@ -87,7 +87,7 @@ class Cluster:
 
     def _refusal(self) -> PoundlockError | None:
         kafka = confluent().KafkaError
-        for error in self._told:
+        for error in self._reported:
             if error.code() in (
                 kafka._AUTHENTICATION,
                 kafka.SASL_AUTHENTICATION_FAILED,
@@ -106,7 +106,7 @@ class Cluster:
 
     def _unreachable(self, error: BaseException) -> TransientError:
         kafka = confluent().KafkaError
-        reasons = {text_of(e): None for e in self._told if e.code() in (kafka._TRANSPORT, kafka._RESOLVE)}
+        reasons = {text_of(e): None for e in self._reported if e.code() in (kafka._TRANSPORT, kafka._RESOLVE)}
         why = "; ".join(list(reasons)[:4]) or text_of(error.args[0])
         return TransientError(
             f"no Kafka server answers at {self.servers}: {why}",
@@ -126,12 +126,12 @@ class Cluster:
         ids: dict[str, str] = {}
         for name, future in futures.items():
             try:
-                told = str(future.result(self._timeout + 5).topic_id)
+                topic_id = str(future.result(self._timeout + 5).topic_id)
             except kafka.KafkaException as error:
                 if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise self._failed(f"topic {name} cannot be described", error) from error
             else:
-                ids |= {name: told} if told != _NO_ID else {}
+                ids |= {name: topic_id} if topic_id != _NO_ID else {}
         return ids
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
@@ -144,15 +144,15 @@ class Cluster:
         hidden = {kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, kafka.KafkaError.UNKNOWN_TOPIC_OR_PART}
         wanted = [resource(resource.Type.TOPIC, topic) for topic in sorted(topics)]
         answers = self._admin().describe_configs(wanted, request_timeout=self._timeout) if wanted else {}
-        found = set()
+        compacted = set()
         for topic, answer in answers.items():
             try:
                 if "compact" in answer.result(self._timeout + 5)["cleanup.policy"].value:
-                    found.add(topic.name)
+                    compacted.add(topic.name)
             except kafka.KafkaException as error:
                 if error.args[0].code() not in hidden:
                     raise self._failed(f"the settings of topic {topic.name} cannot be looked up", error) from error
-        return found
+        return compacted
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
@@ -166,8 +166,8 @@ class Cluster:
 
     def at(self, partitions: Iterable[Partition], timestamp_ms: int) -> Offsets:
         """Return the offset of the first record from a time on; partitions without one are left out."""
-        found = self._list(partitions, lambda spec: spec.for_timestamp(timestamp_ms))
-        return {partition: offset for partition, offset in found.items() if offset >= 0}
+        offsets = self._list(partitions, lambda spec: spec.for_timestamp(timestamp_ms))
+        return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
     def _list(
         self, partitions: Iterable[Partition], spec: Callable[[Any], Any], timeout: float | None = None
@@ -183,12 +183,12 @@ class Cluster:
             isolation_level=level,
             request_timeout=timeout,
         )
-        found = {(tp.topic, tp.partition): int(f.result(timeout + 5).offset) for tp, f in futures.items()}
+        offsets = {(tp.topic, tp.partition): int(f.result(timeout + 5).offset) for tp, f in futures.items()}
         # A request that timed out comes back without an error, its offsets "invalid". Taken for numbers they would say
         # that nothing waits, or that the topic is shorter than it was and hence another one.
-        if kafka.OFFSET_INVALID in found.values():
+        if kafka.OFFSET_INVALID in offsets.values():
             raise TransientError(f"Kafka at {self.servers}: offsets cannot be looked up: no answer in {timeout:g} s")
-        return found
+        return offsets
 
     def _patiently(self, ask: Callable[[], _T], timeout: float) -> _T:
         """Ask again while a partition that was just made, or moved, has no leader that says so."""
@@ -227,10 +227,10 @@ class Cluster:
         """Return what a group committed; partitions without are left out."""
         kafka, consumer = confluent(), self._group(group).consumer
         wanted = [kafka.TopicPartition(t, p) for t, p in sorted(partitions)]
-        told = (
+        answer = (
             self._patiently(lambda: consumer.committed(wanted, timeout=self._timeout), self._timeout) if wanted else []
         )
-        return {(tp.topic, tp.partition): tp.offset for tp in told if tp.offset >= 0}
+        return {(tp.topic, tp.partition): tp.offset for tp in answer if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[Partition, int], group: str, *, wait: bool = False) -> None:
         """Commit offsets for a group, without waiting for the answer unless asked to; an error becomes a warning."""
@@ -238,7 +238,7 @@ class Cluster:
         (offsets_of.commit_now if wait else offsets_of.commit)(offsets)
 
     def close(self) -> None:
-        """Let go of all connections; a question asked later makes new ones."""
+        """Close all connections; a question asked later makes new ones."""
         groups, self._groups, self._client = list(self._groups.values()), {}, None
         for group in groups:
             group.close()

@@ -66,7 +66,7 @@ class GroupOffsets:
             _log.warning("group offsets were not committed to Kafka at %s: %s", self._servers, text_of(error.args[0]))
 
     def close(self) -> None:
-        """Wait some seconds for what is still to be sent, and let go of the connection."""
+        """Wait some seconds for what is still to be sent, and close the connection."""
         with self._changed:
             self._changed.wait_for(lambda: self._sender is None, _LAST_S)
         # Closing waits for minutes where no broker answers.

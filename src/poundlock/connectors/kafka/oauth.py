@@ -45,5 +45,5 @@ def _fetch(url: str, client_id: str, client_secret: str, scope: str | None) -> t
         headers={"Authorization": f"Basic {login}", "Content-Type": "application/x-www-form-urlencoded"},
     )
     with urllib.request.urlopen(request, timeout=10) as answer:
-        told = json.load(answer)
-    return time.monotonic() + 0.8 * float(told.get("expires_in", 60)), str(told["access_token"])
+        token = json.load(answer)
+    return time.monotonic() + 0.8 * float(token.get("expires_in", 60)), str(token["access_token"])

@@ -19,15 +19,15 @@ def from_places(places: Mapping[str, Sequence[int]]) -> dict[str, str]:
 
 def to_places(value: Mapping[str, str]) -> frozenset[Place]:
     """Return the partitions of what `from_places` made."""
-    found: set[Place] = set()
+    places: set[Place] = set()
     for topic, text in value.items():
         for run in text.split(","):
             first, _, last = run.partition("-")
             numbers = range(int(first), int(last or first) + 1)
             if not 0 < len(numbers) <= _MOST:
                 raise ValueError(f"{run!r} are no partitions of a topic")
-            found.update((topic, number) for number in numbers)
-    return frozenset(found)
+            places.update((topic, number) for number in numbers)
+    return frozenset(places)
 
 
 def _runs(numbers: Iterable[int]) -> list[str]:

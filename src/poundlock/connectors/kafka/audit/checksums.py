@@ -35,7 +35,7 @@ class TransactionSums:
     record: int
     checkpoint: int
     compared: bool
-    carried_out: bool
+    committed: bool
     tid: str
     pid: int
     epoch: int
@@ -44,7 +44,7 @@ class TransactionSums:
     hashed: tuple[str, ...] | None
     plain: str | None
     places: frozenset[Place] | None
-    found: int = 0
+    seen: int = 0
     broker_time: bool = False
     _full: Digest | None = None
     _plain: Digest | None = None
@@ -52,20 +52,20 @@ class TransactionSums:
     @classmethod
     def of(cls, decided: Decided, places: frozenset[Place] | None) -> TransactionSums:
         """Return the sums of a committable of which nothing was met yet."""
-        said = decided.committable
-        hashed = said.get("hashed")
+        committable = decided.committable
+        hashed = committable.get("hashed")
         return cls(
             record=decided.record,
             checkpoint=decided.checkpoint,
             compared=decided.compared,
-            carried_out=decided.carried_out,
-            tid=sys.intern(said["tid"]),
-            pid=int(said["pid"]),
-            epoch=int(said["epoch"]),
-            rows=int(said["rows"]),
-            digest=said["digest"],
+            committed=decided.committed,
+            tid=sys.intern(committable["tid"]),
+            pid=int(committable["pid"]),
+            epoch=int(committable["epoch"]),
+            rows=int(committable["rows"]),
+            digest=committable["digest"],
             hashed=None if hashed is None else tuple(map(sys.intern, hashed)),
-            plain=said.get("plain"),
+            plain=committable.get("plain"),
             places=places,
         )
 
@@ -77,7 +77,7 @@ class TransactionSums:
     @property
     def left(self) -> int:
         """How many of its messages were not met."""
-        return self.rows - self.found
+        return self.rows - self.seen
 
     @property
     def topics(self) -> list[str]:
@@ -96,7 +96,7 @@ class TransactionSums:
         topic = place[0] if "topic" in hashed else None
         partition = place[1] if "partition" in hashed else None
         timed, only_value = "timestamp" in hashed, not hashed
-        self.found += len(messages)
+        self.seen += len(messages)
         self.broker_time |= broker_time
         values, keys, named = (messages.column(name).to_pylist() for name in ("value", "key", "headers"))
         for value, key, given, time_ms in zip(values, keys, named, times_ms, strict=True):

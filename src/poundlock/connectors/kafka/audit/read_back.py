@@ -71,15 +71,15 @@ class KafkaReading:
 
     def take(self, decided: Decided) -> None:
         """Note a transaction."""
-        said = decided.committable.get("places")
-        text = str(said)  # most transactions of a task write to the same partitions
+        places = decided.committable.get("places")
+        text = str(places)  # most transactions of a task write to the same partitions
         if text not in self._places:
-            self._places[text] = None if said is None else to_places(said)
-        found = TransactionSums.of(decided, self._places[text])
-        name = (found.pid, found.epoch)
+            self._places[text] = None if places is None else to_places(places)
+        sums = TransactionSums.of(decided, self._places[text])
+        name = (sums.pid, sums.epoch)
         if name in self._transactions:
-            self._twice.append(self._wrong(found, "two decisions name this transaction"))
-        self._transactions[name] = found
+            self._twice.append(self._wrong(sums, "two decisions name this transaction"))
+        self._transactions[name] = sums
 
     def read(self) -> None:
         """Read the topics."""
@@ -97,19 +97,19 @@ class KafkaReading:
     def _take(self, log: PartitionLog, records: Records) -> None:
         messages, times = None, records.timestamp_ms.tolist()
         for header, rows in records.by_batch():
-            found = self._met(log, header, rows.stop - rows.start)
-            if found is not None and found.compared:
+            sums = self._met(log, header, rows.stop - rows.start)
+            if sums is not None and sums.compared:
                 messages = to_batch(records, *log.place, _COLUMNS).batch if messages is None else messages
                 part = messages.slice(rows.start, rows.stop - rows.start)
-                found.add(log.place, part, times[rows], broker_time=header.is_log_append_time)
+                sums.add(log.place, part, times[rows], broker_time=header.is_log_append_time)
 
     def _met(self, log: PartitionLog, header: BatchHeader, count: int) -> TransactionSums | None:
         """Note whose so many messages are; return the sums of the transaction if it is a decided one."""
         name = (header.producer_id, header.producer_epoch)
-        found = self._transactions.get(name) if header.is_transactional else None
-        if found is not None:
-            log.record = found.record if log.record is None else log.record
-            log.checkpoint = found.checkpoint
+        sums = self._transactions.get(name) if header.is_transactional else None
+        if sums is not None:
+            log.record = sums.record if log.record is None else log.record
+            log.checkpoint = sums.checkpoint
         elif header.is_transactional and header.producer_id in self._tids:
             nobodys = self._nobodys.setdefault(name, _Nobodys())
             nobodys.places.add(log.place)
@@ -118,7 +118,7 @@ class KafkaReading:
                 nobodys.follows, nobodys.checkpoint = True, log.checkpoint
         else:
             self._others += count
-        return found
+        return sums
 
     def _missing(self, held: Sequence[PartitionLog]) -> bool:
         return any(
@@ -170,20 +170,20 @@ class KafkaReading:
     def _what_differs(self, transaction: TransactionSums, holders: dict[Place, str]) -> str:
         rows, left = transaction.rows, transaction.left
         if left > 0:
-            missing = f"{left} of its {rows} rows are missing" if transaction.found else f"its {rows} rows are missing"
+            missing = f"{left} of its {rows} rows are missing" if transaction.seen else f"its {rows} rows are missing"
             return f"{missing}: {self._why(transaction, holders)}"
         if left < 0:
-            return f"it has {transaction.found} rows instead of the {rows} decided"
+            return f"it has {transaction.seen} rows instead of the {rows} decided"
         if transaction.differs:
             return f"its {rows} rows are not the ones that were written: other content than digest {transaction.digest}"
         return ""
 
     def _why(self, transaction: TransactionSums, holders: dict[Place, str]) -> str:
-        told = None if transaction.carried_out else self._asked.describe(transaction.tid)
-        if told is not None and told.pid == transaction.pid and told.epoch - transaction.epoch in (0, 1):
-            if told.state in _OPEN:
+        status = None if transaction.committed else self._asked.describe(transaction.tid)
+        if status is not None and status.pid == transaction.pid and status.epoch - transaction.epoch in (0, 1):
+            if status.state in _OPEN:
                 return "it is decided and not committed yet; start the job, or type poundlock fsck --fix"
-            if told.state == "CompleteAbort":
+            if status.state == "CompleteAbort":
                 return "it was aborted before it was committed; the next start of the job produces it again"
         held = [text for place, text in sorted(holders.items()) if self._may_be_behind(transaction, self._logs[place])]
         if held:
@@ -196,11 +196,13 @@ class KafkaReading:
         held = [log for log in self._logs.values() if not log.done]
         if not held:
             return {}
-        told = [(tid, found) for tid in self._asked.ongoing() if (found := self._asked.describe(tid)) is not None]
+        described = [
+            (tid, status) for tid in self._asked.ongoing() if (status := self._asked.describe(tid)) is not None
+        ]
         texts = {}
         for log in held:
             topic, partition = log.place
-            open_here = [(d.started_ms, tid) for tid, d in told if partition in d.places.get(topic, ())]
+            open_here = [(d.started_ms, tid) for tid, d in described if partition in d.places.get(topic, ())]
             started_ms, tid = min(open_here, default=(0, ""))
             since = datetime.fromtimestamp(started_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
             who = f"transactional id {tid}, open since {since}," if tid else "a transaction of nobody's"
@@ -220,16 +222,16 @@ class KafkaReading:
         )
 
     def _undecided(self) -> Iterator[Disagreement]:
-        for name, found in self._nobodys.items():
+        for name, nobodys in self._nobodys.items():
             # Of a ledger that has forgotten its beginning the first transactions have no decision any more.
-            if name in self._transactions or not (self._scope.complete or found.follows):
+            if name in self._transactions or not (self._scope.complete or nobodys.follows):
                 continue
-            topics = ", ".join(sorted({topic for topic, _ in found.places}))
-            where = "" if found.checkpoint is None else f", behind those of checkpoint {found.checkpoint}"
+            topics = ", ".join(sorted({topic for topic, _ in nobodys.places}))
+            where = "" if nobodys.checkpoint is None else f", behind those of checkpoint {nobodys.checkpoint}"
             yield Disagreement(
                 None,
                 f"topic {topics}, transaction/{transaction_name(self._tids[name[0]], *name)}",
-                f"{found.rows} rows of this sink's producers are visible{where}, and no decision names them",
+                f"{nobodys.rows} rows of this sink's producers are visible{where}, and no decision names them",
             )
 
     def _uncompared(self) -> Iterator[str]:

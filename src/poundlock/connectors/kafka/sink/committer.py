@@ -75,16 +75,16 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
     known = asked.describe_all(sorted(named))
     for item in prepared:
         payload = OpenTransaction.of(item.payload)
-        told = known.get(payload.tid)
-        if told is None or not told.is_open(payload.pid, payload.epoch):
+        status = known.get(payload.tid)
+        if status is None or not status.is_open(payload.pid, payload.epoch):
             raise TransientError(
-                f"transaction {payload.transaction} is not open any more: {_say(told)}",
+                f"transaction {payload.transaction} is not open any more: {_say(status)}",
                 next="if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
             )
-        left = told.started_ms + told.timeout_ms - now_ms
-        if left < min(told.timeout_ms // 10, 30_000):
+        left = status.started_ms + status.timeout_ms - now_ms
+        if left < min(status.timeout_ms // 10, 30_000):
             raise TransientError(
-                f"transaction {payload.transaction} has {left} ms left of {told.timeout_ms} ms",
+                f"transaction {payload.transaction} has {left} ms left of {status.timeout_ms} ms",
                 next="make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
             )
 
@@ -122,25 +122,30 @@ def _outcome(asked: Transactions, committable: OpenTransaction, answer: str, now
     tid, pid, epoch = committable.tid, committable.pid, committable.epoch
     ours, reason = Marker(tid, pid, epoch), f"{committable.transaction}: {answer}"
     group, topic = committable.group, committable.marker_topic
-    found = asked.marker(group, topic, stable=True)
-    if found == ours:
+    marker = asked.marker(group, topic, stable=True)
+    if marker == ours:
         return Committed(_detail(committable))
-    if found == UNSTABLE:
+    if marker == UNSTABLE:
         if asked.marker(group, topic, stable=False) == ours:
             return Committed(_detail(committable))
-        told = asked.describe(tid)
+        status = asked.describe(tid)
         # Whoever initialised the id after us could do so only when our transaction was ended and its markers written. So
         # the transaction that is open is not ours, and what was committed before it is not ours either.
-        if told is not None and told.state == "Ongoing" and (told.pid, told.epoch) != (pid, epoch):
+        if status is not None and status.state == "Ongoing" and (status.pid, status.epoch) != (pid, epoch):
             return Aborted(reason)
         # A broker that has just started ends what ran out of time while it was down, and drops the word of it for
         # partitions that have no leader yet: the group then stays unstable for ever, and the coordinator's word stands.
-        if told is not None and told.state == "CompleteAbort" and told.pid == pid and told.epoch - epoch in (0, 1):
+        if (
+            status is not None
+            and status.state == "CompleteAbort"
+            and status.pid == pid
+            and status.epoch - epoch in (0, 1)
+        ):
             return Aborted(reason)
-        raise CommitUnknown(f"{reason}; a transaction of this id is being ended: {_say(told)}")
-    if found is None:
-        told = asked.describe(tid)
-        proven = told is not None and told.pid == pid and told.state == "CompleteAbort"
+        raise CommitUnknown(f"{reason}; a transaction of this id is being ended: {_say(status)}")
+    if marker is None:
+        status = asked.describe(tid)
+        proven = status is not None and status.pid == pid and status.state == "CompleteAbort"
         if not proven and (answer in _FORGOTTEN or now_ms - committable.deadline_ms > _DAY_MS):
             raise TerminalError(
                 f"nobody knows what became of {committable.transaction}: {answer}, and its marker is gone",
@@ -162,12 +167,12 @@ def abort(asked: Transactions, prepared: Prepared) -> None:
 
 def sweep(asked: Transactions, names: TransactionNames, *, remove: bool, check: Callable[[], None]) -> Sequence[Orphan]:
     """Find open transactions of this sink; everything decided has been committed, so they are of attempts that died."""
-    found = _open(asked, [tid for tid in asked.ongoing() if names.ours(tid)])
-    if remove and found:
+    left = _open(asked, [tid for tid in asked.ongoing() if names.ours(tid)])
+    if remove and left:
         check()
-        for tid, told in found.items():
-            asked.end(tid, told.pid, told.epoch, commit=False)
-    return [Orphan(f"transaction/{transaction_name(tid, t.pid, t.epoch)}", 0, t.started_ms) for tid, t in found.items()]
+        for tid, status in left.items():
+            asked.end(tid, status.pid, status.epoch, commit=False)
+    return [Orphan(f"transaction/{transaction_name(tid, t.pid, t.epoch)}", 0, t.started_ms) for tid, t in left.items()]
 
 
 def refuse_shared_prefix(asked: Transactions, names: TransactionNames) -> None:
@@ -183,12 +188,12 @@ def refuse_shared_prefix(asked: Transactions, names: TransactionNames) -> None:
 
 def _open(asked: Transactions, tids: Sequence[str]) -> dict[str, Described]:
     """Return those of some transactional ids that have a transaction open."""
-    return {tid: told for tid, told in asked.describe_all(tids).items() if told.state == "Ongoing"}
+    return {tid: status for tid, status in asked.describe_all(tids).items() if status.state == "Ongoing"}
 
 
 def _end_open(asked: Transactions, tids: Sequence[str]) -> None:
-    for tid, told in _open(asked, tids).items():
-        asked.end(tid, told.pid, told.epoch, commit=False)
+    for tid, status in _open(asked, tids).items():
+        asked.end(tid, status.pid, status.epoch, commit=False)
 
 
 def match(
@@ -200,19 +205,19 @@ def match(
 
 def inspect(asked: Transactions, committable: OpenTransaction) -> Sequence[Finding]:
     """Say whether a decided transaction is open or was aborted; one whose id was used again cannot be looked at any more."""
-    told = asked.describe(committable.tid)
-    if told is None or told.pid != committable.pid or committable.committed:
+    status = asked.describe(committable.tid)
+    if status is None or status.pid != committable.pid or committable.committed:
         return []
     place = f"transaction/{committable.transaction}"
-    if told.epoch == committable.epoch and told.state in ("Ongoing", "PrepareCommit"):
+    if status.epoch == committable.epoch and status.state in ("Ongoing", "PrepareCommit"):
         return [Finding("pending", place, expected_bytes=committable.bytes)]
     ours = Marker(committable.tid, committable.pid, committable.epoch)
     # A transaction that ran out of time is aborted under the next epoch.
-    aborted = told.state == "CompleteAbort" and told.epoch - committable.epoch in (0, 1)
+    aborted = status.state == "CompleteAbort" and status.epoch - committable.epoch in (0, 1)
     if aborted and asked.marker(committable.group, committable.marker_topic, stable=False) != ours:
         return [Finding("missing", place, expected_bytes=committable.bytes)]
     return []
 
 
-def _say(told: Described | None) -> str:
-    return "the broker does not know it" if told is None else f"{told.state}, producer {told.pid}:{told.epoch}"
+def _say(status: Described | None) -> str:
+    return "the broker does not know it" if status is None else f"{status.state}, producer {status.pid}:{status.epoch}"

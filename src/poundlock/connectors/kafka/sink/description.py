@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SECRETS = ("password", "key_password", "client_secret")
 _SECURITY = frozenset(f.name for f in fields(KafkaSecurity))
-_SAID = ("bootstrap_servers", "guarantee", "transactional_id_prefix", "marker_topic", "commit_mode")
+_FIELDS = ("bootstrap_servers", "guarantee", "transactional_id_prefix", "marker_topic", "commit_mode")
 
 
 def describe(sink: KafkaSink) -> JSON:
@@ -29,8 +29,8 @@ def describe(sink: KafkaSink) -> JSON:
         if value is not None and not value.startswith(("env:", "file:")):
             security[name] = "env:POUNDLOCK_KAFKA_" + name.upper()
     topic = sink.topic if isinstance(sink.topic, str) else None
-    said = {name: getattr(sink, name) for name in _SAID} | {"transactional_id_prefix": sink.effective_prefix}
-    return {"v": 1, "kind": "kafka", **said, "topic": topic, "timeout_ms": sink.timeout_ms, "security": security}
+    values = {name: getattr(sink, name) for name in _FIELDS} | {"transactional_id_prefix": sink.effective_prefix}
+    return {"v": 1, "kind": "kafka", **values, "topic": topic, "timeout_ms": sink.timeout_ms, "security": security}
 
 
 def settings(description: JSON) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def settings(description: JSON) -> dict[str, Any]:
     from poundlock.connectors.kafka.sink.sink import TopicExpression
 
     return {
-        **{name: description[name] for name in _SAID if name in description},
+        **{name: description[name] for name in _FIELDS if name in description},
         "topic": description["topic"] or TopicExpression("topic"),
         "transaction_timeout": f"{description['timeout_ms']} ms",
         "security": KafkaSecurity(**{n: v for n, v in description["security"].items() if n in _SECURITY}),

@@ -65,8 +65,8 @@ class MeasuringSender(Sender):
         return None
 
     def send_values(self, topic: str, values: Sequence[bytes | None]) -> Mapping[int, str]:
-        told = ((i, self.send(topic, value)) for i, value in enumerate(values))
-        return {i: fault for i, fault in told if fault is not None}
+        faults = ((i, self.send(topic, value)) for i, value in enumerate(values))
+        return {i: fault for i, fault in faults if fault is not None}
 
     def _too_large(self, value: bytes | None, key: bytes | None, more: Mapping[str, Any]) -> bool:
         """Ask the client that would send it, with no broker at its end."""

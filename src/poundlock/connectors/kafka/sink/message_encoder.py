@@ -93,10 +93,10 @@ class Digest:
     def add(self, value: bytes | None, *more: Any) -> None:
         """Add one message: its value, and all else that was said about it."""
         if value is not None and not more:
-            said = blake2b(value, digest_size=8)
+            digest = blake2b(value, digest_size=8)
         else:
-            said = blake2b(repr((value, *more)).encode(), digest_size=8, person=b"parts")
-        self._sum += int.from_bytes(said.digest(), "little")
+            digest = blake2b(repr((value, *more)).encode(), digest_size=8, person=b"parts")
+        self._sum += int.from_bytes(digest.digest(), "little")
         self.rows += 1
         self.bytes += len(value) if value is not None else 0
 
@@ -146,7 +146,7 @@ class MessageMaker:
         batch, spec = rows.batch, self._spec
         values, bad = self._encoder.encode(batch)
         bad = dict(bad)
-        found = Messages(
+        messages = Messages(
             values=values,
             keys=None if spec.key is None else as_bytes(column_of(batch, spec.key)),
             headers=None if spec.headers is None else as_headers(batch, spec.headers),
@@ -155,9 +155,11 @@ class MessageMaker:
             topics=self._topics(batch, bad),
             rows=range(len(values)),
         )
-        if found.partitions is not None:
-            bad |= {i: f"partition {p} is negative" for i, p in enumerate(found.partitions) if p is not None and p < 0}
-        return self._without(rows, found, bad) if bad else found
+        if messages.partitions is not None:
+            bad |= {
+                i: f"partition {p} is negative" for i, p in enumerate(messages.partitions) if p is not None and p < 0
+            }
+        return self._without(rows, messages, bad) if bad else messages
 
     @property
     def _only_value(self) -> bool:
@@ -198,16 +200,16 @@ class MessageMaker:
             raw = row.get(spec.value) if spec.format == "raw" and isinstance(spec.value, str) else None
             self._reject(Reject(bad[i], raw if isinstance(raw, bytes) else json_bytes(row), origin.at(i)))
 
-    def _without(self, rows: Batch, found: Messages, bad: Mapping[int, str]) -> Messages:
+    def _without(self, rows: Batch, messages: Messages, bad: Mapping[int, str]) -> Messages:
         self._reject_rows(rows, bad)
-        keep = [i for i in range(len(found.values)) if i not in bad]
+        keep = [i for i in range(len(messages.values)) if i not in bad]
 
         def kept(column: Any) -> Any:
             return column if column is None or isinstance(column, str) else [column[i] for i in keep]
 
         return Messages(
-            kept(found.values), kept(found.keys), kept(found.headers), kept(found.partitions), kept(found.timestamps),
-            kept(found.topics), keep,
+            kept(messages.values), kept(messages.keys), kept(messages.headers), kept(messages.partitions), kept(messages.timestamps),
+            kept(messages.topics), keep,
         )  # fmt: skip
 
 

@@ -34,18 +34,18 @@ def note(topics: TopicLogs, topic: str) -> JSON:
     return {"v": 1, "topic": topic, "ends": {str(number): end for (_, number), end in sorted(ends.items())}}
 
 
-def newer(topics: TopicLogs, topic: str, said: JSON) -> Newer:
+def newer(topics: TopicLogs, topic: str, recorded: JSON) -> Newer:
     """Look what stands behind the ends of a note; see `Portable.newer`.
 
     Raises:
         TransientError: no broker answers, or none sends what stands there.
         TerminalError: this user may not read the topic, or it is damaged.
     """
-    if not said or "ends" not in said:
-        return Newer(unknown=str(said.get("unknown") or "the savepoint does not say where its topic ended"))
-    if said["topic"] != topic:
+    if not recorded or "ends" not in recorded:
+        return Newer(unknown=str(recorded.get("unknown") or "the savepoint does not say where its topic ended"))
+    if recorded["topic"] != topic:
         return Newer()  # the job writes elsewhere now, where nothing of the savepoint is
-    logs = _logs(topics, topic, {int(number): end for number, end in said["ends"].items()})
+    logs = _logs(topics, topic, {int(number): end for number, end in recorded["ends"].items()})
     count = 0
     for log in logs:
         if count <= _MOST:

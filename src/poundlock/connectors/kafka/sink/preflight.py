@@ -69,10 +69,10 @@ def _check_topic(
             )
         _create(sink, admin, topic, create)
     try:
-        told = _described(admin, topic)
+        description = _described(admin, topic)
     except kafka.KafkaException as error:
         raise _refused(sink, error, f"topic {topic!r}", operation) from error
-    allowed = told.authorized_operations
+    allowed = description.authorized_operations
     if allowed is not None and operation not in {o.name for o in allowed}:
         raise _denied(sink, f"topic {topic!r}", operation)
 
@@ -143,8 +143,8 @@ def _most_ms(admin: Any) -> int | None:
     try:
         broker = next(iter(admin.list_topics(timeout=_SECONDS).brokers))
         asked = resource(resource.Type.BROKER, str(broker))
-        told = admin.describe_configs([asked], request_timeout=_SECONDS)[asked].result(_SECONDS)
-        return int(told["transaction.max.timeout.ms"].value)
+        settings = admin.describe_configs([asked], request_timeout=_SECONDS)[asked].result(_SECONDS)
+        return int(settings["transaction.max.timeout.ms"].value)
     except (kafka.KafkaException, KeyError, ValueError, TypeError, StopIteration):
         return None
 

@@ -141,11 +141,11 @@ class Sender:
     def _look_up(self, topic: str) -> int:
         end = time.monotonic() + _TOPIC_S
         while True:
-            told = self._producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
-            if told.error is None:
-                return len(told.partitions)
-            if told.error.code() == confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise confluent().KafkaException(told.error)
+            metadata = self._producer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+            if metadata.error is None:
+                return len(metadata.partitions)
+            if metadata.error.code() == confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise confluent().KafkaException(metadata.error)
             if time.monotonic() > end:
                 return 0
             time.sleep(0.1)  # a topic that the broker makes on demand is there in a moment
@@ -251,8 +251,8 @@ class TransactionSender(Sender):
 
     def _free_slot(self) -> Slot:
         for slot in slots(self._names, self._checkpoint):
-            told = self._asked.describe(slot.tid)
-            if told is None or told.resolved:
+            status = self._asked.describe(slot.tid)
+            if status is None or status.resolved:
                 return slot
             slot.release()
         raise AssertionError("slots do not end")
@@ -266,14 +266,14 @@ class TransactionSender(Sender):
         text = marker_text(tid, before.pid, before.epoch, digest.rows, digest.text)
         mark(self._producer, tid, self._marker_topic, checkpoint, text, _ANSWER_S)
         self._flush(self._timeout_ms / 1000)
-        told = describe_open(self._asked, tid, before.pid, before.epoch)
+        status = describe_open(self._asked, tid, before.pid, before.epoch)
         # Dropped, not closed: an open transaction of a producer that is closed would be aborted.
         super().abandon()
         self._slot.release()
         return {
-            "tid": tid, "pid": told.pid, "epoch": told.epoch, "group": tid, "marker_topic": self._marker_topic,
-            "transaction": transaction_name(tid, told.pid, told.epoch),
-            "places": from_places(told.places), "begun_ms": told.started_ms, "deadline_ms": told.started_ms + told.timeout_ms,
+            "tid": tid, "pid": status.pid, "epoch": status.epoch, "group": tid, "marker_topic": self._marker_topic,
+            "transaction": transaction_name(tid, status.pid, status.epoch),
+            "places": from_places(status.places), "begun_ms": status.started_ms, "deadline_ms": status.started_ms + status.timeout_ms,
         }  # fmt: skip
 
     def abandon(self) -> None:
@@ -296,17 +296,17 @@ def begin_transaction(producer: Any, tid: str, marker_topic: str, asked: Transac
     for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
         producer.list_topics(marker_topic, timeout=_ANSWER_S)
     producer.init_transactions(_ANSWER_S)
-    told = asked.describe(tid)
+    status = asked.describe(tid)
     producer.begin_transaction()
-    return told
+    return status
 
 
 def describe_open(asked: Transactions, tid: str, pid: int, epoch: int) -> Described:
     """Return what the coordinator says of a transaction. Raises TransientError unless it is this one that is open."""
-    told = asked.describe(tid)
-    if told is None or not told.is_open(pid, epoch):
-        raise TransientError(f"transaction {tid} did not stay open: {told}", next=TIMED_OUT)
-    return told
+    status = asked.describe(tid)
+    if status is None or not status.is_open(pid, epoch):
+        raise TransientError(f"transaction {tid} did not stay open: {status}", next=TIMED_OUT)
+    return status
 
 
 def mark(producer: Any, tid: str, marker_topic: str, checkpoint: int, text: str, seconds: float) -> None:

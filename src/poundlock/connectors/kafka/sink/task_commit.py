@@ -74,24 +74,24 @@ class TaskSender(Sender):
             return
         self._tid = self._names.of_task(place, self._subtask)
         own = {"transactional.id": self._tid, "transaction.timeout.ms": self._timeout_ms}
-        told = begin_transaction(self._open(topic, **own), self._tid, self._marker_topic, self._asked)
-        if told is None:
+        status = begin_transaction(self._open(topic, **own), self._tid, self._marker_topic, self._asked)
+        if status is None:
             raise TransientError(f"Kafka at {self.servers} does not know transactional id {self._tid} just initialised")
-        self._pid, self._epoch = told.pid, told.epoch
+        self._pid, self._epoch = status.pid, status.epoch
         # Initialising the id ended whatever an earlier attempt had open, so the marker is stable, and stays as it is while
         # this attempt is the newest: a newer one fences it.
-        found = self._asked.marker(self._tid, self._marker_topic, stable=True)
-        if found == UNSTABLE:
+        marker = self._asked.marker(self._tid, self._marker_topic, stable=True)
+        if marker == UNSTABLE:
             raise TransientError(
                 f"a transaction of {self._tid} is still being ended", next="the checkpoint is repeated"
             )
-        assert found is None or isinstance(found, Marker)
-        if found is not None and found.checkpoint > self._checkpoint:
+        assert marker is None or isinstance(marker, Marker)
+        if marker is not None and marker.checkpoint > self._checkpoint:
             raise TransientError(
-                f"{self._tid} has committed checkpoint {found.checkpoint} and is now to write {self._checkpoint}",
+                f"{self._tid} has committed checkpoint {marker.checkpoint} and is now to write {self._checkpoint}",
                 next="if this repeats, Spark's checkpoint was set back: restore it to the newest decision of the ledger",
             )
-        self._done = found if found is not None and found.checkpoint == self._checkpoint else None
+        self._done = marker if marker is not None and marker.checkpoint == self._checkpoint else None
 
     def prepare(self, checkpoint: int, digest: Digest) -> JSON:
         self._flush(self._timeout_ms / 1000)
@@ -112,8 +112,8 @@ class TaskSender(Sender):
 
     def _commit(self, checkpoint: int, digest: Digest) -> Marker:
         tid, pid, epoch = self._tid, self._pid, self._epoch
-        told = describe_open(self._asked, tid, pid, epoch)
-        text = marker_text(tid, pid, epoch, digest.rows, digest.text, from_places(told.places))
+        status = describe_open(self._asked, tid, pid, epoch)
+        text = marker_text(tid, pid, epoch, digest.rows, digest.text, from_places(status.places))
         mark(self._producer, tid, self._marker_topic, checkpoint, text, _ANSWER_S)
         self._producer.commit_transaction(_ANSWER_S)
         return Marker.of(text, checkpoint)
@@ -152,10 +152,10 @@ def verify(
     """
     for group in asked.groups():
         if names.commits_itself(group) and group not in named:
-            found = asked.marker(group, marker_topic, stable=False)
-            if isinstance(found, Marker) and found.checkpoint == checkpoint:
+            marker = asked.marker(group, marker_topic, stable=False)
+            if isinstance(marker, Marker) and marker.checkpoint == checkpoint:
                 raise TerminalError(
-                    f"{group} has committed {found.rows} messages of checkpoint {found.checkpoint} in an earlier attempt, "
+                    f"{group} has committed {marker.rows} messages of checkpoint {marker.checkpoint} in an earlier attempt, "
                     "and none of its tasks gives them now",
                     next=_NEXT,
                 )

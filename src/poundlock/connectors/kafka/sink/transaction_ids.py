@@ -82,8 +82,8 @@ class TransactionNames:
 
     def foreign(self, tid: str) -> bool:
         """Return whether an id has this prefix and another job's tag."""
-        found = self._of(tid)
-        return found is not None and found[0] != self.job
+        parts = self._of(tid)
+        return parts is not None and parts[0] != self.job
 
     def _of(self, tid: str) -> tuple[str, str] | None:
         # A host has no dot in it, so the prefix "a" does not match what the prefix "a.b" makes.

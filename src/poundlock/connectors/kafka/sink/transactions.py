@@ -94,9 +94,9 @@ class Marker:
     @classmethod
     def of(cls, text: str, checkpoint: int) -> Marker:
         """Return the marker of what `marker_text` made."""
-        said = json.loads(text)
+        fields = json.loads(text)
         return cls(
-            **{name: said.get(name) for name in ("tid", "pid", "epoch", "rows", "digest", "places")},
+            **{name: fields.get(name) for name in ("tid", "pid", "epoch", "rows", "digest", "places")},
             checkpoint=checkpoint,
         )
 
@@ -108,19 +108,19 @@ def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str, places: 
     return texts[0] if places is not None and len(texts[0]) < _METADATA_BYTES else texts[1]
 
 
-def _described(told: Any) -> Described:
+def _described(entry: Any) -> Described:
     return Described(
-        told.state.value, int(told.producer_id), int(told.producer_epoch), int(told.transaction_start_time_ms),
-        int(told.transaction_timeout_ms), _places(told.topic_partitions),
+        entry.state.value, int(entry.producer_id), int(entry.producer_epoch), int(entry.transaction_start_time_ms),
+        int(entry.transaction_timeout_ms), _places(entry.topic_partitions),
     )  # fmt: skip
 
 
-def _places(told: Iterable[Any]) -> dict[str, Sequence[int]]:
-    found: dict[str, list[int]] = {}
-    for place in sorted(told):
+def _places(topic_partitions: Iterable[Any]) -> dict[str, Sequence[int]]:
+    places: dict[str, list[int]] = {}
+    for place in sorted(topic_partitions):
         if place.topic != _OFFSETS:
-            found.setdefault(place.topic, []).append(int(place.partition))
-    return {topic: tuple(partitions) for topic, partitions in found.items()}
+            places.setdefault(place.topic, []).append(int(place.partition))
+    return {topic: tuple(partitions) for topic, partitions in places.items()}
 
 
 @cache
@@ -172,7 +172,7 @@ class Transactions:
         self._led: dict[Any, Any] = {}
 
     def close(self) -> None:
-        """Let go of the connection; a question asked later makes a new one."""
+        """Close the connection; a question asked later makes a new one."""
         with self._lock:
             client, self._client, self._led = self._client, None, {}
             if client is not None:
@@ -193,18 +193,18 @@ class Transactions:
 
         def ask(admin: Any) -> dict[str, Described]:
             try:
-                return {tid: _described(told) for tid, told in admin.describe_transactions(tids).items()}
+                return {tid: _described(entry) for tid, entry in admin.describe_transactions(tids).items()}
             except unknown:
                 if len(tids) < 2:
                     return {}
-            return {tid: told for each in tids for tid, told in self.describe_all([each]).items()}
+            return {tid: described for each in tids for tid, described in self.describe_all([each]).items()}
 
         return self.ask(ask) if tids else {}
 
     def ongoing(self) -> list[str]:
         """Return the transactional ids with an open transaction, of everybody."""
-        found = self.ask(lambda admin: admin.list_transactions(state_filters=["Ongoing"]))
-        return sorted(row.transactional_id for rows in found.values() for row in rows)
+        answers = self.ask(lambda admin: admin.list_transactions(state_filters=["Ongoing"]))
+        return sorted(row.transactional_id for rows in answers.values() for row in rows)
 
     def groups(self) -> list[str]:
         """Return the names of the consumer groups that this user may see, of everybody."""
@@ -212,8 +212,8 @@ class Transactions:
 
     def producers(self) -> dict[str, int]:
         """Return the transactional ids the cluster knows, of everybody, each with the producer that initialised it last."""
-        found = self.ask(lambda admin: admin.list_transactions())
-        return {row.transactional_id: int(row.producer_id) for rows in found.values() for row in rows}
+        answers = self.ask(lambda admin: admin.list_transactions())
+        return {row.transactional_id: int(row.producer_id) for rows in answers.values() for row in rows}
 
     def end(self, tid: str, pid: int, epoch: int, *, commit: bool) -> str:
         """Commit or abort a transaction; return "NoError", or the name of the error the coordinator answers.
@@ -292,17 +292,17 @@ class Transactions:
             return await admin._manager.send(request, node_id=node)
 
         def ask(admin: Any) -> Marker | str | None:
-            found = admin._manager.run(send, admin).groups[0]
-            told = found.topics[0].partitions[0] if found.topics else None
-            code = found.error_code or (told.error_code if told is not None else 0)
+            answer = admin._manager.run(send, admin).groups[0]
+            offset = answer.topics[0].partitions[0] if answer.topics else None
+            code = answer.error_code or (offset.error_code if offset is not None else 0)
             if code == errors.UnstableOffsetCommitError.errno:
                 return UNSTABLE
             if code:
                 raise errors.for_code(code)(f"the offsets of group {group} cannot be read")
-            if told is None or told.committed_offset < 0:
+            if offset is None or offset.committed_offset < 0:
                 return None
             # librdkafka counts the end of its text as a part of it.
-            return Marker.of(told.metadata.rstrip("\0"), told.committed_offset - 1)
+            return Marker.of(offset.metadata.rstrip("\0"), offset.committed_offset - 1)
 
         end = time.monotonic() + self._timeout
         while True:

@@ -112,10 +112,10 @@ class KafkaWriter:
             self._sender.abandon()
             return []
         with _explained(self._context, self._sender):
-            told = self._sender.prepare(self._context.checkpoint, self._digest)
+            transaction = self._sender.prepare(self._context.checkpoint, self._digest)
         common = {"v": 1, "rows": self._digest.rows, "bytes": self._digest.bytes, "digest": self._digest.text}
         plain = {} if self._plain is None else {"plain": self._plain.text}
-        return [{**common, "hashed": self._hashed, **plain, **told}]
+        return [{**common, "hashed": self._hashed, **plain, **transaction}]
 
     def abandon(self) -> None:
         """Give up what was sent."""

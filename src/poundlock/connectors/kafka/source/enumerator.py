@@ -73,11 +73,11 @@ class KafkaEnumerator:
         """Take what the first start wrote down for what the newest decision does not say."""
         if not self._restored:
             return
-        found = read_pinned(self._workspace)
-        if found is not None:
-            self._topics = self._topics or dict(found.topics)
-            if self._until is None and found.words == words_of(self._source.start, self._source.end):
-                self._until = found.until_offsets
+        pinned = read_pinned(self._workspace)
+        if pinned is not None:
+            self._topics = self._topics or dict(pinned.topics)
+            if self._until is None and pinned.words == words_of(self._source.start, self._source.end):
+                self._until = pinned.until_offsets
 
     # -- where it begins and ends --------------------------------------------------------------------------------------
 
@@ -96,18 +96,18 @@ class KafkaEnumerator:
     def _first_start(self) -> PinnedStart:
         s = self._source
         words = words_of(s.start, s.end)
-        found = read_pinned(self._workspace)
-        if found is None or found.words != words:
+        pinned = read_pinned(self._workspace)
+        if pinned is None or pinned.words != words:
             partitions = self._discovery.partitions()
             topics = self._cluster.topic_ids({topic for topic, _ in partitions})
             start = s.start.resolve(partitions, self._cluster, group=self._group)
             until = None if s.end is None else s.end.resolve(partitions, self._cluster, group=self._group, end=True)
-            found = pin(self._workspace, words, start, until, topics)
+            pinned = pin(self._workspace, words, start, until, topics)
         elif s.start.kind == "earliest":
             # What expired before anything was read is no loss: the earliest record is the one that is there now.
-            found = found.starting_at(self._cluster.begin(found.start_offsets))
-        self._topics, self._until = {**found.topics, **self._topics}, found.until_offsets
-        return found
+            pinned = pinned.starting_at(self._cluster.begin(pinned.start_offsets))
+        self._topics, self._until = {**pinned.topics, **self._topics}, pinned.until_offsets
+        return pinned
 
     def _end(self, position: Offsets) -> Offsets | None:
         """Return where each partition ends, None for an unbounded source."""

@@ -49,13 +49,13 @@ class PartitionDiscovery:
         there = self._cluster.partitions(timeout)
         self._looked = self._monotonic()
         if self._source.pattern is not None:
-            found = self._matching(there)
-            if not found:
+            matching = self._matching(there)
+            if not matching:
                 raise DefinitionError(
                     f"no topic in Kafka at {self._source.bootstrap_servers} matches pattern {self._source.pattern!r}",
                     next=f"the topics are: {_some(sorted(there))}",
                 )
-            return found
+            return matching
         self._check_named(there)
         return self._matching(there)
 

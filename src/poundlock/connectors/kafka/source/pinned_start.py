@@ -78,9 +78,9 @@ def pin(
     made = PinnedStart(words, to_json(start), None if until is None else to_json(until), dict(topics))
     data = msgspec.json.format(msgspec.json.encode(made), indent=1)
     while not workspace.create_exclusive(_FILE, data):
-        found = read_pinned(workspace)
-        if found is not None and found.words == words:
-            return found
+        pinned = read_pinned(workspace)
+        if pinned is not None and pinned.words == words:
+            return pinned
         workspace.delete(_FILE)  # of words that the user changed before anything was read
     return made
 

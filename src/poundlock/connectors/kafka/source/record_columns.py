@@ -141,12 +141,12 @@ def _headers(records: Records, topic: str, partition: int) -> pa.Array:
     values: list[bytes | None] = []
     for row in np.flatnonzero(data[at] != 0).tolist():
         try:
-            found = _headers_of(data[at[row] : end[row]].tobytes())
+            headers = _headers_of(data[at[row] : end[row]].tobytes())
         except (IndexError, MalformedRecords) as error:
             raise DamagedBatch(int(records.offset[row]), "is damaged: the headers of a record are not whole") from error
-        counts[row] = len(found)
-        keys += [key for key, _ in found]
-        values += [value for _, value in found]
+        counts[row] = len(headers)
+        keys += [key for key, _ in headers]
+        values += [value for _, value in headers]
     bounds = np.zeros(len(at) + 1, np.int32)
     np.cumsum(counts, out=bounds[1:])
     content = pa.StructArray.from_arrays([_parts(keys, pa.string()), _parts(values, pa.binary())], ["key", "value"])
@@ -157,19 +157,19 @@ def _headers(records: Records, topic: str, partition: int) -> pa.Array:
 def _headers_of(data: bytes) -> list[tuple[bytes, bytes | None]]:
     """Return the headers of one record, whose bytes from their number to the record's end are given."""
     count, at = read_varint(data, 0)
-    found: list[tuple[bytes, bytes | None]] = []
+    headers: list[tuple[bytes, bytes | None]] = []
     for _ in range(count):
         length, at = read_varint(data, at)
         key = str(data[at : at + length], "utf-8", "replace").encode()  # as Java's clients do
         at += length
         size, at = read_varint(data, at)
-        found.append((key, None if size < 0 else data[at : at + size]))
+        headers.append((key, None if size < 0 else data[at : at + size]))
         if length < 0 or size < -1:
             raise MalformedRecords("a header has a negative length")
         at += max(size, 0)
     if at != len(data) or count < 0:
         raise MalformedRecords("the headers do not end where the record ends")
-    return found
+    return headers
 
 
 def _parts(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:

@@ -140,16 +140,16 @@ class StartingOffsets:
         if self.kind == "timestamp":
             return where.end(all_) | where.at(all_, self.timestamp_ms or 0)
         if self.kind == "committed":
-            told = where.committed(all_, self._group(group))
+            offsets = where.committed(all_, self._group(group))
         else:
-            told = dict(self.offsets_by_partition)
-        if unknown := sorted(set(told) - set(all_)):
+            offsets = dict(self.offsets_by_partition)
+        if unknown := sorted(set(offsets) - set(all_)):
             raise DefinitionError(
                 f"offsets name {names(unknown)}, which this source does not read", next=f"it reads {names(all_)}"
             )
         if not end:
-            self._check(told, where)
-        return self._fill(told, all_, where, end)
+            self._check(offsets, where)
+        return self._fill(offsets, all_, where, end)
 
     def _group(self, own: str | None) -> str:
         group = self.group or own
@@ -159,9 +159,9 @@ class StartingOffsets:
             )
         return group
 
-    def _check(self, told: Offsets, where: Where) -> None:
-        begin, end = where.begin(told), where.end(told)
-        for partition, offset in sorted(told.items()):
+    def _check(self, offsets: Offsets, where: Where) -> None:
+        begin, end = where.begin(offsets), where.end(offsets)
+        for partition, offset in sorted(offsets.items()):
             if begin[partition] <= offset <= end[partition]:
                 continue
             there = f"{names([partition])} holds offsets {begin[partition]} to {end[partition]}"
@@ -173,8 +173,8 @@ class StartingOffsets:
                 )
             raise DefinitionError(f"cannot start at offset {offset}: {there}", next="give an offset in that range")
 
-    def _fill(self, told: Offsets, partitions: list[Partition], where: Where, end: bool) -> Offsets:
-        missing = [p for p in partitions if p not in told]
+    def _fill(self, offsets: Offsets, partitions: list[Partition], where: Where, end: bool) -> Offsets:
+        missing = [p for p in partitions if p not in offsets]
         otherwise = self.otherwise or ("latest" if end else "earliest")
         if missing and otherwise == "fail":
             raise DefinitionError(
@@ -182,7 +182,7 @@ class StartingOffsets:
                 next='give otherwise="earliest" or "latest"',
             )
         filled = (where.begin if otherwise == "earliest" else where.end)(missing) if missing else {}
-        return told | filled
+        return offsets | filled
 
 
 def _milliseconds(when: str | int | datetime) -> int:

@@ -108,16 +108,16 @@ class FetchClient:
         )
         brokers: dict[int, Address] = {b.node_id: (b.host, b.port) for b in answer.brokers}
         self._brokers = list(brokers.values())
-        found = answer.topics[0]
-        if found.error_code == _UNKNOWN_TOPIC:
+        metadata = answer.topics[0]
+        if metadata.error_code == _UNKNOWN_TOPIC:
             return TopicMetadata(None, {}, 0)
-        if found.error_code == errors.TopicAuthorizationFailedError.errno:
+        if metadata.error_code == errors.TopicAuthorizationFailedError.errno:
             raise errors.TopicAuthorizationFailedError(f"reading topic {name}")
-        if found.error_code and not found.partitions:
-            raise ConnectionLost(f"topic {name}: {errors.for_code(found.error_code).__name__}")
-        given = getattr(found, "topic_id", None)
-        leaders = {p.partition_index: brokers[p.leader_id] for p in found.partitions if p.leader_id in brokers}
-        return TopicMetadata(given if given else None, leaders, len(found.partitions))
+        if metadata.error_code and not metadata.partitions:
+            raise ConnectionLost(f"topic {name}: {errors.for_code(metadata.error_code).__name__}")
+        given = getattr(metadata, "topic_id", None)
+        leaders = {p.partition_index: brokers[p.leader_id] for p in metadata.partitions if p.leader_id in brokers}
+        return TopicMetadata(given if given else None, leaders, len(metadata.partitions))
 
     @contextmanager
     def lent(self, address: Address) -> Iterator[BrokerConnection]:
@@ -163,8 +163,8 @@ class FetchClient:
 
 
 def _addresses(servers: str) -> list[Address]:
-    found = [server.rpartition(":") for server in servers.split(",")]
-    return [(host.strip("[]"), int(port)) for host, _, port in found]
+    parts = [server.rpartition(":") for server in servers.split(",")]
+    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 def first_offset(connection: BrokerConnection, topic: str, partition: int) -> int:
@@ -198,7 +198,7 @@ def _offset(connection: BrokerConnection, topic: str, partition: int, when: int,
             max_version=6,
         )
     )
-    found = answer.topics[0].partitions[0]
-    if found.error_code:
-        raise ConnectionLost(f"{topic}-{partition}: {kafka_python('errors').for_code(found.error_code).__name__}")
-    return int(found.offset)
+    result = answer.topics[0].partitions[0]
+    if result.error_code:
+        raise ConnectionLost(f"{topic}-{partition}: {kafka_python('errors').for_code(result.error_code).__name__}")
+    return int(result.offset)

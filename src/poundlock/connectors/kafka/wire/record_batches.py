@@ -340,6 +340,6 @@ def _blamed(
     for header, span in zip(headers, spans, strict=True):
         try:
             read_fields(data, [span])
-        except MalformedRecords as found:
-            return DamagedBatch(header.base_offset, f"is damaged: {found}")
+        except MalformedRecords as cause:
+            return DamagedBatch(header.base_offset, f"is damaged: {cause}")
     return DamagedBatch(headers[0].base_offset, f"or one shortly behind it is damaged: {error}")

@@ -216,13 +216,13 @@ else:  # numpy 1
 
 def _record_starts(data: Bytes, words: _Words, spans: Sequence[Span]) -> Integers:
     """Return the position of each record's length, checked as a chain through each batch."""
-    found: list[Integers | None] = [_equal_lengths(data, span) for span in spans]
-    rest = [i for i, starts in enumerate(found) if starts is None]
+    chains: list[Integers | None] = [_equal_lengths(data, span) for span in spans]
+    rest = [i for i, starts in enumerate(chains) if starts is None]
     if sum(spans[i].records for i in rest) >= _MANY:
         by_zeros = _by_zero_bytes(data, words, [spans[i] for i in rest])
         for i, starts in zip(rest, by_zeros, strict=True):
-            found[i] = starts
-    pieces = [_walk(data, span) if starts is None else starts for span, starts in zip(spans, found, strict=True)]
+            chains[i] = starts
+    pieces = [_walk(data, span) if starts is None else starts for span, starts in zip(spans, chains, strict=True)]
     return np.concatenate(pieces)
 
 
@@ -268,16 +268,16 @@ def _size_at(data: Bytes, at: int) -> tuple[int, int]:
 
 def _same_length(data: Bytes, at: int, size: int, width: int, most: int) -> int:
     """Return how many records from a position on have the length of the first, at most so many as are in the batch."""
-    found, look = 1, _FEW
-    while found < most:
-        upto = min(most, found + look)
-        same = np.ones(upto - found, np.bool_)
+    count, look = 1, _FEW
+    while count < most:
+        upto = min(most, count + look)
+        same = np.ones(upto - count, np.bool_)
         for k in range(at, at + width):
-            same &= data[k + found * size : k + (upto - 1) * size + 1 : size] == data[k]
+            same &= data[k + count * size : k + (upto - 1) * size + 1 : size] == data[k]
         if not same.all():
-            return found + int(same.argmin())
-        found, look = upto, 4 * look
-    return found
+            return count + int(same.argmin())
+        count, look = upto, 4 * look
+    return count
 
 
 def _by_zero_bytes(data: Bytes, words: _Words, spans: Sequence[Span]) -> list[Integers | None]:

@@ -96,7 +96,7 @@ def decided(n: int, *, compared: bool = True, **said: Any) -> Decided:
         "tid": NAMES.at("host", 0), "pid": PID, "epoch": n, "transaction": f"tid@{PID}:{n}", "rows": 2,
         "digest": digest.text, "hashed": [], "places": {"t": "0"}, **said,
     }  # fmt: skip
-    return Decided(record=n, checkpoint=n, committable=committable, compared=compared, carried_out=True)
+    return Decided(record=n, checkpoint=n, committable=committable, compared=compared, committed=True)
 
 
 @pytest.fixture(autouse=True)
