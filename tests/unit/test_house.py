@@ -63,7 +63,6 @@ BANNED_TODAY: dict[str, int] = {
     "rest": 22,
     "savepoint": 82,
     "spark": 71,
-    "storage": 82,
     "stream": 28,
     "testing": 110,
 }
