@@ -64,7 +64,7 @@ BANNED_TODAY: dict[str, int] = {
     "savepoint": 82,
     "spark": 71,
     "stream": 28,
-    "testing": 110,
+    "testing": 2,
 }
 
 TWICE_TODAY = {"Operator", "Records", "Trigger"}
