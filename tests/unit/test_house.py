@@ -57,7 +57,6 @@ BANNED_TODAY: dict[str, int] = {
     "driver": 65,
     "failpoints.py": 3,
     "formats": 12,
-    "operators": 34,
     "plan": 50,
     "redaction.py": 4,
     "rest": 22,
