@@ -62,7 +62,6 @@ BANNED_TODAY: dict[str, int] = {
     "rest": 22,
     "savepoint": 82,
     "spark": 71,
-    "stream": 28,
     "testing": 2,
 }
 
