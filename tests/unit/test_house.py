@@ -56,7 +56,6 @@ BANNED_TODAY: dict[str, int] = {
     "deploy": 8,
     "driver": 65,
     "failpoints.py": 3,
-    "formats": 12,
     "plan": 50,
     "redaction.py": 4,
     "rest": 22,
