@@ -53,7 +53,6 @@ BANNED_TODAY: dict[str, int] = {
     "connectors": 586,
     "control": 53,
     "demo": 7,
-    "deploy": 8,
     "driver": 65,
     "failpoints.py": 3,
     "plan": 50,
