@@ -52,7 +52,6 @@ BANNED_TODAY: dict[str, int] = {
     "cli": 177,
     "connectors": 586,
     "control": 53,
-    "demo": 7,
     "driver": 65,
     "failpoints.py": 3,
     "plan": 50,
