@@ -55,7 +55,6 @@ BANNED_TODAY: dict[str, int] = {
     "driver": 65,
     "failpoints.py": 3,
     "plan": 50,
-    "redaction.py": 4,
     "rest": 22,
     "savepoint": 82,
     "spark": 71,
