@@ -58,7 +58,7 @@ def delete_checkpoint(
             f"part of checkpoint {newest} was aborted from outside and has to be produced again",
             next="start the job again and cancel it when it has gone on",
         )
-    hit(DeletionPoint.CARRIED_OUT)
+    hit(DeletionPoint.COMMITTED)
     said: JSON = {name: sink.describe_json() for name, sink in sinks.items() if isinstance(sink, Inspectable)}
     mark = {"v": 1, "job_id": identity.job_id, "name": identity.name, "sinks": said}
     epoch.check()
