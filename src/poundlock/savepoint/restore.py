@@ -195,5 +195,5 @@ def restore(
     )
     ledger = Ledger(checkpoint)
     ledger.append(first)
-    ledger.mark_carried_out(0)
+    ledger.mark_committed(0)
     return first

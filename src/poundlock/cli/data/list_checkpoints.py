@@ -139,7 +139,7 @@ class _Kept:
         self._storage = found.storage
         self._copies = copies(found.storage)
         newest = ledger.newest()
-        ready = newest is not None and ledger.is_carried_out(newest.number)
+        ready = newest is not None and ledger.is_committed(newest.number)
         self._newest = newest.checkpoint if newest is not None and ready else None
 
     def path(self, checkpoint: int) -> str | None:

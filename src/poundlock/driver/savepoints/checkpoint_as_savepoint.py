@@ -152,7 +152,7 @@ def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> M
 
 def _is_carried_out(given: Storage, identity: Identity, ledger: Ledger, newest: Decision) -> bool:
     """Return whether all that a decision names is visible; where nobody noted it, the sinks are asked."""
-    if ledger.is_carried_out(newest.number):
+    if ledger.is_committed(newest.number):
         return True
     sinks: Mapping[str, Participant | None] = rebuilt_sinks(
         given, identity, newest, lambda name, description: rebuild_sink(description)
