@@ -61,7 +61,6 @@ BANNED_TODAY: dict[str, int] = {
     "plan": 50,
     "redaction.py": 4,
     "rest": 22,
-    "savepoint": 81,
     "spark": 71,
     "storage": 82,
     "stream": 28,
