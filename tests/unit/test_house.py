@@ -51,7 +51,6 @@ BANNED_TODAY: dict[str, int] = {
     "checkpoint": 1,
     "cli": 176,
     "connectors": 586,
-    "control": 53,
     "demo": 7,
     "deploy": 8,
     "failpoints.py": 2,
