@@ -58,7 +58,6 @@ BANNED_TODAY: dict[str, int] = {
     "operators": 34,
     "plan": 50,
     "redaction.py": 4,
-    "rest": 22,
     "spark": 71,
     "storage": 82,
     "stream": 28,
