@@ -49,7 +49,6 @@ FOLDERS_TODAY: dict[str, int] = {}
 BANNED_TODAY: dict[str, int] = {
     "audit": 2,
     "checkpoint": 1,
-    "cli": 176,
     "connectors": 586,
     "demo": 7,
     "deploy": 8,
