@@ -57,7 +57,6 @@ BANNED_TODAY: dict[str, int] = {
     "operators": 34,
     "plan": 50,
     "redaction.py": 4,
-    "spark": 71,
     "storage": 82,
     "stream": 28,
     "testing": 110,
