@@ -55,7 +55,6 @@ BANNED_TODAY: dict[str, int] = {
     "failpoints.py": 2,
     "formats": 12,
     "operators": 34,
-    "plan": 50,
     "redaction.py": 4,
     "storage": 82,
     "stream": 28,
