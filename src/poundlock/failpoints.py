@@ -35,7 +35,7 @@ class Failpoint(Enum):
 class DeletionPoint(Enum):
     """A step of the deletion of a cancelled job's checkpoint, which is no part of any checkpoint."""
 
-    CARRIED_OUT = "deletion.carried-out"
+    COMMITTED = "deletion.carried-out"
     MARKED = "deletion.marked"
     SWEPT = "deletion.swept"
     FILE_DELETED = "deletion.file-deleted"
