@@ -143,9 +143,15 @@ try:
     refused.await_termination(60)
 except Exception as error:
     why = type(error).__name__
+of_its_own = made("settings")
+of_its_own.spark["spark.sql.ansi.enabled"] = "false"
+try:
+    of_its_own.start(spark, settings=settings)
+except Exception as error:
+    no_effect = "nothing is set in a session that exists" in str(error)
 after = dict(spark.sparkContext.getConf().getAll()), dict(os.environ), {s: signal.getsignal(s) for s in (2, 15)}
 print(json.dumps([
-    ended.status, lines("ended"), busy, Path(path).is_dir(), still, going.status, lines("going") == going.progress.rows_written,
+    no_effect, ended.status, lines("ended"), busy, Path(path).is_dir(), still, going.status, lines("going") == going.progress.rows_written,
     cancelled.status, refused.status, why, before == after, spark.range(3).count(), repr(ended),
 ]))
 spark.stop()
@@ -158,7 +164,7 @@ except Exception as error:
     )
     rows, _, late = out.partition("\n")
     assert json.loads(rows) == [
-        *("FINISHED", 50, "RUNNING", True, "RUNNING", "FINISHED", True, "CANCELED", "FAILED", "DefinitionError"),
+        *(True, "FINISHED", 50, "RUNNING", True, "RUNNING", "FINISHED", True, "CANCELED", "FAILED", "DefinitionError"),
         *(True, 3, "<job ended: FINISHED, checkpoint 0, 50 rows>"),
     ]
     assert late.startswith("the Spark session was stopped")

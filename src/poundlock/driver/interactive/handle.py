@@ -13,7 +13,7 @@ from poundlock.driver.driver import run
 from poundlock.driver.progress import Progress, State, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.restore import Beginning
-from poundlock.errors import TransientError
+from poundlock.errors import DefinitionError, TransientError
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import make_plan
 from poundlock.spark.launch.session import active_session, user_session
@@ -147,5 +147,10 @@ def start(
     """
     check_required(make_plan(job))
     session = active_session() if spark is None else user_session(spark)
+    if session is not None and job.spark:
+        raise DefinitionError(
+            f"job {job.name} has settings for Spark ({', '.join(job.spark)}), and nothing is set in a session that exists",
+            next="set them where the session is made, and leave spark= out of the job",
+        )
     beginning = None if from_savepoint is None else Beginning(from_savepoint)
     return JobHandle(job, settings or load_settings(), session, beginning)
