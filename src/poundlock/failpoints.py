@@ -35,7 +35,7 @@ class Failpoint(Enum):
 class DeletionPoint(Enum):
     """A step of the deletion of a cancelled job's checkpoint, which is no part of any checkpoint."""
 
-    CARRIED_OUT = "deletion.carried-out"
+    COMMITTED = "deletion.carried-out"
     MARKED = "deletion.marked"
     SWEPT = "deletion.swept"
     FILE_DELETED = "deletion.file-deleted"
@@ -79,8 +79,8 @@ def hit(point: Failpoint | SavepointFailpoint | StreamFailpoint | DeletionPoint)
     if not setting:
         return
     for entry in setting.split(","):
-        said, _, once = entry.partition(";once=")
-        name, _, action = said.strip().partition(":")
+        spec, _, once = entry.partition(";once=")
+        name, _, action = spec.strip().partition(":")
         action, _, times = action.partition("@")
         if name != point.value:
             continue

@@ -33,13 +33,13 @@ def is_secret(name: str) -> bool:
 
 def secret_values(settings: Mapping[str, Any]) -> frozenset[str]:
     """Return the values of all settings whose names say that they are secret, nested ones too."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            found |= secret_values(value)
+            secrets |= secret_values(value)
         elif is_secret(str(name)) and isinstance(value, str):
-            found.add(value)
-    return frozenset(found)
+            secrets.add(value)
+    return frozenset(secrets)
 
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:

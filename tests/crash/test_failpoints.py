@@ -62,7 +62,7 @@ def test_files_killed_with_two_checkpoints_in_flight(file_scene: FileScene) -> N
 
     def in_flight() -> bool:
         newest = ledger.newest()
-        if newest is None or newest.checkpoint < 1 or ledger.is_carried_out(newest.number):
+        if newest is None or newest.checkpoint < 1 or ledger.is_committed(newest.number):
             return False
         return any(file_scene.out.rglob(f".*-{newest.checkpoint + 1}.inprogress.*"))
 
@@ -73,7 +73,7 @@ def test_files_killed_with_two_checkpoints_in_flight(file_scene: FileScene) -> N
         assert job.kill()
         newest = ledger.newest()
         assert newest is not None
-        assert not ledger.is_carried_out(newest.number)
+        assert not ledger.is_committed(newest.number)
         setting = slow_commits(file_scene.root / "again", 14)
     assert file_scene.lives.run(CRASH_EACH="1") == [0]
     file_scene.assert_exact()

@@ -130,7 +130,7 @@ class StandaloneCluster(Servers):
         deadline = time.monotonic() + timeout
         while len(self._alive()) != count:
             if time.monotonic() > deadline or self.master_pid is None:
-                raise TransientError(f"the Spark cluster in {self.home} did not come up: {self._said()}")
+                raise TransientError(f"the Spark cluster in {self.home} did not come up: {self._last_output()}")
             time.sleep(0.1)
 
     def kill_master(self) -> None:
@@ -183,7 +183,7 @@ class StandaloneCluster(Servers):
             environment={**kept, **given, **environment, **self._environment},
         )
 
-    def _said(self) -> str:
+    def _last_output(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-800:] for path in sorted(self.home.glob("*.log")))
 
 

@@ -15,5 +15,5 @@ class ForgetfulLedger(Ledger):
         newest = super().newest()
         return None if newest is None else replace(newest, checkpoint=-1, sources={}, redo={})
 
-    def is_carried_out(self, number: int) -> bool:
+    def is_committed(self, number: int) -> bool:
         return True

@@ -117,7 +117,7 @@ class EmbeddedYarn(Servers):
         deadline = time.monotonic() + timeout
         while not any(node["state"] == "RUNNING" for node in self._nodes()):
             if time.monotonic() > deadline or any(process.poll() is not None for process in self._processes):
-                raise TransientError(f"YARN in {self.home} did not come up: {self._said()}")
+                raise TransientError(f"YARN in {self.home} did not come up: {self._last_output()}")
             time.sleep(0.2)
         return self
 
@@ -202,5 +202,5 @@ class EmbeddedYarn(Servers):
             )
             (self.conf / f"{name}.xml").write_text(f"<configuration>\n{properties}</configuration>\n")
 
-    def _said(self) -> str:
+    def _last_output(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-800:] for path in sorted(self.home.glob("*.log")))

@@ -80,7 +80,7 @@ class AuditReport:
             "records": self.records,
             "rows_read": dict(self.rows_read),
             "sinks": {name: {**asdict(sink), "counts": sink.counts.to_json()} for name, sink in self.sinks.items()},
-            "disagreements": [{"sink": name, **asdict(found)} for name, found in self.disagreements],
+            "disagreements": [{"sink": name, **asdict(disagreement)} for name, disagreement in self.disagreements],
         }
 
 
@@ -106,7 +106,7 @@ def audit(
         sinks,
         AuditScope(complete=ledger.first() == 0, progress=progress),
         # A record that has a successor is carried out; of the newest it is noted.
-        carried_out=lambda n: n < number or ledger.is_carried_out(n),
+        committed=lambda n: n < number or ledger.is_committed(n),
     )
     for decision in ledger:
         number = max(number, decision.number)
@@ -126,17 +126,17 @@ class _Audit:
     """Adds up decision after decision."""
 
     def __init__(
-        self, sinks: Mapping[str, Participant | None], scope: AuditScope, *, carried_out: Callable[[int], bool]
+        self, sinks: Mapping[str, Participant | None], scope: AuditScope, *, committed: Callable[[int], bool]
     ) -> None:
         self._sinks = sinks
-        self._carried_out = carried_out
+        self._committed = committed
         self._auditable: dict[str, Auditable] = {}
         for name, sink in sinks.items():
             if isinstance(sink, Auditable) and not sink.unaudited:
                 self._auditable[name] = sink
         self._readings: dict[str, Reading] = {n: sink.open_audit(scope) for n, sink in self._auditable.items()}
         self._held: dict[str, list[Decided]] = {}  # of the newest checkpoint: a part of it may have been produced again
-        self._found: dict[str, SinkAudit] = {}
+        self._audits: dict[str, SinkAudit] = {}
         self._rows_read: dict[str, int] = {}
         self._wrong: list[tuple[str, Disagreement]] = []
         self._ends: dict[str, Any] = {}
@@ -171,10 +171,10 @@ class _Audit:
                 self._rows_read[name] = self._rows_read.get(name, 0) + (span.rows or 0)
         self._note_ends(decision)
         for name, part in decision.sinks.items():
-            found = self._sink(name)
-            found.counts.add(part.counts)
+            sink = self._sink(name)
+            sink.counts.add(part.counts)
             if part.state.get("at_once"):
-                found.at_once += part.counts.written
+                sink.at_once += part.counts.written
             if not part.counts.balanced():
                 self._say(name, decision.checkpoint, "", f"the counts do not add up: {part.counts.to_json()}")
             prepared = part.wrote.rows if part.wrote is not None else None
@@ -203,7 +203,7 @@ class _Audit:
                     checkpoint=decision.checkpoint,
                     committable=committable,
                     compared=compared,
-                    committed=self._carried_out(decision.number),
+                    committed=self._committed(decision.number),
                 )
                 for committable in decision.sinks.get(name, _NOTHING).committables
             ]
@@ -226,7 +226,7 @@ class _Audit:
         for name, reading in self._readings.items():
             self._drop_aborted(name)
             self._settle(name)
-            if name in self._found:
+            if name in self._audits:
                 reading.read()
         if self.wants_all:
             for decision in meanwhile():
@@ -248,11 +248,11 @@ class _Audit:
         self._held[name] = kept
 
     def _sink(self, name: str) -> SinkAudit:
-        if name not in self._found:
-            self._found[name] = SinkAudit(
+        if name not in self._audits:
+            self._audits[name] = SinkAudit(
                 waiting_before=self._waiting(self._before, name), unchecked=_unchecked(self._sinks.get(name))
             )
-        return self._found[name]
+        return self._audits[name]
 
     def _waiting(self, decision: Decision | None, name: str) -> int:
         sink = self._sinks.get(name)
@@ -273,29 +273,29 @@ class _Audit:
 
     def report(self) -> AuditReport:
         """Return what was found."""
-        for name, found in self._found.items():
+        for name, sink in self._audits.items():
             if name in self._readings:
-                self._add_read_back(name, found)
-            found.waiting_after = self._waiting(self._newest, name)
-            written = found.counts.written - found.at_once + found.waiting_before
-            there = found.visible + found.waiting_after + found.again
-            if not found.unchecked and written != there:
+                self._add_read_back(name, sink)
+            sink.waiting_after = self._waiting(self._newest, name)
+            written = sink.counts.written - sink.at_once + sink.waiting_before
+            there = sink.visible + sink.waiting_after + sink.again
+            if not sink.unchecked and written != there:
                 self._say(name, None, "", f"{written} rows were written or waited, and {there} are visible or wait")
         return AuditReport(
             first=min(self._checkpoints, default=None),
             last=max(self._checkpoints, default=None),
             records=self._records,
             rows_read=self._rows_read,
-            sinks=self._found,
+            sinks=self._audits,
             disagreements=self._wrong,
         )
 
-    def _add_read_back(self, name: str, found: SinkAudit) -> None:
+    def _add_read_back(self, name: str, sink: SinkAudit) -> None:
         result = self._readings[name].result()
-        found.read_back, found.removed, found.others = result.compared, result.removed, result.others
-        found.uncompared = list(result.uncompared)
-        if found.at_once:
-            found.uncompared.append(f"{found.at_once} rows were written without transactions: no decision names them")
+        sink.read_back, sink.removed, sink.others = result.compared, result.removed, result.others
+        sink.uncompared = list(result.uncompared)
+        if sink.at_once:
+            sink.uncompared.append(f"{sink.at_once} rows were written without transactions: no decision names them")
         self._wrong += [(name, wrong) for wrong in result.disagreements]
 
 

@@ -218,13 +218,13 @@ def _look(
     for decision in ledger:
         for name, finding in _inspect(decision, sinks):
             findings[name].append(finding)
-        for name, found in swept.items():
-            if found and name in decision.sinks:
-                named += _named(found, list(decision.sinks[name].committables))
+        for name, orphaned in swept.items():
+            if orphaned and name in decision.sinks:
+                named += _named(orphaned, list(decision.sinks[name].committables))
     for name, sink in sinks.items():
         if carried and not left and newest is not None and isinstance(sink, Inspectable):
             findings[name] += sink.inspect_state(state_of(newest, name))
-    orphans = {name: [orphan for orphan in found if orphan not in named] for name, found in swept.items()}
+    orphans = {name: [orphan for orphan in orphaned if orphan not in named] for name, orphaned in swept.items()}
     return _Seen(orphans=orphans, named=named, findings=findings)
 
 
@@ -238,15 +238,15 @@ def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[t
 
 def _sweep(name: str, sink: Participant, newest: Decision | None) -> Sequence[Orphan]:
     state = state_of(newest, name) if newest else {}
-    found = sink.sweep(state, remove=False)
-    wrong = _named(found, state)
+    orphans = sink.sweep(state, remove=False)
+    wrong = _named(orphans, state)
     if wrong:
         raise TerminalError(
             f"sink {name!r} calls {wrong[0].path} an orphan, but the newest decision carries it on",
             next="nothing was removed; report this",
             participant=name,
         )
-    return found
+    return orphans
 
 
 def _named(orphans: Sequence[Orphan], value: Any) -> list[Orphan]:

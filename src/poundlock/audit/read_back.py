@@ -18,7 +18,7 @@ class Disagreement:
     """Where a sink holds something else than a decision says.
 
     Args:
-        checkpoint: the checkpoint whose rows they are; None if it cannot be told.
+        checkpoint: the checkpoint whose rows they are; None if it is not known.
         path: where, in words a person can use.
         what: what differs.
     """

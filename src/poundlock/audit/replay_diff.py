@@ -123,7 +123,7 @@ class ReplayReport:
                 for name, s in self.sinks.items()
             },
             "left_out": dict(self.left_out),
-            "differences": [asdict(found) for found in self.differences],
+            "differences": [asdict(difference) for difference in self.differences],
         }
 
 

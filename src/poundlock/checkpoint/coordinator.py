@@ -220,7 +220,7 @@ class Coordinator:
 
     def decide(self, plan: Planned, verified: Verified) -> Decision:
         """Record the decision: from here on all that it names becomes visible, whatever happens."""
-        said = self._again(plan, verified) if self.is_produced_again(plan.checkpoint) else self._first(plan, verified)
+        fields = self._again(plan, verified) if self.is_produced_again(plan.checkpoint) else self._first(plan, verified)
         return self._history.record(
             Occasion.CHECKPOINT,
             verified.staged,
@@ -229,7 +229,7 @@ class Coordinator:
             wrote=written(verified.kept),
             started_ms=verified.started_ms,
             state=verified.state,
-            **said,
+            **fields,
         )
 
     def commit(self, decision: Decision) -> Carried:

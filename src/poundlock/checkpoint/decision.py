@@ -39,8 +39,8 @@ class SourceRange:
 
     def to_json(self) -> JSON:
         """Return the range as a JSON object."""
-        said = {"start": self.start, "end": self.end, "identity": dict(self.identity), "rows": self.rows}
-        return {**said, "bytes": self.bytes} if self.bytes is not None else said
+        value = {"start": self.start, "end": self.end, "identity": dict(self.identity), "rows": self.rows}
+        return {**value, "bytes": self.bytes} if self.bytes is not None else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Redo:
 
     Args:
         again: the committables that were aborted; empty in a record that names what replaces them.
-        done: those that are visible, so that what is produced again can be told apart.
+        done: those that are visible, so that what is produced again can be distinguished.
     """
 
     again: Sequence[JSON]
@@ -188,5 +188,5 @@ class Decision:
 
 
 def _sink_json(sink: SinkDecision) -> JSON:
-    said = {"committables": list(sink.committables), "state": sink.state, "counts": sink.counts.to_json()}
-    return {**said, "wrote": sink.wrote.to_json()} if sink.wrote is not None else said
+    value = {"committables": list(sink.committables), "state": sink.state, "counts": sink.counts.to_json()}
+    return {**value, "wrote": sink.wrote.to_json()} if sink.wrote is not None else value

@@ -253,17 +253,19 @@ def described_sinks(storage: Storage, names: Collection[str] = ()) -> dict[str, 
         storage: the job's checkpoint folder.
         names: of further sinks, which may have been taken out since; what they said last is looked up too.
     """
-    found: dict[str, JSON] = {}
+    result: dict[str, JSON] = {}
     newest = _newest(storage)
     for number in range(newest, 0, -1):
         try:
-            said = _load(storage, number).sinks
+            sinks = _load(storage, number).sinks
         except FileNotFoundError:  # somebody tidied up old starts
             break
-        found.update({name: said[name] for name in said if name not in found and (number == newest or name in names)})
-        if found.keys() >= set(names):
+        result.update(
+            {name: sinks[name] for name in sinks if name not in result and (number == newest or name in names)}
+        )
+        if result.keys() >= set(names):
             break
-    return found
+    return result
 
 
 def _newest(storage: Storage) -> int:

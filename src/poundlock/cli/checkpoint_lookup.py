@@ -57,20 +57,20 @@ def find_checkpoint(path: str, define: Sequence[str] = (), config: Path | None =
     """
     if path.endswith(".py") or ".py:" in path:
         return _of_file(path, define, config)
-    found = _open(path)
-    if found is None and "/" not in path:
+    checkpoint = _open(path)
+    if checkpoint is None and "/" not in path:
         from poundlock.config import load_settings
 
         state_dir = load_settings(define, config=config).state_dir
         folder = state_dir / "checkpoints"
-        found = _open(str(folder / path)) or _registered(path, state_dir)
-        if found is None:
+        checkpoint = _open(str(folder / path)) or _registered(path, state_dir)
+        if checkpoint is None:
             known = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
             near = get_close_matches(path, known, n=1)
             raise _none(path, f"did you mean {near[0]}?" if near else _NEXT)
-    if found is None:
+    if checkpoint is None:
         raise _none(path, _NEXT)
-    return found
+    return checkpoint
 
 
 def find_of_job(job: str, define: Sequence[str] = (), config: Path | None = None) -> FoundCheckpoint:
@@ -94,24 +94,24 @@ def find_of_job(job: str, define: Sequence[str] = (), config: Path | None = None
     return find_checkpoint(entry.checkpoint_dir)
 
 
-def rebuilder(found: FoundCheckpoint) -> Callable[[str, JSON], Participant | None]:
+def rebuilder(checkpoint: FoundCheckpoint) -> Callable[[str, JSON], Participant | None]:
     """Return how sinks are made again: as the job's file says where it was given, else as they described themselves."""
     from poundlock.connectors.sink_factory import rebuild_sink
 
-    if found.job is None:
+    if checkpoint.job is None:
         return lambda name, description: rebuild_sink(description)
     from poundlock.plan.plan import make_plan
 
-    sinks = make_plan(found.job).sinks
+    sinks = make_plan(checkpoint.job).sinks
     return lambda name, description: sinks[name] if name in sinks else rebuild_sink(description)
 
 
-def rebuilt_sinks(found: FoundCheckpoint) -> Mapping[str, Participant | None]:
+def rebuilt_sinks(checkpoint: FoundCheckpoint) -> Mapping[str, Participant | None]:
     """Return the sinks the job has or had; None where one cannot be made without the job's own code."""
     from poundlock.audit.fsck import rebuilt_sinks as rebuilt
     from poundlock.checkpoint.ledger.ledger import Ledger
 
-    return rebuilt(found.storage, found.identity, Ledger(found.storage).newest(), rebuilder(found))
+    return rebuilt(checkpoint.storage, checkpoint.identity, Ledger(checkpoint.storage).newest(), rebuilder(checkpoint))
 
 
 def _of_file(path: str, define: Sequence[str], config: Path | None) -> FoundCheckpoint:
@@ -122,10 +122,10 @@ def _of_file(path: str, define: Sequence[str], config: Path | None) -> FoundChec
     settings = load_settings(define, config=config)
     job = with_settings(load_job(path), settings)
     folder = checkpoint_dir(job, settings)
-    found = _open(folder, job)
-    if found is None:
+    checkpoint = _open(folder, job)
+    if checkpoint is None:
         raise _none(folder, f"run the job first: poundlock run {path}")
-    return found
+    return checkpoint
 
 
 def _open(folder: str, job: Job | None = None) -> FoundCheckpoint | None:

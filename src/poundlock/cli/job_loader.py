@@ -27,26 +27,26 @@ def load_job(target: str) -> Job:
         DefinitionError: there is no such file or job, there are several, or the file fails; says which line.
     """
     path, name = split_target(target)
-    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
     for variable, value in vars(_execute(path)).items():
-        if isinstance(value, Job) and not any(value is other for other in found.values()):
-            found[variable] = value
-    if not found:
+        if isinstance(value, Job) and not any(value is other for other in jobs.values()):
+            jobs[variable] = value
+    if not jobs:
         raise DefinitionError(
             f"{path} defines no job", next='make one at the top level of the file: job = Job("event-log")'
         )
     if name:
-        chosen = found.get(name) or next((job for job in found.values() if job.name == name), None)
+        chosen = jobs.get(name) or next((job for job in jobs.values() if job.name == name), None)
         if chosen is None:
-            near = get_close_matches(name, found, n=1)
-            choice = f"did you mean {path}:{near[0]}?" if near else f"use one of: {', '.join(found)}"
+            near = get_close_matches(name, jobs, n=1)
+            choice = f"did you mean {path}:{near[0]}?" if near else f"use one of: {', '.join(jobs)}"
             raise DefinitionError(f"{path} has no job {name!r}", next=choice)
         return chosen
-    if len(found) > 1:
+    if len(jobs) > 1:
         raise DefinitionError(
-            f"{path} defines {len(found)} jobs: {', '.join(found)}", next=f"name one: {path}:{next(iter(found))}"
+            f"{path} defines {len(jobs)} jobs: {', '.join(jobs)}", next=f"name one: {path}:{next(iter(jobs))}"
         )
-    return next(iter(found.values()))
+    return next(iter(jobs.values()))
 
 
 def split_target(target: str) -> tuple[Path, str]:

@@ -95,10 +95,10 @@ def main(arguments: Sequence[str] | None = None, failed: Callable[[PoundlockErro
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        said = (unreadable(error) if isinstance(error, OSError) else None) or _unexpected(error)
-        output.error(said)
-        failed(said)
-        return said.exit_code
+        failure = (unreadable(error) if isinstance(error, OSError) else None) or _unexpected(error)
+        output.error(failure)
+        failed(failure)
+        return failure.exit_code
 
 
 def _usage(error: TyperException) -> DefinitionError:
@@ -128,10 +128,10 @@ def _unexpected(error: Exception) -> PoundlockError:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     text = redact_text("".join(traceback.format_exception(error)))
     try:
-        said = redact_text(str(error))
+        message = redact_text(str(error))
     except Exception:  # one of Py4J's asks a JVM for its text, which may be gone
-        said = ""
-    what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = ""
+    what = f"{type(error).__name__}: {message}" if message else type(error).__name__
     for folder in _log_folders():
         path = folder / f"poundlock-{stamp}-{os.getpid()}.log"
         try:

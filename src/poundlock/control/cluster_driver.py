@@ -50,12 +50,12 @@ class Container:
     @classmethod
     def of(cls, id: str, *, checkpoint: str, job_id: str) -> Container:
         """Return what YARN's id of a container says. Raises ValueError if it is none."""
-        found = _CONTAINER.fullmatch(id)
-        if found is None:
+        match = _CONTAINER.fullmatch(id)
+        if match is None:
             raise ValueError(f"{id!r} is no container of YARN's")
         return cls(
-            application=f"application_{found[1]}_{found[2]}",
-            attempt=int(found[3]),
+            application=f"application_{match[1]}_{match[2]}",
+            attempt=int(match[3]),
             checkpoint=checkpoint,
             job_id=job_id,
         )

@@ -46,7 +46,7 @@ class JobLog:
         self._secrets.update(values)
 
     def close(self) -> None:
-        """Write what is left and let go of the loggers."""
+        """Write what is left and release the loggers."""
         root = logging.getLogger(_ROOT)
         for handler in self._handlers:
             root.removeHandler(handler)

@@ -213,8 +213,8 @@ class Registry:
 
     def entries(self) -> list[JobEntry]:
         """Return all entries, the newest start first. One whose process is gone without a last word is FAILED."""
-        found = [self._looked_at(entry) for _, entry in self._read()]
-        return sorted(found, key=lambda entry: (entry.started_ms, entry.pid), reverse=True)
+        entries = [self._looked_at(entry) for _, entry in self._read()]
+        return sorted(entries, key=lambda entry: (entry.started_ms, entry.pid), reverse=True)
 
     def running(self) -> list[JobEntry]:
         """Return the entries of living processes, the newest start first."""
@@ -233,8 +233,8 @@ class Registry:
 
     def reread(self, entry: JobEntry) -> JobEntry | None:
         """Return how an entry stands now, None if it was removed."""
-        found = self._load(self._path(entry))
-        return None if found is None else self._looked_at(found)
+        current = self._load(self._path(entry))
+        return None if current is None else self._looked_at(current)
 
     def resolve(self, wanted: str) -> JobEntry:
         """Return the job that an id, the beginning of an id, or a name means; a living one before those that ended.
@@ -289,7 +289,7 @@ class Registry:
     def prune(self) -> None:
         """Remove the oldest of the ended entries beyond those that stay listed, and what belongs to no entry."""
         ended = [(path, entry) for path, entry in self._read() if self._looked_at(entry).ended]
-        ended.sort(key=lambda found: (found[1].started_ms, found[1].pid), reverse=True)
+        ended.sort(key=lambda item: (item[1].started_ms, item[1].pid), reverse=True)
         for path, entry in ended:
             if entry.token_file is not None:
                 _remove(path.with_suffix(".token"))
@@ -323,19 +323,19 @@ class Registry:
             from poundlock.control.driver_status import polled
 
             try:
-                found = entry if entry.ended else polled(entry)
+                current = entry if entry.ended else polled(entry)
             except TransientError:  # it stays listed as it was
                 return entry
-            if found is not entry and found.ended:
+            if current is not entry and current.ended:
                 with suppress(OSError):  # its checkpoint folder will be another's to write to
-                    write_private(self._path(entry), found.to_bytes())
-            return found
+                    write_private(self._path(entry), current.to_bytes())
+            return current
         if entry.ended or not entry.here or self._alive(entry.pid, entry.process_start):
             return entry
         # It may have said its last word between the reading and the looking.
-        said = self._load(self._path(entry))
-        if said is not None and said.ended:
-            return said
+        latest = self._load(self._path(entry))
+        if latest is not None and latest.ended:
+            return latest
         from poundlock.control.driver_status import gone
 
         return gone(entry)

@@ -227,10 +227,10 @@ def submit(submission: Submission, java_home: str, log: Path) -> str:
             process.kill()
             process.wait()
             raise
-    found = named_in(log)
-    if process.returncode or found is None:
+    application = named_in(log)
+    if process.returncode or application is None:
         raise refusal(log.read_text(errors="replace"), submission.settings.master, log)
-    return found
+    return application
 
 
 def named_in(log: Path) -> str | None:
@@ -240,29 +240,29 @@ def named_in(log: Path) -> str | None:
         log: file of what it said.
     """
     try:
-        found: list[str] = _APPLICATION.findall(log.read_text(errors="replace"))
+        names: list[str] = _APPLICATION.findall(log.read_text(errors="replace"))
     except FileNotFoundError:
         return None
-    return found[-1] if found else None
+    return names[-1] if names else None
 
 
-def refusal(said: str, master: str, log: Path) -> PoundlockError:
+def refusal(output: str, master: str, log: Path) -> PoundlockError:
     """Return why spark-submit failed.
 
     Args:
-        said: all that it said.
+        output: all that it said.
         master: where to.
         log: where that stands.
     """
-    causes = re.findall(r"^(?:Exception in thread \S+ |Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (.+)$", said, re.M)
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    causes = re.findall(r"^(?:Exception in thread \S+ |Caused by: )?(?:[a-z]\w*\.)+[A-Z][\w$]*: (.+)$", output, re.M)
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = (causes[0] if causes else lines[-1] if lines else "it said nothing")[:300]
-    if (found := re.search(r"Required (AM|executor|driver) memory \(([0-9]+)", said)) is not None:
-        asks = "-D driver_memory=…" if found[1] != "executor" else "--conf spark.executor.memory=…"
+    if (match := re.search(r"Required (AM|executor|driver) memory \(([0-9]+)", output)) is not None:
+        asks = "-D driver_memory=…" if match[1] != "executor" else "--conf spark.executor.memory=…"
         return DefinitionError(f"{master} gives no container of that size: {why}", next=f"ask for less: {asks}")
-    if "unknown queue" in said:
+    if "unknown queue" in output:
         return DefinitionError(f"{master} did not take the job: {why}", next="name another: --conf spark.yarn.queue=…")
-    kind = TransientError if re.search(r"ConnectException|SafeModeException|NoRouteToHost", said) else PoundlockError
+    kind = TransientError if re.search(r"ConnectException|SafeModeException|NoRouteToHost", output) else PoundlockError
     return kind(f"{master} did not take the job: {why}", next=f"read {log}")
 
 

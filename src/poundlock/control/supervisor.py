@@ -122,11 +122,11 @@ class Supervisor:
 
     def _start(self) -> _Life:
         ours, theirs = socket.socketpair()
-        said = json.dumps([theirs.fileno(), asdict(self.situation)])
+        message = json.dumps([theirs.fileno(), asdict(self.situation)])
         with theirs:
             process = subprocess.Popen(
                 list(self.command),
-                env={**os.environ, VARIABLE: said},
+                env={**os.environ, VARIABLE: message},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # what a terminal sends to its foreground group comes through here, once
@@ -141,7 +141,7 @@ class Supervisor:
         open_lines = [life.line.fileno()]
         while life.process.poll() is None:
             ready, _, _ = select.select([self._wake, *open_lines], [], [])
-            if life.line.fileno() in ready and not self._hear(life):
+            if life.line.fileno() in ready and not self._poll(life):
                 open_lines = []
             if self._wake in ready:
                 for number in self._received():
@@ -149,11 +149,11 @@ class Supervisor:
                     if len(self._asked) > _HARD:
                         life.kill()
         life.line.settimeout(_DRAIN_S)  # whoever it left behind may hold the other end
-        while open_lines and self._hear(life):
+        while open_lines and self._poll(life):
             pass
         return life.process.returncode
 
-    def _hear(self, life: _Life) -> bool:
+    def _poll(self, life: _Life) -> bool:
         """Take what a process tells; return False at the end of the line."""
         try:
             data = life.line.recv(65536)
@@ -224,15 +224,15 @@ class Supervisor:
 
     def _give_up(self, life: _Life, code: int, error: PoundlockError) -> int:
         """End the job with the failure of its last process; what that one has printed already is not said again."""
-        told = self._same or error
+        failure = self._same or error
         entry = self._entry()
         if entry is not None:
             progress = life.ending.progress if life.ending is not None else {}
-            exit_code = told.exit_code if self._same or code < 0 else code
-            entry.end("FAILED", exit_code, failure=(told.what, told.next), progress=progress)
+            exit_code = failure.exit_code if self._same or code < 0 else code
+            entry.end("FAILED", exit_code, failure=(failure.what, failure.next), progress=progress)
         if self._same is None and code > 0:
             return code
-        raise told
+        raise failure
 
     def _entry(self) -> Registration | None:
         return self.registry.own(self.situation.pid, self.situation.started_ms)

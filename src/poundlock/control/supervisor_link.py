@@ -111,10 +111,10 @@ class Supervised:
 
     def listen(self, ask: Callable[[int], None], stop: StopRequest) -> None:
         """Hand on the signals that the supervisor gets, tell it of a stop that others ask for, and end when it is gone."""
-        threading.Thread(target=self._hear, args=(ask,), name="poundlock-supervised", daemon=True).start()
+        threading.Thread(target=self._forward, args=(ask,), name="poundlock-supervised", daemon=True).start()
         threading.Thread(target=self._watch, args=(stop,), name="poundlock-stop", daemon=True).start()
 
-    def _hear(self, ask: Callable[[int], None]) -> None:
+    def _forward(self, ask: Callable[[int], None]) -> None:
         lines = LineBuffer()
         while data := self._received():
             for number in lines.take(data):
@@ -138,10 +138,10 @@ def supervised() -> Supervised | None:
 
     Whoever this process starts is not supervised by that supervisor.
     """
-    said = os.environ.pop(VARIABLE, None)
-    if said is None:
+    text = os.environ.pop(VARIABLE, None)
+    if text is None:
         return None
-    handle, value = json.loads(said)
+    handle, value = json.loads(text)
     os.set_inheritable(handle, False)
     situation = Situation(**{**value, "troubles": [(what, at_ms) for what, at_ms in value["troubles"]]})
     _die_with(situation.pid)

@@ -57,8 +57,8 @@ def ask(id: str, environment: Mapping[str, str] | None = None) -> Application | 
         )  # fmt: skip
         try:
             with _OPENER.open(wanted, timeout=_TIMEOUT_S) as answer:
-                said = json.load(answer)["app"]
-                return Application(id=id, state=str(said["state"]), why=_shown(str(said.get("diagnostics") or "")))
+                report = json.load(answer)["app"]
+                return Application(id=id, state=str(report["state"]), why=_shown(str(report.get("diagnostics") or "")))
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 404:

@@ -72,11 +72,11 @@ class _Steps:
             disable=not console.is_terminal,
         )
         self._task: TaskID | None = None
-        self._said = 0.0
+        self._printed_at = 0.0
 
     @contextmanager
     def step(self, name: str, total: int | None = None) -> Iterator[None]:
-        started = self._said = time.monotonic()
+        started = self._printed_at = time.monotonic()
         self._task = self._bars.add_task(name, total=total, note="")
         self._bars.start()
         done = False
@@ -94,8 +94,8 @@ class _Steps:
         if self._task is None:
             return
         self._bars.update(self._task, completed=completed, note=note)
-        if not self.console.is_terminal and time.monotonic() - self._said > _PLAIN_EVERY_S:
-            self._said = time.monotonic()
+        if not self.console.is_terminal and time.monotonic() - self._printed_at > _PLAIN_EVERY_S:
+            self._printed_at = time.monotonic()
             self.say(f"[dim]{'' if completed is None else f'{completed:,} '}{note}[/]")
 
     def say(self, text: str) -> None:
@@ -235,8 +235,8 @@ def _await(
 
 
 def _job_failed(job: JobProcess, what: str) -> PoundlockError:
-    said = [line.removeprefix("error: ") for line in job.log_tail().splitlines() if line and line[0] not in "{N"]
-    last = said[-1] if said else "it said nothing"
+    lines = [line.removeprefix("error: ") for line in job.log_tail().splitlines() if line and line[0] not in "{N"]
+    last = lines[-1] if lines else "it said nothing"
     return TerminalError(f"the job {what}: {last[:200]}", next=f"read {job.log}")
 
 

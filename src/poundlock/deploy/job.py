@@ -57,7 +57,7 @@ def environment(given: Sequence[str], *, instead: str) -> dict[str, str]:
     Raises:
         DefinitionError: one of them is no such pair, or a secret.
     """
-    found = {}
+    variables = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not equals or not _VARIABLE.fullmatch(name):
@@ -66,8 +66,8 @@ def environment(given: Sequence[str], *, instead: str) -> dict[str, str]:
             raise DefinitionError(f"--env {name} looks like a secret, and the file would show it", next=instead)
         if "\n" in value:
             raise DefinitionError(f"--env {name} has more than one line", next="give a value of one line")
-        found[name] = value
-    return found
+        variables[name] = value
+    return variables
 
 
 def refuse_secrets(settings: Settings, define: Sequence[str], *, instead: str) -> None:

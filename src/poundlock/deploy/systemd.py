@@ -125,11 +125,11 @@ def render(
 
 def _environment(deployed: Deployed) -> dict[str, str]:
     settings = deployed.settings
-    found = {**own_settings(), **_java(), **deployed.environment}
-    found.pop("POUNDLOCK_CONFIG", None)
-    found["POUNDLOCK_STATE_DIR"] = os.path.abspath(settings.state_dir)
-    found["POUNDLOCK_CACHE_DIR"] = os.path.abspath(settings.cache_dir)
-    return dict(sorted(found.items()))
+    variables = {**own_settings(), **_java(), **deployed.environment}
+    variables.pop("POUNDLOCK_CONFIG", None)
+    variables["POUNDLOCK_STATE_DIR"] = os.path.abspath(settings.state_dir)
+    variables["POUNDLOCK_CACHE_DIR"] = os.path.abspath(settings.cache_dir)
+    return dict(sorted(variables.items()))
 
 
 def _java() -> dict[str, str]:

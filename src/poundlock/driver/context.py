@@ -59,7 +59,7 @@ class Assembly:
         requests: what others ask of the job.
         attempts: told of every checkpoint that begins.
         session: where its tasks run; None = a session is started for the job, and again when its JVM is gone.
-        read_only: whether sources are not to be told what was read.
+        read_only: whether sources are not to learn what was read.
     """
 
     job: Job
@@ -121,17 +121,17 @@ class Assembly:
 
     @contextmanager
     def reading(self, recovery: Recovery) -> Iterator[Mapping[str, Any]]:
-        """Give the sources as this start reads them, and let go of them afterwards."""
+        """Give the sources as this start reads them, and close the planner afterwards."""
         sources: dict[str, Any] = {}
         try:
             for name, source in self.plan.sources.items():
-                found = recovery.sources.get(name)
+                span = recovery.sources.get(name)
                 if isinstance(source, BindableSource):
-                    previous = found.identity if found is not None else None
+                    previous = span.identity if span is not None else None
                     source = source.bind(job=self.job.name, name=name, previous=previous)
                 sources[name] = source
-                if found is not None:
-                    self.tracker.state(self.tracker.progress.state, f"Source {name} {source.describe(found.end)}")
+                if span is not None:
+                    self.tracker.state(self.tracker.progress.state, f"Source {name} {source.describe(span.end)}")
             yield sources
         finally:
             if self._planner is not None:

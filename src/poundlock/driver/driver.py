@@ -92,7 +92,7 @@ def run(
         on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
         beginning: the savepoint to begin with.
         session: the user's Spark session to run in; None = the job has one of its own.
-        read_only: whether sources are not to be told what was read.
+        read_only: whether sources are not to learn what was read.
 
     Raises:
         PoundlockError: the job cannot run, or failed for good.
@@ -127,7 +127,7 @@ def run(
         requests.close(error if isinstance(error, PoundlockError) else None)
         raise
     finally:
-        _let_go(plan)
+        _close_sinks(plan)
     requests.close()
     return progress
 
@@ -145,7 +145,7 @@ def _check_master(job: Job, settings: Settings) -> None:
     master.check()
 
 
-def _let_go(plan: Plan) -> None:
+def _close_sinks(plan: Plan) -> None:
     """Have the sinks close what connections they hold in this process."""
     for sink in plan.sinks.values():
         if isinstance(sink, Closable):
@@ -347,9 +347,9 @@ class Driver:
         self._attempts.completed()
         if not self._claim_settled:
             self._claim_settled = True
-            said = settle_claim(storage)
-            if said is not None:
-                self._assembly.say(said)
+            message = settle_claim(storage)
+            if message is not None:
+                self._assembly.say(message)
 
     def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""

@@ -94,7 +94,7 @@ class Attempts:
             )
 
     def completed(self) -> None:
-        """Be told that a checkpoint was decided and carried out: failures before it no longer count."""
+        """Note that a checkpoint was decided and committed: failures before it no longer count."""
         self._in_a_row = 0
 
     def tolerates(self, error: PoundlockError) -> bool:

@@ -130,11 +130,11 @@ class Requests:
     def find(self, id: str, *kinds: Kind) -> Trigger | None:
         """Return a trigger by its id, None if it is not known or of another kind."""
         with self._lock:
-            found = self._known.get(id)
-        return found if found is not None and found.kind in kinds else None
+            trigger = self._known.get(id)
+        return trigger if trigger is not None and trigger.kind in kinds else None
 
     def close(self, error: PoundlockError | None = None) -> None:
-        """Be told that the job has ended: stops that were noted are completed, the rest fails. `error` = it failed."""
+        """Note that the job has ended: stops that were noted are completed, the rest fails. `error` = it failed."""
         why = error or PoundlockError("the job ended before this was done", next="start the job again, then ask again")
         with self._lock:
             self._closed = why

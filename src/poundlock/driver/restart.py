@@ -153,7 +153,7 @@ class RestartState:
     _same: int = 0
 
     def checkpoint_completed(self) -> None:
-        """Be told that the job got somewhere: failures before this are no reason to give up early."""
+        """Note that the job got somewhere: failures before this are no reason to give up early."""
         self._same = 0
         self._last_text = ""
 

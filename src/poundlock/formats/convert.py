@@ -282,11 +282,11 @@ def row_bytes(chunk: Chunk, row: int) -> bytes:
     record = chunk.rows[row] if isinstance(chunk, Records) else row_values(chunk.batch, row)
     if list(record) == [VALUE] and isinstance(record[VALUE], bytes):
         return bytes(record[VALUE])
-    said = json.dumps(record, default=_text, ensure_ascii=False)
+    text = json.dumps(record, default=_text, ensure_ascii=False)
     try:
-        return said.encode("utf-8", "surrogateescape")
+        return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # half a character, for which JSON has an escape
-        return said.encode("utf-8", "backslashreplace")
+        return text.encode("utf-8", "backslashreplace")
 
 
 def _text(value: Any) -> str:

@@ -85,21 +85,21 @@ class _Parser:
             raise self.fail("unexpected text")
 
     def fields(self, close: str | None) -> list[pa.Field]:
-        found: list[pa.Field] = []
+        fields: list[pa.Field] = []
         if close and self._accept("mark", close):
-            return found
+            return fields
         while True:
-            found.append(self._field())
+            fields.append(self._field())
             if self._accept("mark", ","):
                 continue
             if close:
                 self._expect(close)
             break
-        names = [f.name for f in found]
+        names = [f.name for f in fields]
         for name in names:
             if names.count(name) > 1:
                 raise DefinitionError(f"column {name!r} twice in schema {self._text!r}", next="name the columns apart")
-        return found
+        return fields
 
     def _field(self) -> pa.Field:
         if token := self._accept("quoted"):
@@ -150,18 +150,18 @@ class _Parser:
         raise self.fail(f"unknown type {token.text!r}")
 
     def _numbers(self) -> list[int]:
-        found: list[int] = []
+        numbers: list[int] = []
         if not self._accept("mark", "("):
-            return found
+            return numbers
         while True:
             token = self._accept("word")
             if token is None or not token.text.isdecimal():
                 raise self.fail("expected a number")
-            found.append(int(token.text))
+            numbers.append(int(token.text))
             if not self._accept("mark", ","):
                 break
         self._expect(")")
-        return found
+        return numbers
 
     def _decimal(self) -> pa.DataType:
         numbers = self._numbers() or [10, 0]

@@ -38,27 +38,27 @@ class StatusWatermarkValve:
 
     def input_watermark(self, channel: Any, watermark: int) -> Emitted:
         """Take a channel's watermark; return what goes downstream for it."""
-        found = self._channels[channel]
-        if not self.active or not found.active or watermark <= found.watermark:
+        current = self._channels[channel]
+        if not self.active or not current.active or watermark <= current.watermark:
             return []
-        found.watermark = watermark
-        found.aligned = found.aligned or watermark >= self.watermark
+        current.watermark = watermark
+        current.aligned = current.aligned or watermark >= self.watermark
         return self._least()
 
     def input_status(self, channel: Any, status: Status) -> Emitted:
         """Take a channel's status; return what goes downstream for it."""
-        found = self._channels[channel]
-        if (status == "active") == found.active:
+        current = self._channels[channel]
+        if (status == "active") == current.active:
             return []
         if status == "active":
-            found.active = True
-            found.aligned = found.watermark >= self.watermark
+            current.active = True
+            current.aligned = current.watermark >= self.watermark
             woken: Emitted = [] if self.active else ["active"]
             self.active = True
             return woken
         # What went downstream may have been raised above an aligned channel, as by a restart.
-        was_least = found.aligned and found.watermark <= self.watermark
-        found.active = found.aligned = False
+        was_least = current.aligned and current.watermark <= self.watermark
+        current.active = current.aligned = False
         if any(each.active for each in self._channels.values()):
             return self._least() if was_least else []
         self.active = False
@@ -104,10 +104,10 @@ class StatusWatermarkValve:
             watermark: what had gone downstream.
         """
         for name, each in self._channels.items():
-            if (said := state.get(name)) is not None:
-                value = said.get("watermark")
+            if (saved := state.get(name)) is not None:
+                value = saved.get("watermark")
                 each.watermark = MIN if value is None else int(value)
-                each.active = not said.get("idle", False)
-                each.aligned = each.active and not said.get("behind", False)
+                each.active = not saved.get("idle", False)
+                each.aligned = each.active and not saved.get("behind", False)
         self.active = any(each.active for each in self._channels.values()) or not self._channels
         self.raise_to(watermark)

@@ -45,9 +45,9 @@ def explain(job: Job) -> str:
     stages = outline(plan)
     streams = spark_streams(list(job.graph())).steps
     lines = [f"job {job.name}: {_count(len(stages), 'stage', 'stages')}, {interval}"]
-    said = _said(job)
-    if said:
-        lines += ["checkpoints: " + ", ".join(said)]
+    options = _checkpoint_options(job)
+    if options:
+        lines += ["checkpoints: " + ", ".join(options)]
     for number, stage in enumerate(stages, 1):
         lines += ["", *_stage(number, stage)]
     for name, steps in streams.items():
@@ -69,10 +69,10 @@ def explain(job: Job) -> str:
     return "\n".join(lines)
 
 
-def _said(job: Job) -> list[str]:
+def _checkpoint_options(job: Job) -> list[str]:
     """Return what the job says of its checkpoints besides their interval, where that is not the default."""
     timeout = None if job.checkpoint_timeout is None else duration(job.checkpoint_timeout)
-    said = {
+    options = {
         f"at least {format_duration(duration(job.checkpoint_min_pause))} between two": duration(
             job.checkpoint_min_pause
         ),
@@ -81,7 +81,7 @@ def _said(job: Job) -> list[str]:
         "deleted when cancelled": job.checkpoint_retention == "DELETE_ON_CANCELLATION",
         f"the newest {job.checkpoints_retained} kept": job.checkpoints_retained > 1,
     }
-    return [text for text, is_said in said.items() if is_said]
+    return [text for text, differs in options.items() if differs]
 
 
 def explain_json(job: Job) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def guarantees(plan: Plan) -> list[PathGuarantee]:
     """Return the promise of every way through a job, in the order of its sinks; dead letters last."""
     reaching = {sink.id: _sources(sink) for sink in plan.job.graph()}
     if DEAD_LETTER in plan.sinks:
-        reaching[DEAD_LETTER] = list({s.id: s for found in reaching.values() for s in found}.values())
+        reaching[DEAD_LETTER] = list({s.id: s for each in reaching.values() for s in each}.values())
     return [
         _path(source.id, plan.sources[source.id], name, plan.sinks[name])
         for name, sources in reaching.items()

@@ -196,7 +196,7 @@ def exchange_inputs(node: Any, head: KeyedHead, *, parallelism: int, max_paralle
         parallelism: how many tasks it has.
         max_parallelism: how many key groups there are.
     """
-    found = []
+    exchanged = []
     for side, taken in enumerate(head.inputs):
         broadcast = side in head.broadcast
         keyless = isinstance(node, KeyedNode) and not taken.keys
@@ -210,5 +210,5 @@ def exchange_inputs(node: Any, head: KeyedHead, *, parallelism: int, max_paralle
             parallelism=parallelism,
             max_parallelism=max_parallelism,
         )
-        found.append(Exchanged(to, list(columns)))
-    return found
+        exchanged.append(Exchanged(to, list(columns)))
+    return exchanged

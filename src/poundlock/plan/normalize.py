@@ -187,14 +187,14 @@ class _Rewriting:
     def _keyed(self, node: KeyedNode, inputs: list[Node]) -> Node:
         sides = [""] if len(inputs) == 1 else ["left.", "right."]
         before: list[Node] = []
-        found: list[KeyColumns] = []
+        key_columns: list[KeyColumns] = []
         for side, parent, texts in zip(sides, inputs, node.keys, strict=True):
             columns = _Columns(f"{node.id}.{side}".rstrip("."), parent)
             keys = [columns.put("key", text) for text in texts]
-            found.append(KeyColumns(keys, columns.hidden))
+            key_columns.append(KeyColumns(keys, columns.hidden))
             before.append(columns.node)
-        self.inputs[node.id] = found
-        return replace(node, inputs=before, keys=[[key.column for key in each.keys] for each in found])
+        self.inputs[node.id] = key_columns
+        return replace(node, inputs=before, keys=[[key.column for key in each.keys] for each in key_columns])
 
     def _behind(self, node: Node, made: Node) -> Node:
         """Return where the rows of a node come from: of an interval join, the step that makes its columns."""
@@ -236,7 +236,7 @@ def _plain(text: str) -> str | None:
 
 
 def _pair_column(text: str) -> PairColumn | None:
-    found: NamedColumn | None = named_column(text)
-    if found is None or len(found.path) != 2 or found.path[0].lower() not in ("left", "right"):
+    column: NamedColumn | None = named_column(text)
+    if column is None or len(column.path) != 2 or column.path[0].lower() not in ("left", "right"):
         return None
-    return PairColumn(int(found.path[0].lower() == "right"), found.path[1], found.name)
+    return PairColumn(int(column.path[0].lower() == "right"), column.path[1], column.name)

@@ -34,9 +34,9 @@ def sink_counts(
     counts = {}
     for node in nodes:
         if isinstance(node, SinkNode):
-            found = counts[node.id] = _on_the_way(node, segments, totals, readers)
+            account = counts[node.id] = _on_the_way(node, segments, totals, readers)
             if not keeps_dead_letters:
-                found.skipped, found.dead_lettered = found.dead_lettered, 0
+                account.skipped, account.dead_lettered = account.dead_lettered, 0
     letters = totals.get(DEAD_LETTER)
     if letters is not None:
         counts[DEAD_LETTER] = Counts(read=letters.rows_in, written=letters.rows_in)

@@ -42,8 +42,8 @@ def cut_segments(roots: Sequence[Node], in_spark: Callable[[Node], bool]) -> lis
     inside = _inside(order, in_spark)
     depths = _depths(order, inside)
     groups = _connected([node for node in order if id(node) in inside], depths)
-    found = [_segment(nodes, order) for nodes in groups]
-    return sorted(found, key=lambda segment: depths[id(segment.nodes[0])])
+    segments = [_segment(nodes, order) for nodes in groups]
+    return sorted(segments, key=lambda segment: depths[id(segment.nodes[0])])
 
 
 def _readers(order: Sequence[Node]) -> dict[int, list[Node]]:

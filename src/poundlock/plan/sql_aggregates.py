@@ -135,15 +135,15 @@ def _of_one(kind: str, written: str, argument: Sequence[Part], ignore_nulls: boo
 
 def _arguments(parts: Sequence[Part]) -> list[Sequence[Part]]:
     """Return the arguments between two parentheses."""
-    found: list[list[Part]] = [[]]
+    arguments: list[list[Part]] = [[]]
     depth = 0
     for part in parts:
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(part.lower, 0)
         if part.lower == "," and depth == 0:
-            found.append([])
+            arguments.append([])
         else:
-            found[-1].append(part)
-    return list(found)
+            arguments[-1].append(part)
+    return list(arguments)
 
 
 def _flag(argument: Sequence[Part]) -> bool | None:
@@ -176,25 +176,25 @@ def result_type(aggregate: SqlAggregate, argument: pa.DataType | None, operator:
     if kind in ("count", "count_distinct"):
         return pa.int64()
     assert argument is not None
-    found: Any = None
+    result: Any = None
     if kind == "sum":
-        found = _sum_type(argument)
+        result = _sum_type(argument)
     elif kind == "avg":
-        found = _average_type(argument)
+        result = _average_type(argument)
     elif kind in _ENDS:
-        found = argument
+        result = argument
     elif kind == "collect_list":
-        found = pa.list_(argument)
+        result = pa.list_(argument)
     elif not _has_map(argument):
-        found = argument
-    if found is None:
+        result = argument
+    if result is None:
         raise DefinitionError(
             f"{operator}: there is no {kind} of values of type {argument}",
             next=f"cast them, as in {kind}(CAST(column AS DOUBLE))"
             if kind in ("sum", "avg")
             else "use another aggregate, or an AggregateFunction",
         )
-    return found
+    return result
 
 
 def _sum_type(argument: pa.DataType) -> pa.DataType | None:

@@ -223,8 +223,8 @@ def stage_chain(
         graph = _normalized(plan, left)
         try:
             return _Builder(plan, graph, job_id, sources, sinks, tasks, state_dir, analysis).build()
-        except _LeftToSpark as found:
-            left.add(found.step)
+        except _LeftToSpark as exception:
+            left.add(exception.step)
 
 
 def _may_be_read(node: WatermarkNode) -> bool:
@@ -272,7 +272,7 @@ class _Builder:
                 self._add(unit, nodes)
         times = StreamTimes(TimeGraph.of(self.graph.roots))
         later = {number: self._stage(number, times) for number in sorted(self._depths, key=self._order)[1:]}
-        feeds = {number: frozenset(found) for number, found in self._feeds.items()}
+        feeds = {number: frozenset(stages) for number, stages in self._feeds.items()}
         source = SourceStage(self._body(0), self._source_heads)
         return StageChain(nodes, segments, source, later, feeds, times, self.parallelism)
 
@@ -391,15 +391,15 @@ class _Builder:
 
     def _time_stages(self, node: Node) -> set[int]:
         """Return the stages that know of event time what a keyed step needs: up to the keyed steps before it."""
-        found: set[int] = set()
+        stages: set[int] = set()
         todo = list(node.inputs)
         while todo:
             parent = todo.pop()
             if isinstance(parent, WatermarkNode) or is_keyed(parent):
-                found |= self._stages[parent.id]
+                stages |= self._stages[parent.id]
             if not is_keyed(parent):
                 todo += parent.inputs
-        return found
+        return stages
 
     def _step(self, stage: int, step: Step) -> None:
         self._steps.setdefault(stage, []).append(step)

@@ -111,14 +111,14 @@ def checkpoints(job: Observed) -> models.Checkpoints:
 
 def checkpoint_details(job: Observed, number: int) -> models.CheckpointDetails | None:
     """Answer GET /jobs/{jid}/checkpoints/details/{n}; None if there is no such checkpoint."""
-    found = job.figures.find(number)
-    if found is None:
+    checkpoint = job.figures.find(number)
+    if checkpoint is None:
         return None
     sources = {
         name: models.SourceOfCheckpoint(start=start, end=end, rows=rows, bytes=size)
-        for name, (start, end, rows, size) in found.sources.items()
+        for name, (start, end, rows, size) in checkpoint.sources.items()
     }
-    return models.CheckpointDetails(**_line(found).model_dump(), sources=sources)
+    return models.CheckpointDetails(**_line(checkpoint).model_dump(), sources=sources)
 
 
 def exceptions(job: Observed) -> models.Exceptions:

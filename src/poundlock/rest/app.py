@@ -38,7 +38,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     for status in (
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.NOT_FOUND,
+        HTTPStatus(404),
         HTTPStatus.METHOD_NOT_ALLOWED,
         HTTPStatus.CONFLICT,
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -119,20 +119,20 @@ def _refusal(status: int, *lines: str) -> HTTPException:
 
 async def _refused(_request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
-    said = error.detail if isinstance(error.detail, list) else [str(error.detail)]
-    return JSONResponse({"errors": said}, status_code=error.status_code, headers=error.headers)
+    errors = error.detail if isinstance(error.detail, list) else [str(error.detail)]
+    return JSONResponse({"errors": errors}, status_code=error.status_code, headers=error.headers)
 
 
 async def _failed(_request: Request, error: Exception) -> Response:
-    said = [f"the request failed: {type(error).__name__}", "the stack trace is in the job's log; please report it"]
-    return JSONResponse({"errors": said}, status_code=HTTPStatus.INTERNAL_SERVER_ERROR)
+    errors = [f"the request failed: {type(error).__name__}", "the stack trace is in the job's log; please report it"]
+    return JSONResponse({"errors": errors}, status_code=HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 async def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    said = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()]
+    errors = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()]
     # What was sent may hold what no encoding can say.
-    text = json.dumps({"errors": said}, ensure_ascii=True)
+    text = json.dumps({"errors": errors}, ensure_ascii=True)
     return Response(text, status_code=HTTPStatus.BAD_REQUEST, media_type="application/json")
 
 
@@ -204,28 +204,28 @@ def _looking_at_checkpoints(app: FastAPI, job: Observed) -> None:
     def checkpoint(jid: JobId, number: Annotated[int, Path(ge=0, le=_LARGEST)]) -> models.CheckpointDetails:
         """One checkpoint, of an earlier process too."""
         _check(job, jid)
-        found = answers.checkpoint_details(job, number)
-        if found is None:
+        details = answers.checkpoint_details(job, number)
+        if details is None:
             raise _refusal(404, f"there is no checkpoint {number}", "see the checkpoints there are: GET …/checkpoints")
-        return found
+        return details
 
     @app.get("/jobs/{jid}/checkpoints/{trigger_id}", response_model_exclude_none=True)
     def checkpoint_trigger(jid: JobId, trigger_id: TriggerId) -> models.CheckpointTriggerInfo:
         """What became of a checkpoint that was asked for."""
         _check(job, jid)
-        found = job.requests.find(trigger_id.lower(), "checkpoint")
-        if found is None:
+        trigger = job.requests.find(trigger_id.lower(), "checkpoint")
+        if trigger is None:
             raise _unknown_trigger()
-        return answers.checkpoint_trigger(found)
+        return answers.checkpoint_trigger(trigger)
 
     @app.get("/jobs/{jid}/savepoints/{trigger_id}", response_model_exclude_none=True)
     def savepoint_trigger(jid: JobId, trigger_id: TriggerId) -> models.SavepointTriggerInfo:
         """What became of a savepoint or a stop that was asked for."""
         _check(job, jid)
-        found = job.requests.find(trigger_id.lower(), "savepoint", "stop")
-        if found is None:
+        trigger = job.requests.find(trigger_id.lower(), "savepoint", "stop")
+        if trigger is None:
             raise _unknown_trigger()
-        return answers.savepoint_trigger(found)
+        return answers.savepoint_trigger(trigger)
 
 
 def _asking(app: FastAPI, job: Observed) -> None:

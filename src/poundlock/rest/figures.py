@@ -173,7 +173,7 @@ class Figures:
         return low
 
     def took(self, checkpoint: int, ms: int) -> None:
-        """Be told how long a checkpoint took from its start to its end."""
+        """Note how long a checkpoint took from its start to its end."""
         self._took[checkpoint] = ms
         while len(self._took) > _HISTORY:
             del self._took[next(iter(self._took))]

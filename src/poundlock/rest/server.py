@@ -112,7 +112,7 @@ class RestServer:
         threading.Thread(target=self._follow, args=(job,), name="poundlock-rest-figures", daemon=True).start()
 
     def close(self) -> None:
-        """Answer what has been asked, then let go of the port."""
+        """Answer what has been asked, then release the port."""
         self._ended.set()
         self._wake[0].close()
         if self._server is not None:

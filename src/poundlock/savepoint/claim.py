@@ -61,14 +61,14 @@ def settle_claim(checkpoint: Storage) -> str | None:
     try:
         dispose(open_storage(path))
     except DefinitionError:
-        said = f"The claimed savepoint {path} is no longer there"
+        message = f"The claimed savepoint {path} is no longer there"
     except OSError as error:
-        said = f"The claimed savepoint {path} could not be deleted whole: {error.strerror or error}"
+        message = f"The claimed savepoint {path} could not be deleted whole: {error.strerror or error}"
     else:
-        said = f"Deleted the claimed savepoint {path}"
+        message = f"Deleted the claimed savepoint {path}"
     with suppress(OSError):
         checkpoint.delete(CLAIM)
-    return said
+    return message
 
 
 def dispose(savepoint: Storage) -> Metadata:

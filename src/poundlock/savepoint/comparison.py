@@ -35,20 +35,20 @@ class Difference:
 
 def compare(a: Inspection, b: Inspection) -> list[Difference]:
     """Return what differs between two savepoints, from the first to the second; their names and times aside."""
-    said, other = a.metadata, b.metadata
-    found = [
-        *_each("", {"job": said.job, "job id": said.job_id}, {"job": other.job, "job id": other.job_id}),
-        *_each("version of ", said.versions, other.versions),
-        *_each("", {"checkpoint": said.decision.checkpoint}, {"checkpoint": other.decision.checkpoint}),
+    first, second = a.metadata, b.metadata
+    differences = [
+        *_each("", {"job": first.job, "job id": first.job_id}, {"job": second.job, "job id": second.job_id}),
+        *_each("version of ", first.versions, second.versions),
+        *_each("", {"checkpoint": first.decision.checkpoint}, {"checkpoint": second.decision.checkpoint}),
         *_sources(a.sources, b.sources),
         *_counted("watermark", a.watermark_ms, b.watermark_ms, "ms"),
-        *_each("operator ", said.operators, other.operators, _operator),
+        *_each("operator ", first.operators, second.operators, _operator),
         *_each("state ", _state(a), _state(b)),
         *_pending(a, b),
     ]
     for part in sorted({*a.sizes, *b.sizes}):
-        found += _counted(f"size of {part}", a.sizes.get(part), b.sizes.get(part), "bytes")
-    return found
+        differences += _counted(f"size of {part}", a.sizes.get(part), b.sizes.get(part), "bytes")
+    return differences
 
 
 def _each(

@@ -115,7 +115,7 @@ class _Edit:
 
     def _drop_sink(self, id: str) -> None:
         sinks = {name: sink for name, sink in self.metadata.decision.sinks.items() if name != id}
-        described = {name: said for name, said in self.metadata.sinks.items() if name != id}
+        described = {name: description for name, description in self.metadata.sinks.items() if name != id}
         noted = {name: note for name, note in self.metadata.noted.items() if name != id}
         decision = replace(self.metadata.decision, sinks=sinks)
         self.metadata = replace(self.metadata, decision=decision, sinks=described, noted=noted)

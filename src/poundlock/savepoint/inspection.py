@@ -74,26 +74,26 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        said = self.metadata
+        metadata = self.metadata
         return {
             "path": self.path,
-            "format": said.to_json()["v"],
-            "name": said.name,
-            "job": said.job,
-            "job_id": said.job_id,
-            "created_ms": said.created_ms,
-            "versions": dict(said.versions),
-            "checkpoint": said.decision.checkpoint,
-            "edited": None if said.edited is None else dict(said.edited),
-            "sources": {name: found.to_json() for name, found in self.sources.items()},
+            "format": metadata.to_json()["v"],
+            "name": metadata.name,
+            "job": metadata.job,
+            "job_id": metadata.job_id,
+            "created_ms": metadata.created_ms,
+            "versions": dict(metadata.versions),
+            "checkpoint": metadata.decision.checkpoint,
+            "edited": None if metadata.edited is None else dict(metadata.edited),
+            "sources": {name: source.to_json() for name, source in self.sources.items()},
             "watermark_ms": self.watermark_ms,
-            "operators": {i: o.to_json() for i, o in said.operators.items()},
+            "operators": {i: o.to_json() for i, o in metadata.operators.items()},
             "pending": {name: [asdict(file) for file in files] for name, files in self.pending.items()},
             "state": {
                 "key_groups": self.key_groups,
                 "operators": [asdict(operator) for operator in self.state],
             },
-            "noted": dict(said.noted),
+            "noted": dict(metadata.noted),
             "bytes": self.bytes,
             "sizes": dict(self.sizes),
             "damage": None if self.damage is None else [{"path": path, "fault": fault} for path, fault in self.damage],
@@ -111,7 +111,7 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
         DefinitionError: it is no savepoint, or so damaged that it cannot be read.
     """
     metadata = read_metadata(savepoint)
-    found = list(damage(savepoint, metadata)) if check else None
+    faults = list(damage(savepoint, metadata)) if check else None
     try:
         manifests = manifests_of(metadata.decision.state)
         return Inspection(
@@ -123,24 +123,24 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
             key_groups=next((each.max_parallelism for each in manifests.values()), None),
             state=_kept(manifests),
             sizes=_sizes(metadata),
-            damage=found,
+            damage=faults,
         )
     except DefinitionError:
-        for path, wrong in found or ():
+        for path, wrong in faults or ():
             raise damaged(savepoint, path, wrong) from None
         raise
 
 
 def _kept(manifests: Mapping[str, Manifest]) -> list[StateOperator]:
     """Return the operators with keyed state; a file is shared by those of a stage, and counts for the first of them."""
-    found, counted = [], set()
+    operators, counted = [], set()
     for manifest in manifests.values():
         size = sum(file.bytes for file in manifest.files if file.name not in counted)
         counted |= {file.name for file in manifest.files}
         for id, meta in manifest.operators.items():
-            found.append(StateOperator(str(meta.number), id, size))
+            operators.append(StateOperator(str(meta.number), id, size))
             size = 0
-    return found
+    return operators
 
 
 def _watermark(metadata: Metadata) -> int | None:
@@ -148,27 +148,27 @@ def _watermark(metadata: Metadata) -> int | None:
     state = metadata.decision.watermarks
     if state is None:
         return None
-    found = _before_end(state.state) if state.watermark == MAX else state.watermark
-    return None if found == MIN else found
+    watermark = _before_end(state.state) if state.watermark == MAX else state.watermark
+    return None if watermark == MIN else watermark
 
 
 def _before_end(state: TimeState) -> int | None:
     """Return the least watermark that streams had before the end of their input."""
-    found = [state.streams[name].before_end for name in state.sources if name in state.streams]
-    return min((watermark for watermark in found if watermark is not None), default=None)
+    watermarks = [state.streams[name].before_end for name in state.sources if name in state.streams]
+    return min((watermark for watermark in watermarks if watermark is not None), default=None)
 
 
 def pending(metadata: Metadata) -> dict[str, Sequence[PendingFile]]:
     """Return per sink what waits in a savepoint to become visible; a sink that cannot say is left out."""
-    found: dict[str, Sequence[PendingFile]] = {}
+    waiting: dict[str, Sequence[PendingFile]] = {}
     for name in metadata.decision.sinks:
         try:
             sink = rebuild_sink(metadata.sinks.get(name, {}))
         except DefinitionError:
             continue  # a package that it needs is not installed here
         if isinstance(sink, Legible):
-            found[name] = sink.pending(saved_state(metadata.decision, name))
-    return found
+            waiting[name] = sink.pending(saved_state(metadata.decision, name))
+    return waiting
 
 
 def _sizes(metadata: Metadata) -> dict[str, int]:

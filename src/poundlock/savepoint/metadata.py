@@ -192,12 +192,12 @@ def read_metadata(savepoint: Storage) -> Metadata:
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DefinitionError(
-            f"{savepoint.root}/{METADATA} cannot be read: {_said(error)}",
+            f"{savepoint.root}/{METADATA} cannot be read: {_message(error)}",
             next="copy the savepoint again, or use the version of poundlock that wrote it",
         ) from None
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
@@ -219,12 +219,12 @@ def _check(value: Any) -> None:
         _check_types(value["sinks"], {name: dict})
     for operator in value["operators"].values():
         _check_types(operator, {"kind": str, "made_of": dict})
-    for path, said in value["files"].items():
+    for path, file in value["files"].items():
         if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
             raise ValueError(f"{path!r} is no path of a file in it")
-        _check_types(said, {"bytes": int, "sha256": str})
-        if not _SHA256.fullmatch(said["sha256"]):
-            raise ValueError(f"{said['sha256']!r} is no SHA-256")
+        _check_types(file, {"bytes": int, "sha256": str})
+        if not _SHA256.fullmatch(file["sha256"]):
+            raise ValueError(f"{file['sha256']!r} is no SHA-256")
 
 
 def _check_types(value: Any, types: Mapping[str, type]) -> None:
@@ -250,15 +250,15 @@ def damaged(savepoint: Storage, path: str, wrong: str) -> DefinitionError:
 
 def damage(savepoint: Storage, metadata: Metadata) -> Iterator[tuple[str, str]]:
     """Yield every file that is not as it was written, with what is wrong with it."""
-    for path, said in metadata.files.items():
-        found = savepoint.stat(path)
+    for path, file in metadata.files.items():
+        status = savepoint.stat(path)
         if strays(savepoint, path):
             yield path, "is a link, and a savepoint has none"
-        elif found is None:
+        elif status is None:
             yield path, "is missing"
-        elif found.bytes != said.bytes:
-            yield path, f"has {found.bytes} bytes instead of {said.bytes}"
-        elif digest_of(savepoint, path) != said.sha256:
+        elif status.bytes != file.bytes:
+            yield path, f"has {status.bytes} bytes instead of {file.bytes}"
+        elif digest_of(savepoint, path) != file.sha256:
             yield path, "has other content than was written"
 
 

@@ -49,11 +49,11 @@ def compare(
     """Return the ids of what is not restored; raise DefinitionError naming what cannot be restored."""
     dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]
     if dropped and not allow_non_restored:
-        said = ", ".join(f"{saved[i].kind} {i!r}" for i in dropped)
+        names = ", ".join(f"{saved[i].kind} {i!r}" for i in dropped)
         kinds = {saved[i].kind for i in dropped}
         new = ", ".join(f"{o.kind} {i!r}" for i, o in operators.items() if o.kind in kinds and i not in saved)
         raise DefinitionError(
-            f"the savepoint {root} has state of {said}, and the job has no such operator{new and f', but {new}'}",
+            f"the savepoint {root} has state of {names}, and the job has no such operator{new and f', but {new}'}",
             next="give the operator its name again; or say --rename-operator OLD=NEW of one with state; or say -n"
             " (--allow-non-restored-state) to leave its state behind",
         )

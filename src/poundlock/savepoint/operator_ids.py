@@ -28,14 +28,14 @@ def operators(plan: Plan) -> dict[str, Operator]:
         plan: the job's.
     """
     unnamed = plan.job.unnamed
-    found = {n: Operator("source", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sources.items()}
-    found |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
+    result = {n: Operator("source", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sources.items()}
+    result |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
     for node in plan.nodes:
         if isinstance(node, (WindowNode, KeyedNode)):
             made_of = _window(node) if isinstance(node, WindowNode) else _keyed(node)
             made_of[_GROUPS] = plan.job.max_parallelism
-            found[node.id] = Operator("stateful", node.id not in unnamed, made_of)
-    return found
+            result[node.id] = Operator("stateful", node.id not in unnamed, made_of)
+    return result
 
 
 def operators_before(storage: Storage) -> dict[str, Operator]:

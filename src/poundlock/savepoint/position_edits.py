@@ -54,17 +54,17 @@ class OffsetEdit:
     @classmethod
     def parse(cls, text: str) -> OffsetEdit:
         """Return what "topic:partition=N" or "source/topic:partition=N" says. Raises DefinitionError."""
-        found = _OFFSET.fullmatch(text.strip())
-        if found is None:
+        match = _OFFSET.fullmatch(text.strip())
+        if match is None:
             raise DefinitionError(
                 f"--offset {text} is not topic:partition=N with a number from 0 on",
                 next="write --offset events:0=725, or --offset SOURCE/events:0=725",
             )
         return cls(
-            source=found["source"],
-            topic=found["topic"],
-            partition=int(found["partition"]),
-            offset=int(found["offset"]),
+            source=match["source"],
+            topic=match["topic"],
+            partition=int(match["partition"]),
+            offset=int(match["offset"]),
         )
 
     def sources(self, savepoint: Storage, sources: Mapping[str, SourceRange]) -> Sequence[str]:
@@ -79,13 +79,13 @@ class OffsetEdit:
                 f"{others} of {savepoint.root} is no Kafka source, so there is no offset to set",
                 next="give the position of a source as a whole: --position SOURCE=JSON; inspect --json shows what it is like",
             )
-        if not (found := [name for name, end in read.items() if self.topic in end]):
+        if not (readers := [name for name, end in read.items() if self.topic in end]):
             known = sorted(f"{topic}:{p}" for end in read.values() for topic, ps in end.items() for p in ps)
             raise DefinitionError(
                 f"{savepoint.root} has no position of {self.topic}:{self.partition}",
                 next=f"use one of {', '.join(dict.fromkeys(known))}, or a new partition of their topics",
             )
-        return found
+        return readers
 
     def moved(self, savepoint: Storage, name: str, position: Any) -> tuple[Any, str]:
         """Return the position with the offset in it; see `PositionEdit`."""

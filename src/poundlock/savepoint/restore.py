@@ -91,9 +91,9 @@ def check(
         operators,
         next=f"give a savepoint of {job!r}, or its operators the names they had",
     )
-    if (found := read_identity(checkpoint)) is not None and not replace:
+    if (identity := read_identity(checkpoint)) is not None and not replace:
         raise DefinitionError(
-            f"{checkpoint.root} has the checkpoint of a job already ({found.name}, id {found.job_id})",
+            f"{checkpoint.root} has the checkpoint of a job already ({identity.name}, id {identity.job_id})",
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
     dropped = compare(savepoint.root, metadata.operators, operators, allow_non_restored=allow_non_restored)
@@ -116,31 +116,31 @@ def _called(sink: Any) -> str:
 
 
 def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutput) -> Iterator[str]:
-    """Raise DefinitionError for newer output that may not be there or cannot be removed; yield what cannot be told."""
+    """Raise DefinitionError for newer output that may not be there or cannot be removed; yield what is not known."""
     for name, sink in sinks.items():
         state, note = saved_state(metadata.decision, name), metadata.noted.get(name, {})
         known = bool(state or note)
-        found = sink.newer(state, note) if isinstance(sink, Portable) else Newer(unknown=_called(sink))
-        if found.lost and known:
+        output = sink.newer(state, note) if isinstance(sink, Portable) else Newer(unknown=_called(sink))
+        if output.lost and known:
             raise DefinitionError(
-                f"sink {name!r} {found.lost}",
+                f"sink {name!r} {output.lost}",
                 next="another savepoint was restored over it: give the sink a new place; or say --on-newer-output=keep if they were moved",
             )
-        if found.unknown and known:
-            yield f"sink {name!r}: whether it has output newer than the savepoint is not known ({found.unknown})"
-        elif found.what and not known:
+        if output.unknown and known:
+            yield f"sink {name!r}: whether it has output newer than the savepoint is not known ({output.unknown})"
+        elif output.what and not known:
             raise DefinitionError(
-                f"the savepoint knows nothing of sink {name!r}, which {found.what}",
+                f"the savepoint knows nothing of sink {name!r}, which {output.what}",
                 next="give the sink another place, or remove what is there, or say --on-newer-output=keep to leave it",
             )
-        elif found.what and not found.retractable:
+        elif output.what and not output.retractable:
             raise DefinitionError(
-                f"sink {name!r} {found.what}",
+                f"sink {name!r} {output.what}",
                 next="say --on-newer-output=keep to leave them, with rows that come twice; they cannot be retracted",
             )
-        elif found.what and then == "refuse":
+        elif output.what and then == "refuse":
             raise DefinitionError(
-                f"sink {name!r} {found.what}",
+                f"sink {name!r} {output.what}",
                 next="say --on-newer-output=retract to remove them, or =keep to leave them, with rows that come twice",
             )
 
@@ -195,5 +195,5 @@ def restore(
     )
     ledger = Ledger(checkpoint)
     ledger.append(first)
-    ledger.mark_carried_out(0)
+    ledger.mark_committed(0)
     return first

@@ -145,9 +145,9 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
         if before is None or folder not in settled:
             cut.savepoint.settle(path)
             settled.add(folder)
-        found = cut.savepoint.stat(path)
-        assert found is not None
-        files[path] = before or SavedFile(found.bytes, digest_of(cut.savepoint, path))
+        status = cut.savepoint.stat(path)
+        assert status is not None
+        files[path] = before or SavedFile(status.bytes, digest_of(cut.savepoint, path))
     whole = replace(cut.metadata, files=files)
     text = json.dumps(whole.to_json(), indent=1)
     if not cut.savepoint.create_exclusive(METADATA, text.encode() + b"\n"):
@@ -169,5 +169,5 @@ def state_files(decision: Decision) -> list[str]:
 
 def saved_state(decision: Decision, sink: str) -> JSON:
     """Return what a decision says a sink carries on, {} if it does not know it."""
-    found = decision.sinks.get(sink)
-    return dict(found.state) if found else {}
+    part = decision.sinks.get(sink)
+    return dict(part.state) if part else {}

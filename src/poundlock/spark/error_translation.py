@@ -44,11 +44,11 @@ def explain(exception: BaseException, sources: Sequence[Any] = ()) -> PoundlockE
         if ours is not None:
             return ours
     kind = type(exception).__name__
-    said = f"{crash.kind}: {crash.message}" if crash else _messages(text) or kind
+    message = f"{crash.kind}: {crash.message}" if crash else _messages(text) or kind
     for rule in _RULES:
-        match = rule.pattern.search(said)
+        match = rule.pattern.search(message)
         if match:
-            return rule.kind(_short(rule.what(said, match) + _place(crash)), next=rule.next)
+            return rule.kind(_short(rule.what(message, match) + _place(crash)), next=rule.next)
     if kind in ("AnalysisException", "ParseException"):
         return DefinitionError(
             _short(f"Spark cannot plan the job: {_HIDDEN.sub('', _first_line(text))}{_expression(text)}"),
@@ -87,8 +87,8 @@ class _Rule:
 
 def _rule(pattern: str, kind: type[PoundlockError], what: str, next: str) -> _Rule:
     def say(text: str, match: re.Match[str]) -> str:
-        found = {name: value or "" for name, value in match.groupdict().items()}
-        return what.format(line=_line_of(text, match), **found)
+        values = {name: value or "" for name, value in match.groupdict().items()}
+        return what.format(line=_line_of(text, match), **values)
 
     return _Rule(pattern=re.compile(pattern, re.IGNORECASE), kind=kind, what=say, next=next)
 
@@ -352,7 +352,7 @@ def _line_of(text: str, match: re.Match[str]) -> str:
     """Return the line that a match is on, from the exception nearest before it."""
     start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
     line = text[start : end if end >= 0 else len(text)]
-    names = [found for found in _CLASS.finditer(line) if found.start() <= match.start() - start]
+    names = [each for each in _CLASS.finditer(line) if each.start() <= match.start() - start]
     if names:
         line = line[names[-1].end() :]
     return line.removeprefix("Caused by: ").partition(" Consider setting")[0].strip()

@@ -38,7 +38,7 @@ def connect(url: str, properties: dict[str, str], driver: str | None, jars: Sequ
         DefinitionError: there is no driver for the URL.
     """
     gateway = _gateway(os.getpid(), tuple(jars))
-    with _told():
+    with _translated():
         jvm = gateway.jvm
         if driver is not None:
             try:
@@ -77,7 +77,7 @@ class _Connection:
         connection.setAutoCommit(False)
 
     def run(self, statement: str, parameters: Sequence[str] = ()) -> int:
-        with _told(), self._statement(statement if parameters else None) as made:
+        with _translated(), self._statement(statement if parameters else None) as made:
             if not parameters:
                 return int(made.executeUpdate(statement))
             for number, text in enumerate(parameters, 1):
@@ -85,21 +85,21 @@ class _Connection:
             return int(made.executeUpdate())
 
     def rows(self, query: str) -> list[list[Any]]:
-        with _told(), self._statement() as made:
-            found, result = [], made.executeQuery(query)
+        with _translated(), self._statement() as made:
+            rows, result = [], made.executeQuery(query)
             width = result.getMetaData().getColumnCount()
             while result.next():
-                found.append([result.getString(i + 1) for i in range(width)])
-            return found
+                rows.append([result.getString(i + 1) for i in range(width)])
+            return rows
 
     def columns(self, query: str) -> list[tuple[str, str]]:
-        with _told(), self._statement() as made:
+        with _translated(), self._statement() as made:
             about = made.executeQuery(query).getMetaData()
             numbers = range(1, about.getColumnCount() + 1)
             return [(str(about.getColumnName(i)), str(about.getColumnTypeName(i))) for i in numbers]
 
     def commit(self) -> None:
-        with _told():
+        with _translated():
             self._connection.commit()
 
     def rollback(self) -> None:
@@ -123,7 +123,7 @@ class _Connection:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _translated() -> Iterator[None]:
     """Let nothing of py4j out: an exception of the database becomes a JdbcError."""
     from py4j.protocol import Py4JError
 
@@ -149,11 +149,11 @@ def _java_exception(error: BaseException | None) -> Any | None:
     """Return what Java threw. pyspark makes its own errors of all that py4j raises in this process, as if all came from its JVM."""
     from py4j.protocol import Py4JJavaError
 
-    found = None
+    raised = None
     while error is not None:
-        found = error.java_exception if isinstance(error, Py4JJavaError) else found
+        raised = error.java_exception if isinstance(error, Py4JJavaError) else raised
         error = error.__context__
-    return found
+    return raised
 
 
 @cache

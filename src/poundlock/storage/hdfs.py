@@ -137,10 +137,10 @@ class HdfsStorage:
         """Return the file's entry, or None if there is none or it is a folder."""
         try:
             with self._named(path):
-                found = self._client.get_file_info(self._at(path))
+                info = self._client.get_file_info(self._at(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return None if found.isdir else Entry(path, found.length, found.modification_time)
+        return None if info.isdir else Entry(path, info.length, info.modification_time)
 
     def rename(self, source: str, target: str) -> None:
         """Move a file to a new name, durably and atomically. Raises FileExistsError or FileNotFoundError."""
@@ -192,16 +192,16 @@ class HdfsStorage:
         top = self._path
         pending = [self._at(prefix.strip("/")) if prefix.strip("/") else top]
         while pending:
-            for path, found in self._listed(pending.pop()):
-                if found.isdir:
+            for path, info in self._listed(pending.pop()):
+                if info.isdir:
                     pending.append(path)
                 else:
-                    yield Entry(path[len(top.rstrip("/")) + 1 :], found.length, found.modification_time)
+                    yield Entry(path[len(top.rstrip("/")) + 1 :], info.length, info.modification_time)
 
     def remove_folders(self, path: str = "") -> None:
         """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
         folder = self._at(path) if path else self._path
-        below = [at for at, found in self._listed(folder) if found.isdir]
+        below = [at for at, info in self._listed(folder) if info.isdir]
         for at in below:
             self.remove_folders(at[len(self._path.rstrip("/")) + 1 :])
         with suppress(OSError), translated(folder):  # not empty, or gone
@@ -260,11 +260,11 @@ class HdfsStorage:
     def _listed(self, folder: str) -> Sequence[tuple[str, Any]]:
         try:
             with translated(folder):
-                found = list(self._client.list_status(folder, recursive=False))
+                items = list(self._client.list_status(folder, recursive=False))
         except (FileNotFoundError, NotADirectoryError):
             return []
         # What is listed of a file is the file itself.
-        return [(item.path, item) for item in found if item.path.rstrip("/") != folder.rstrip("/")]
+        return [(item.path, item) for item in items if item.path.rstrip("/") != folder.rstrip("/")]
 
 
 class _Writer(io.RawIOBase):

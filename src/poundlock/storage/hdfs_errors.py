@@ -63,32 +63,32 @@ def _of_system(error: OSError, path: str) -> OSError:
             return kind(number, os.strerror(number), path)
     if isinstance(error, IsADirectoryError):
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    said = _first_line(str(error))
-    code = _CODE.search(said)
+    message = _first_line(str(error))
+    code = _CODE.search(message)
     if code:
         number = int(code[1])
         return OSError(number, f"{os.strerror(number)} (HDFS)", path)
-    return _of_answer(said, path)
+    return _of_answer(message, path)
 
 
-def _of_answer(said: str, path: str) -> OSError:
-    found = _CLASS.search(said)
-    number, text = _ANSWERS.get(found[1], (0, None)) if found else (0, None)
+def _of_answer(message: str, path: str) -> OSError:
+    name = _CLASS.search(message)
+    number, text = _ANSWERS.get(name[1], (0, None)) if name else (0, None)
     if number:
         return OSError(number, text or os.strerror(number), path)
-    if address := _ADDRESS.search(said):
+    if address := _ADDRESS.search(message):
         return OSError(errno.EINVAL, f"this is no address of HDFS ({address[1]}): write hdfs://HOST:PORT/FOLDER", path)
-    if "No fs.defaultFS setting found" in said:
+    if "No fs.defaultFS setting found" in message:
         return OSError(errno.EINVAL, "it names no host, and no fs.defaultFS is set in HADOOP_CONF_DIR", path)
-    if places := _PLACES.search(said):
+    if places := _PLACES.search(message):
         if int(places[1]) > 0 and places[2] in ("no", "0"):
             return OSError(errno.ENOSPC, "no datanode has room for another block", path)
         return OSError(errno.EHOSTDOWN, f"no datanode takes a block ({places[0]})", path)
-    code = _CODE.search(said)
+    code = _CODE.search(message)
     number = int(code[1]) if code else errno.EIO
-    return OSError(number, f"HDFS: {_first_line(said)}", path)
+    return OSError(number, f"HDFS: {_first_line(message)}", path)
 
 
-def _first_line(said: str) -> str:
-    lines = [line.strip() for line in said.replace("\\n", "\n").replace("\\t", " ").splitlines() if line.strip()]
+def _first_line(message: str) -> str:
+    lines = [line.strip() for line in message.replace("\\n", "\n").replace("\\t", " ").splitlines() if line.strip()]
     return lines[0][:300] if lines else "it gave no reason"

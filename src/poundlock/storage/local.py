@@ -112,10 +112,10 @@ class LocalStorage:
     def stat(self, path: str) -> Entry | None:
         """Return the file's entry, or None if there is none or it is a folder."""
         try:
-            found = os.stat(self._at(path))
+            status = os.stat(self._at(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return None if modes.S_ISDIR(found.st_mode) else _entry(path, found)
+        return None if modes.S_ISDIR(status.st_mode) else _entry(path, status)
 
     def rename(self, source: str, target: str) -> None:
         """Move a file to a new name, durably. Raises FileExistsError or FileNotFoundError.
@@ -164,11 +164,11 @@ class LocalStorage:
         while pending:
             folder, relative = pending.pop()
             try:
-                found = os.scandir(folder)
+                items = os.scandir(folder)
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            with found:
-                for item in found:
+            with items:
+                for item in items:
                     path = f"{relative}/{item.name}" if relative else item.name
                     if item.is_dir(follow_symlinks=False):
                         pending.append((item.path, path))
@@ -188,8 +188,8 @@ class LocalStorage:
         return os.path.join(self.root, path)
 
 
-def _entry(path: str, found: os.stat_result) -> Entry:
-    return Entry(path=path, bytes=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
+def _entry(path: str, status: os.stat_result) -> Entry:
+    return Entry(path=path, bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
 
 
 def _temporary(target: str) -> str:

@@ -36,18 +36,18 @@ class ObjectFolder(ABC):
 
     def settle(self, path: str) -> None:
         """See that an object is there: what a store answers with is durable. Raises FileNotFoundError."""
-        self._found(path)
+        self._existing(path)
 
     def open(self, path: str) -> BinaryIO:
         """Open for reading. Raises FileNotFoundError."""
-        size = self._found(path).bytes
+        size = self._existing(path).bytes
         return open_reader(size, lambda first, after: self._range(path, first, after), self._place(path))
 
-    def _found(self, path: str) -> Entry:
-        found = self.stat(path)
-        if found is None:
+    def _existing(self, path: str) -> Entry:
+        entry = self.stat(path)
+        if entry is None:
             raise FileNotFoundError(self._place(path))
-        return found
+        return entry
 
     def _place(self, path: str) -> str:
         return f"{self.root}/{path}"

@@ -88,7 +88,7 @@ class ObjectStorage(ObjectFolder):
         """Give an object another content. Raises FileNotFoundError."""
         import obstore
 
-        self._found(path)
+        self._existing(path)
         with self._asking(path):
             obstore.put(self._store, self._key(path), data)
 
@@ -144,8 +144,8 @@ class ObjectStorage(ObjectFolder):
 
         start = self._folder(folder)
         with self._asking(folder):
-            found = obstore.list_with_delimiter(self._store, start or None)
-        paths = [str(item["path"]) for item in found["objects"]] + [str(path) for path in found["common_prefixes"]]
+            listed = obstore.list_with_delimiter(self._store, start or None)
+        paths = [str(item["path"]) for item in listed["objects"]] + [str(path) for path in listed["common_prefixes"]]
         return [path.rstrip("/").rpartition("/")[2] for path in paths]
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
@@ -192,16 +192,16 @@ class ObjectStorage(ObjectFolder):
     @contextmanager
     def _asking(self, path: str) -> Iterator[None]:
         """Turn the client's errors into OSErrors."""
-        from obstore import exceptions as said
+        from obstore import exceptions as errors
 
         place = self._place(path)
         try:
             yield
-        except (said.AlreadyExistsError, said.PreconditionError) as error:
+        except (errors.AlreadyExistsError, errors.PreconditionError) as error:
             raise FileExistsError(errno.EEXIST, "the name is taken", place) from error
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", place) from error
-        except (said.PermissionDeniedError, said.UnauthenticatedError) as error:
+        except (errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
             raise AccessDenied(
                 errno.EACCES,
                 "access denied",
@@ -209,7 +209,7 @@ class ObjectStorage(ObjectFolder):
                 next="look at the credentials in the environment, and what they may do there",
                 refused=True,
             ) from error
-        except said.BaseError as error:
+        except errors.BaseError as error:
             first = str(error).strip().splitlines() or [type(error).__name__]
             raise StoreError(errno.EIO, f"the store answered: {first[0][:200]}", place) from error
 

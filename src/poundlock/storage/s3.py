@@ -78,7 +78,7 @@ class S3Storage(ObjectFolder):
 
     def replace(self, path: str, data: bytes) -> None:
         """Give an object another content. Raises FileNotFoundError."""
-        self._found(path)
+        self._existing(path)
         self._call("put_object", path, Body=data)
 
     def read(self, path: str) -> bytes:
@@ -108,10 +108,10 @@ class S3Storage(ObjectFolder):
         """
         sizes = []
         for source in sources:
-            found = self.stat(source)
-            if found is None:
+            entry = self.stat(source)
+            if entry is None:
                 raise FileNotFoundError(self._place(source))
-            sizes.append(found.bytes)
+            sizes.append(entry.bytes)
         if self.stat(target) is not None:
             raise FileExistsError(self._place(target))
         sending = _Sending(self, target)
@@ -159,8 +159,8 @@ class S3Storage(ObjectFolder):
 
     def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
         """Write a part; return its tag. Raises UploadGone."""
-        found = self._call("upload_part", path, UploadId=upload, PartNumber=number, Body=data)
-        return cast(str, found["ETag"])
+        response = self._call("upload_part", path, UploadId=upload, PartNumber=number, Body=data)
+        return cast(str, response["ETag"])
 
     def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:
         """Return number, tag and bytes of the parts that are there; None if there is no such upload."""
@@ -199,8 +199,8 @@ class S3Storage(ObjectFolder):
 
     def mark_of(self, path: str) -> str | None:
         """Return the mark an object carries, "" for none, None if there is no such object."""
-        found = self._head(path)
-        return None if found is None else str(found.get("Metadata", {}).get(_MARK, ""))
+        head = self._head(path)
+        return None if head is None else str(head.get("Metadata", {}).get(_MARK, ""))
 
     # Parts
 
@@ -244,8 +244,10 @@ class S3Storage(ObjectFolder):
 
     def _range(self, path: str, first: int, after: int) -> bytes:
         with asking(self.bucket, self._place(path)):
-            found = self._client.get_object(Bucket=self.bucket, Key=self._key(path), Range=f"bytes={first}-{after - 1}")
-            return cast(bytes, found["Body"].read())
+            answer = self._client.get_object(
+                Bucket=self.bucket, Key=self._key(path), Range=f"bytes={first}-{after - 1}"
+            )
+            return cast(bytes, answer["Body"].read())
 
     def _put_new(self, path: str, data: bytes, mark: str) -> bool:
         try:

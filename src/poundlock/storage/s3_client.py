@@ -34,8 +34,8 @@ _ATTEMPTS, _CONNECT_S, _READ_S, _CONNECTIONS = 5, 10, 60, 16
 class StoreError(OSError):
     """An object store refused, or did not answer. `refused`: asking again will not help; `next`: what to do."""
 
-    def __init__(self, code: int, said: str, place: str, *, next: str = "", refused: bool = False) -> None:
-        super().__init__(code, said, place)
+    def __init__(self, code: int, message: str, place: str, *, next: str = "", refused: bool = False) -> None:
+        super().__init__(code, message, place)
         self.next, self.refused = next, refused
 
 
@@ -91,13 +91,13 @@ def client(address: S3Address, *, quick_s: float | None = None) -> Any:
         DefinitionError: the package for it is not installed.
     """
     key = (os.getpid(), address, quick_s)
-    found = _clients.get(key)
-    if found is None:
+    cached = _clients.get(key)
+    if cached is None:
         with _making:
-            found = _clients.get(key)
-            if found is None:
-                found = _clients[key] = _client(address, quick_s)
-    return found
+            cached = _clients.get(key)
+            if cached is None:
+                cached = _clients[key] = _client(address, quick_s)
+    return cached
 
 
 def _client(address: S3Address, quick_s: float | None) -> Any:
@@ -160,8 +160,8 @@ def asking(bucket: str, place: str) -> Iterator[None]:
 
 
 def _of_answer(response: Mapping[str, Any], bucket: str, place: str) -> OSError:
-    said = response.get("Error", {})
-    code, message = str(said.get("Code", "")), str(said.get("Message", ""))
+    error = response.get("Error", {})
+    code, message = str(error.get("Code", "")), str(error.get("Message", ""))
     if code == "NoSuchBucket":
         return StoreError(
             errno.ENODEV,
@@ -177,8 +177,8 @@ def _of_answer(response: Mapping[str, Any], bucket: str, place: str) -> OSError:
     if code in _TAKEN:
         return FileExistsError(errno.EEXIST, "the name is taken", place)
     if code in _NOT_KNOWN:
-        said_so = f"the credentials are not accepted ({code})"
-        return AccessDenied(errno.EACCES, said_so, place, next=_CREDENTIALS, refused=True)
+        message = f"the credentials are not accepted ({code})"
+        return AccessDenied(errno.EACCES, message, place, next=_CREDENTIALS, refused=True)
     if code in _DENIED:
         return AccessDenied(
             errno.EACCES,
@@ -204,10 +204,10 @@ def _of_answer(response: Mapping[str, Any], bucket: str, place: str) -> OSError:
 def _of_no_answer(error: Exception, place: str) -> OSError:
     kind = type(error).__name__
     if "Credential" in kind or kind in ("ProfileNotFound", "TokenRetrievalError", "UnauthorizedSSOTokenError"):
-        said = (
+        message = (
             "no credentials were found" if kind == "NoCredentialsError" else f"the credentials cannot be used ({kind})"
         )
-        return AccessDenied(errno.EACCES, said, place, next=_CREDENTIALS, refused=True)
+        return AccessDenied(errno.EACCES, message, place, next=_CREDENTIALS, refused=True)
     if kind == "NoRegionError":
         return StoreError(errno.EINVAL, "no region is set", place, next="set AWS_REGION", refused=True)
     if kind in ("ParamValidationError", "InvalidRegionError", "UnsupportedS3ConfigurationError"):

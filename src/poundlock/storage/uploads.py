@@ -74,7 +74,7 @@ class Uploads(Protocol):
 def shown_mark(uploads: Uploads, path: str, sleep: Callable[[float], None] | None = None) -> str | None:
     """Return the mark of an object whose upload is gone; None if it does not appear within some seconds.
 
-    Where the answer to a completion got lost the object may be there already and not be told yet: not every store answers
+    Where the answer to a completion got lost the object may be there already and not be shown yet: not every store answers
     at once with what it just did.
 
     Args:
@@ -82,10 +82,10 @@ def shown_mark(uploads: Uploads, path: str, sleep: Callable[[float], None] | Non
         path: the object.
         sleep: waits so many seconds; None = time.sleep.
     """
-    found = uploads.mark_of(path)
+    mark = uploads.mark_of(path)
     for pause in _PAUSES_S:
-        if found is not None:
+        if mark is not None:
             break
         (sleep or time.sleep)(pause)
-        found = uploads.mark_of(path)
-    return found
+        mark = uploads.mark_of(path)
+    return mark

@@ -48,11 +48,11 @@ class _Reads(Protocol):
 
 
 class ReadOnlyContext(Context, _Reads, Protocol):
-    """What `process_element` is told of a record of a stream without key."""
+    """What `process_element` gets with a record of a stream without key."""
 
 
 class KeyedReadOnlyContext(KeyedContext, _Reads, Protocol):
-    """What `process_element` is told of a record of a keyed stream."""
+    """What `process_element` gets with a record of a keyed stream."""
 
 
 class OnTimerReadOnlyContext(OnTimerContext, _Reads, Protocol):

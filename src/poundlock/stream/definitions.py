@@ -56,10 +56,10 @@ def checked_keys(keys: Any, what: str) -> list[str]:
     Raises:
         DefinitionError: there is none, or one is no text.
     """
-    found = [keys] if isinstance(keys, str) else list(keys) if isinstance(keys, Sequence) else []
-    if not found or not all(isinstance(key, str) and key.strip() for key in found):
+    texts = [keys] if isinstance(keys, str) else list(keys) if isinstance(keys, Sequence) else []
+    if not texts or not all(isinstance(key, str) and key.strip() for key in texts):
         raise DefinitionError(f"{what} needs Spark SQL text, got {keys!r}", next=f'write {what}("user")')
-    return found
+    return texts
 
 
 def checked_stream(other: Any, own: DataStream, what: str) -> DataStream:

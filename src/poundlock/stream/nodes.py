@@ -127,12 +127,12 @@ class WindowNode(Node):
 
     def describe(self) -> str:
         """Return what was said, for `explain`."""
-        said = [self.assigner.describe()]
-        said += [f"fired {self.trigger.describe()}"] if self.trigger is not None else []
-        said += [f"keeping {self.evictor.describe()}"] if self.evictor is not None else []
-        said += [f"late by up to {format_duration(self.allowed_lateness)}"] if self.allowed_lateness else []
-        said += [f"late rows to {self.late_tag}"] if self.late_tag is not None else []
-        return ", ".join(said)
+        parts = [self.assigner.describe()]
+        parts += [f"fired {self.trigger.describe()}"] if self.trigger is not None else []
+        parts += [f"keeping {self.evictor.describe()}"] if self.evictor is not None else []
+        parts += [f"late by up to {format_duration(self.allowed_lateness)}"] if self.allowed_lateness else []
+        parts += [f"late rows to {self.late_tag}"] if self.late_tag is not None else []
+        return ", ".join(parts)
 
 
 def walk(roots: Sequence[Node]) -> Iterator[Node]:

@@ -130,8 +130,8 @@ class WindowJoinNode(KeyedNode):
     allowed_lateness: timedelta = field(default=timedelta(0))
 
     def describe(self) -> str:
-        said = [f"{self.kind.replace('_', '-')} in {self.assigner.describe()}"]
-        said += [f"fired {self.trigger.describe()}"] if self.trigger is not None else []
-        said += [f"keeping {self.evictor.describe()}"] if self.evictor is not None else []
-        said += [f"late by up to {format_duration(self.allowed_lateness)}"] if self.allowed_lateness else []
-        return ", ".join(said)
+        parts = [f"{self.kind.replace('_', '-')} in {self.assigner.describe()}"]
+        parts += [f"fired {self.trigger.describe()}"] if self.trigger is not None else []
+        parts += [f"keeping {self.evictor.describe()}"] if self.evictor is not None else []
+        parts += [f"late by up to {format_duration(self.allowed_lateness)}"] if self.allowed_lateness else []
+        return ", ".join(parts)

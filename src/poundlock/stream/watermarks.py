@@ -300,13 +300,13 @@ class WatermarkStrategy:
 
     def describe(self) -> str:
         """Return one line for `explain`."""
-        said = [self._time(), *self._late()]
+        parts = [self._time(), *self._late()]
         if self.idleness is not None:
-            said.append(f"idle after {format_duration(self.idleness)}")
+            parts.append(f"idle after {format_duration(self.idleness)}")
         if self.alignment is not None:
             drift = format_duration(self.alignment.max_drift)
-            said.append(f"at most {drift} ahead of group {self.alignment.group}")
-        return ", ".join(said)
+            parts.append(f"at most {drift} ahead of group {self.alignment.group}")
+        return ", ".join(parts)
 
     def _time(self) -> str:
         if self.clocked:

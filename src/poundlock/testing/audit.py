@@ -160,14 +160,14 @@ def audit_output(
     letters_dir = Path(dead_letter_dir) if dead_letter_dir is not None else None
     finished, hidden = finished_files(out, leave_out=letters_dir)
     expected = Counter(produced)
-    found: Counter[bytes] = Counter()
+    written: Counter[bytes] = Counter()
     misplaced: list[bytes] = []
     in_files = dead_lettered = 0
     for path in finished:
         place = path.relative_to(out).parent.as_posix()
         for line in _lines(path):
             in_files += 1
-            found[line] += 1
+            written[line] += 1
             if oracle(line) != place:
                 misplaced.append(line)
     if letters_dir is not None and letters_dir.exists():
@@ -175,11 +175,11 @@ def audit_output(
         hidden += hidden_letters
         for value in dead_letter_values(letter_files):
             dead_lettered += 1
-            found[value] += 1
+            written[value] += 1
             if oracle(value) is not None:
                 misplaced.append(value)
-    lost, lost_examples = _excess(expected, found)
-    duplicated, duplicated_examples = _excess(found, expected)
+    lost, lost_examples = _excess(expected, written)
+    duplicated, duplicated_examples = _excess(written, expected)
     return AuditResult(
         produced=expected.total(),
         in_files=in_files,

@@ -44,12 +44,12 @@ def completed(value: Mapping[str, Any]) -> int:
 
 def tagged(tag: str) -> list[psutil.Process]:
     """Return the living processes that carry a tag in their environment, except this one."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get(TAG) == tag:
-                found.append(process)
-    return [p for p in found if _alive(p)]
+                processes.append(process)
+    return [p for p in processes if _alive(p)]
 
 
 def _alive(process: psutil.Process) -> bool:

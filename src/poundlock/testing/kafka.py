@@ -198,17 +198,17 @@ class EmbeddedKafka(ServerProcess, Topics):
 
     def _wait_for_leaders(self, end: float) -> None:
         while True:
-            told = self.admin.list_topics(timeout=max(1.0, end - time.monotonic()))
+            metadata = self.admin.list_topics(timeout=max(1.0, end - time.monotonic()))
             # After a crash a topic of before has no leader until the controller has let the broker in again.
-            if told.brokers and all(p.leader >= 0 for t in told.topics.values() for p in t.partitions.values()):
+            if metadata.brokers and all(p.leader >= 0 for t in metadata.topics.values() for p in t.partitions.values()):
                 return
             if time.monotonic() > end:
                 raise TransientError(f"the topics of the Kafka broker in {self.home} have no leader")
             time.sleep(0.05)
 
-    def _said(self) -> str:
-        said = self._output.read_text(errors="replace")[-1500:] if self._output.exists() else ""
-        return said + super()._said()
+    def _last_output(self) -> str:
+        output = self._output.read_text(errors="replace")[-1500:] if self._output.exists() else ""
+        return output + super()._last_output()
 
 
 def _kafka_id() -> str:

@@ -104,7 +104,7 @@ def _build(go: str, program: Path, env: Mapping[str, str], progress: Progress) -
         )
         built = Path(aside) / "minio"
         if done.returncode != 0 or not built.is_file():
-            said = [line for line in done.stderr.splitlines() if not line.startswith("go: downloading")]
-            raise DefinitionError(f"MinIO could not be built by {go}: {' '.join(said[-3:])[-500:]}", next=_NEXT)
+            lines = [line for line in done.stderr.splitlines() if not line.startswith("go: downloading")]
+            raise DefinitionError(f"MinIO could not be built by {go}: {' '.join(lines[-3:])[-500:]}", next=_NEXT)
         program.parent.mkdir(exist_ok=True)
         built.rename(program)

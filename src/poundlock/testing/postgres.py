@@ -146,7 +146,7 @@ class EmbeddedPostgres(ServerProcess):
                 break
             except TransientError:
                 # After a kill its children may live a moment longer, and hold on to the shared memory.
-                if "is still in use" not in self._said() or time.monotonic() > end:
+                if "is still in use" not in self._last_output() or time.monotonic() > end:
                     raise
             time.sleep(0.1)
         if fresh:

@@ -154,7 +154,7 @@ def _of_stream(stream: DataStream, bounded: bool, chunk_rows: int) -> _Driven:
         changes: dict[str, Any] = {"inputs": [], "function": deepcopy(getattr(node, "function", None))}
         return process_operator(replace(node, **changes), bounded=bounded, chunk_rows=chunk_rows)
 
-    keys = [_columns(found) for found in node.keys]
+    keys = [_columns(expressions) for expressions in node.keys]
     broadcasts = isinstance(node, ProcessNode) and bool(node.broadcast)
     declared = {MAIN: node.schema, **node.side_outputs}
     return _Driven(

@@ -124,8 +124,8 @@ class EmbeddedS3(ServerProcess):
             return True
         return False
 
-    def _said(self) -> str:
-        return (super()._said().strip().splitlines() or ["it said nothing"])[-1]
+    def _last_output(self) -> str:
+        return (super()._last_output().strip().splitlines() or ["it said nothing"])[-1]
 
     def _command(self, port: int) -> list[str]:
         if importlib.util.find_spec("moto") is None:

@@ -38,7 +38,7 @@ _CHILD = (
     "    os.getppid() == parent or os._exit(1)\n"
     "os.execv(program[0], program)\n"
 )
-_SAID = 1500  # so much of what a server said last stands in an error
+_LAST_OUTPUT_CHARS = 1500  # so much of what a server said last stands in an error
 
 
 class Servers(ABC):
@@ -139,13 +139,13 @@ class ServerProcess(Servers):
         while True:
             if not self.running or time.monotonic() > end:
                 self.kill()
-                raise TransientError(f"{self.title} in {self.home} did not come up: {self._said()}")
+                raise TransientError(f"{self.title} in {self.home} did not come up: {self._last_output()}")
             if answers():
                 return
             time.sleep(0.05)
 
-    def _said(self) -> str:
-        return self.log_file.read_text(errors="replace")[-_SAID:] if self.log_file.exists() else ""
+    def _last_output(self) -> str:
+        return self.log_file.read_text(errors="replace")[-_LAST_OUTPUT_CHARS:] if self.log_file.exists() else ""
 
 
 def launch(

@@ -79,8 +79,8 @@ class Topics(ABC):
 
     def topic_id(self, name: str) -> str:
         """Return the id the broker gave this very topic."""
-        told = self.admin.describe_topics(confluent().TopicCollection([name]))[name].result(30)
-        return str(told.topic_id)
+        description = self.admin.describe_topics(confluent().TopicCollection([name]))[name].result(30)
+        return str(description.topic_id)
 
     def begin_offsets(self, name: str) -> dict[int, int]:
         """Return the first offset of each partition."""
@@ -91,7 +91,7 @@ class Topics(ABC):
         return self._offsets(name, "latest")
 
     def _offsets(self, name: str, where: str) -> dict[int, int]:
-        """Ask until the brokers agree on who leads: one is told of a partition, or starts again, later than the metadata."""
+        """Ask until the brokers agree on who leads: a partition reaches one, or one starts again, later than the metadata."""
         kafka, spec = confluent(), getattr(confluent("admin").OffsetSpec, where)()
         codes = kafka.KafkaError
         passing = (
@@ -169,7 +169,7 @@ class Topics(ABC):
         try:
             begin = self.begin_offsets(topic)
             consumer.assign([kafka.TopicPartition(topic, p, offset) for p, offset in begin.items()])
-            found: list[Record] = []
+            records: list[Record] = []
             open_partitions, end = set(begin), time.monotonic() + timeout
             while open_partitions and time.monotonic() < end:
                 for message in consumer.consume(1000, timeout=0.2):
@@ -179,14 +179,14 @@ class Topics(ABC):
                     elif error:
                         raise TransientError(f"cannot read {topic}: {error}")
                     else:
-                        found.append(_record(message))
+                        records.append(_record(message))
         finally:
             consumer.close()
-        return sorted(found, key=lambda r: (r.partition, r.offset))
+        return sorted(records, key=lambda r: (r.partition, r.offset))
 
 
 def send(
-    producer: Any, topic: str, record: Record | bytes | str | None, told: Callable[[Any, Any], None] | None
+    producer: Any, topic: str, record: Record | bytes | str | None, delivered: Callable[[Any, Any], None] | None
 ) -> None:
     """Hand one record to a producer, waiting where its queue is full."""
     r = record if isinstance(record, Record) else Record(record)
@@ -195,7 +195,7 @@ def send(
     more |= {"headers": list(r.headers)} if r.headers else {}
     while True:
         try:
-            return producer.produce(topic, value=r.value, key=r.key, on_delivery=told, **more)  # type: ignore[no-any-return]
+            return producer.produce(topic, value=r.value, key=r.key, on_delivery=delivered, **more)  # type: ignore[no-any-return]
         except BufferError:
             producer.poll(0.1)
 

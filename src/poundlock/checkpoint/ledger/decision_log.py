@@ -101,7 +101,7 @@ class History:
 
     def commit_again(self, before: Decision | None) -> Carried | None:
         """Commit all that a decision names; None where that is known to be done."""
-        if before is None or self._ledger.is_carried_out(before.number):
+        if before is None or self._ledger.is_committed(before.number):
             return None
         return self._commit_all(before)
 
@@ -126,7 +126,7 @@ class History:
         except FencedError:
             # An older driver was about to decide and was first: its decision stands and is committed as well.
             return False
-        self._ledger.mark_carried_out(start.number)
+        self._ledger.mark_committed(start.number)
         self._newest, self._open, self.sources, self.redo = start, False, start.sources, start.redo
         self.watermarks = start.watermarks
         return True
@@ -141,9 +141,9 @@ class History:
             self._note(newest, self._commit_all(newest))
 
     def record(
-        self, occasion: Occasion, staged: Mapping[str, Staged], durations: Mapping[str, int], **said: Any
+        self, occasion: Occasion, staged: Mapping[str, Staged], durations: Mapping[str, int], **fields: Any
     ) -> Decision:
-        """Make the next record and append it; `said` is what only a checkpoint says, see `next_record`."""
+        """Make the next record and append it; `fields` is what only a checkpoint says, see `next_record`."""
         decision = next_record(
             self.newest,
             occasion=occasion.value,
@@ -151,7 +151,7 @@ class History:
             epoch=self._epoch.number,
             now_ms=self._clock.now_ms(),
             durations_ms={**durations, **self._last_ms},
-            **said,
+            **fields,
         )
         self._append(decision)
         return decision
@@ -217,5 +217,5 @@ class History:
                     participant=name,
                 )
         if not carried.aborted:
-            self._ledger.mark_carried_out(decision.number)
+            self._ledger.mark_committed(decision.number)
         return carried

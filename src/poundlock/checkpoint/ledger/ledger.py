@@ -118,7 +118,7 @@ class Ledger:
         if not self._stands(path, data, None):
             self._lost(path)
 
-    def mark_carried_out(self, number: int) -> None:
+    def mark_committed(self, number: int) -> None:
         """Note that everything a record names is visible, so that later starts need not look whether it still is there.
 
         Readers may move finished files away. The note is a help, not a truth: where it is lost or could not
@@ -128,7 +128,7 @@ class Ledger:
             self._storage.create_exclusive(_mark_path(number), b"")
             self._storage.delete(_mark_path(number - 1))
 
-    def is_carried_out(self, number: int) -> bool:
+    def is_committed(self, number: int) -> bool:
         """Return whether it was noted that everything a record names is visible."""
         return self._storage.stat(_mark_path(number)) is not None
 

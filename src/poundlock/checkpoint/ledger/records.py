@@ -23,8 +23,8 @@ START = "start"
 
 def state_of(decision: Decision, sink: str) -> JSON:
     """Return what a sink must remember, {} if it is new."""
-    found = decision.sinks.get(sink)
-    return dict(found.state) if found else {}
+    part = decision.sinks.get(sink)
+    return dict(part.state) if part else {}
 
 
 def start_record(
@@ -48,9 +48,9 @@ def start_record(
     if before is not None:
         states.update({name: dict(sink.state) for name, sink in before.sinks.items()})
         # Rolls and ends name no sources; few of them stand between two records that do.
-        found = next((record for record in ledger.back(before) if record.occasion in ("checkpoint", START)), None)
-        if found is not None:
-            sources, watermarks = found.sources, found.watermarks
+        latest = next((record for record in ledger.back(before) if record.occasion in ("checkpoint", START)), None)
+        if latest is not None:
+            sources, watermarks = latest.sources, latest.watermarks
     return Decision(
         number=before.number + 1 if before else 0,
         occasion=START,
@@ -88,8 +88,8 @@ def next_record(
     """Return the record after `newest`. A roll or an end keeps its checkpoint number, what is to be redone, and reads nothing."""
     sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}
     for name, part in staged.items():
-        said = (counts or {}).get(name, Counts()), (wrote or {}).get(name)
-        sinks[name] = SinkDecision(list(part.committables), part.state, *said)
+        amounts = (counts or {}).get(name, Counts()), (wrote or {}).get(name)
+        sinks[name] = SinkDecision(list(part.committables), part.state, *amounts)
     return Decision(
         number=newest.number + 1,
         occasion=occasion,
@@ -150,15 +150,15 @@ def checkpoint_records(ledger: Ledger, n: int) -> Sequence[Decision]:
     while low < high:  # checkpoint numbers never fall
         middle = (low + high) // 2
         low, high = (middle + 1, high) if ledger.read(middle).checkpoint < n else (low, middle)
-    found: list[Decision] = []
+    records: list[Decision] = []
     for number in range(low, newest.number + 1):
         record = ledger.read(number)
         if record.checkpoint > n:
             break
         if record.occasion == "checkpoint":
-            found.append(record)
-    if found and not found[0].redo:
-        return found
+            records.append(record)
+    if records and not records[0].redo:
+        return records
     if first > 0 and ledger.read(first).checkpoint >= n:
         raise DefinitionError(
             f"checkpoint {n} is no longer in the ledger, which begins with record {first}",

@@ -35,10 +35,10 @@ def command(
     from poundlock.audit.audit import audit
     from poundlock.checkpoint.ledger.ledger import Ledger
 
-    found = find_checkpoint(path, define or (), config)
+    checkpoint = find_checkpoint(path, define or (), config)
     output = Output(json)
-    sinks, progress = rebuilt_sinks(found), _Seldom(output.note)
-    report = audit(Ledger(found.storage), sinks, first=first, last=last, progress=progress)
+    sinks, progress = rebuilt_sinks(checkpoint), _Seldom(output.note)
+    report = audit(Ledger(checkpoint.storage), sinks, first=first, last=last, progress=progress)
     output.show(_Shown(report))
     return 0 if report.agrees else 1
 
@@ -51,12 +51,12 @@ class _Seldom:
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        self._say, self._said = say, time.monotonic()
+        self._say, self._last = say, time.monotonic()
 
     def __call__(self, text: str) -> None:
-        if time.monotonic() - self._said >= _EVERY_S:
+        if time.monotonic() - self._last >= _EVERY_S:
             self._say(text)
-            self._said = time.monotonic()
+            self._last = time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ def command(
     from poundlock.checkpoint.ledger.ledger import Ledger
     from poundlock.connectors.files.manifest import finished_files
 
-    found = find_checkpoint(path, define or (), config)
-    Output(json).show(_Files(list(finished_files(Ledger(found.storage), sink=sink))))
+    checkpoint = find_checkpoint(path, define or (), config)
+    Output(json).show(_Files(list(finished_files(Ledger(checkpoint.storage), sink=sink))))
 
 
 @dataclass(frozen=True, slots=True)

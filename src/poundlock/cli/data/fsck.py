@@ -38,8 +38,10 @@ def command(
     from poundlock.audit.fsck import fsck
     from poundlock.driver.savepoints.handover import left
 
-    found = find_checkpoint(path, define or (), config)
-    report = fsck(found.storage, rebuilder(found), clock=SystemClock(), fix=fix, left=left(found.storage))
+    checkpoint = find_checkpoint(path, define or (), config)
+    report = fsck(
+        checkpoint.storage, rebuilder(checkpoint), clock=SystemClock(), fix=fix, left=left(checkpoint.storage)
+    )
     Output(json).show(_Shown(report))
     return 0 if report.clean else 1
 
@@ -73,8 +75,8 @@ class _Shown:
 
     def _summary(self) -> str:
         report = self.report
-        orphans = [orphan for found in report.orphans.values() for orphan in found]
-        findings = sum(len(found) for found in report.findings.values())
+        orphans = [orphan for each in report.orphans.values() for orphan in each]
+        findings = sum(len(each) for each in report.findings.values())
         return (
             f"{report.job.name}: {report.records} decisions, {len(orphans)} orphans"
             f" ({format_bytes(sum(orphan.bytes for orphan in orphans))}){' removed' if report.fixed else ''},"
@@ -83,7 +85,7 @@ class _Shown:
 
     def _next(self) -> Iterable[str]:
         report = self.report
-        problems = {finding.problem for found in report.findings.values() for finding in found}
+        problems = {finding.problem for findings in report.findings.values() for finding in findings}
         if report.refused:
             yield f"nothing was removed: {report.refused}"
         if report.clean:

@@ -178,13 +178,13 @@ def command(
     newest = ledger.newest()
     if sink is not None and newest is not None and sink not in newest.sinks:
         raise DefinitionError(f"the job has no sink {sink!r}", next=f"use one of {', '.join(newest.sinks)}")
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     if newest is not None and last is not None:
-        found = [*islice(filter(wanted, ledger.back(newest)), last)][::-1]  # a long ledger is not read for its end
+        decisions = [*islice(filter(wanted, ledger.back(newest)), last)][::-1]  # a long ledger is not read for its end
     elif newest is not None:
-        found = [decision for decision in ledger if wanted(decision)]
+        decisions = [decision for decision in ledger if wanted(decision)]
     output = Output(json)
-    shown = _Decisions(found, wanted)
+    shown = _Decisions(decisions, wanted)
     if not follow:
         output.show(shown)
         return

@@ -105,17 +105,19 @@ def command(
 
     With time, duration, size and rows of each, and the path from which it can be restored.
     """
-    found = find_of_job(job, define or (), config)
+    checkpoint = find_of_job(job, define or (), config)
     Output(json).show(
-        _Checkpoints(identity=found.identity, folder=found.storage.root, checkpoints=list(_newest(found, last)))
+        _Checkpoints(
+            identity=checkpoint.identity, folder=checkpoint.storage.root, checkpoints=list(_newest(checkpoint, last))
+        )
     )
 
 
-def _newest(found: FoundCheckpoint, most: int) -> Iterator[_Checkpoint]:
+def _newest(checkpoint: FoundCheckpoint, most: int) -> Iterator[_Checkpoint]:
     from poundlock.checkpoint.ledger.ledger import Ledger
 
-    ledger = Ledger(found.storage)
-    kept = _Kept(found, ledger)
+    ledger = Ledger(checkpoint.storage)
+    kept = _Kept(checkpoint, ledger)
     newest = ledger.newest()
     later: Decision | None = None
     occasions: list[str] = []
@@ -133,13 +135,13 @@ def _newest(found: FoundCheckpoint, most: int) -> Iterator[_Checkpoint]:
 class _Kept:
     """Which checkpoints can be restored, and from where."""
 
-    def __init__(self, found: FoundCheckpoint, ledger: Ledger) -> None:
+    def __init__(self, checkpoint: FoundCheckpoint, ledger: Ledger) -> None:
         from poundlock.driver.savepoints.retained_checkpoints import copies
 
-        self._storage = found.storage
-        self._copies = copies(found.storage)
+        self._storage = checkpoint.storage
+        self._copies = copies(checkpoint.storage)
         newest = ledger.newest()
-        ready = newest is not None and ledger.is_carried_out(newest.number)
+        ready = newest is not None and ledger.is_committed(newest.number)
         self._newest = newest.checkpoint if newest is not None and ready else None
 
     def path(self, checkpoint: int) -> str | None:

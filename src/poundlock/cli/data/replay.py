@@ -36,13 +36,13 @@ def command(
 
     output = Output(json)
     settings = load_settings(define or (), config=config, parallelism=parallelism)
-    found = find_checkpoint(job, define or (), config)
-    if found.job is None:
+    target = find_checkpoint(job, define or (), config)
+    if target.job is None:
         from poundlock.errors import DefinitionError
 
         raise DefinitionError(f"{job} is no file of a job, and a replay needs its code", next="give the file: job.py")
     report = replay(
-        with_settings(found.job, settings), found.identity, checkpoint, settings=settings, show=show, say=output.note
+        with_settings(target.job, settings), target.identity, checkpoint, settings=settings, show=show, say=output.note
     )
     output.show(_Shown(report))
     return 0 if report.agrees else 1

@@ -23,14 +23,14 @@ _LIMIT = 20
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 _READS = 3  # a job that runs merges its files away while they are read
 
-_Found = list[tuple[str, dict[str, Any]]]
+_Groups = list[tuple[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
     """What each operator keeps."""
 
-    groups: _Found
+    groups: _Groups
     limit: int
 
     def to_json(self) -> Any:
@@ -114,12 +114,12 @@ def command(
     for left in reversed(range(_READS)):
         state = _recorded(storage)
         try:
-            found = _kept(storage, state, operator, *(() if key is None else (parse_key(key),)))
+            groups = _kept(storage, state, operator, *(() if key is None else (parse_key(key),)))
             break
         except DamagedRunError:
             if not left or state == _recorded(storage):
                 raise
-    output.show(_State(found, limit))
+    output.show(_State(groups, limit))
 
 
 def _recorded(storage: Storage) -> DecidedState | None:
@@ -136,7 +136,7 @@ def _recorded(storage: Storage) -> DecidedState | None:
     return None if newest is None else state_behind(state_parts(ledger, newest))
 
 
-def _kept(storage: Storage, state: DecidedState | None, operator: str | None, *key: Any) -> _Found:
+def _kept(storage: Storage, state: DecidedState | None, operator: str | None, *key: Any) -> _Groups:
     from poundlock.state.decided_state import manifests_of
     from poundlock.state.inspect import described
     from poundlock.tasks.state_files import run_files

@@ -85,8 +85,8 @@ def failure_in(path: Path) -> PoundlockError | None:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.findall(r"^error: (.*)\nNext: (.*)$", text, re.MULTILINE)
-    return PoundlockError(found[-1][0], next=found[-1][1]) if found else None
+    errors = re.findall(r"^error: (.*)\nNext: (.*)$", text, re.MULTILINE)
+    return PoundlockError(errors[-1][0], next=errors[-1][1]) if errors else None
 
 
 def _start(target: str, arguments: Sequence[str], settings: Settings) -> _Started:

@@ -68,7 +68,7 @@ def _watermark(progress: Mapping[str, Any] | None) -> str | None:
 
 
 def _ended_with(entry: JobEntry) -> str | None:
-    """Return the savepoint with which a job ended; None if it did not, or that cannot be told from here."""
+    """Return the savepoint with which a job ended; None if it did not, or that is not known from here."""
     from poundlock.driver.savepoints.handover import left_by
     from poundlock.storage import open_storage
 

@@ -150,17 +150,17 @@ def command(
     if (place := container()) is not None and beginning is not None:
         beginning = dataclasses.replace(beginning, job_id=place.job_id)
     add_to_path(settings)
-    found = load_job(job)
-    with open_log(found.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
+    loaded = load_job(job)
+    with open_log(loaded.name, settings.logs, level=settings.log_level, secrets=settings.secrets()) as log:
         log.logger.info("run", file=job, settings=settings.shown())
-        if unnamed := found.unnamed_operators():
+        if unnamed := loaded.unnamed_operators():
             log.logger.warning(
                 "operators without a name: a savepoint may not find them when the job changes", ids=unnamed
             )
         if line is not None:
-            _introduce(line, found, settings, log)
+            _introduce(line, loaded, settings, log)
         presence = Presence(
-            job=found,
+            job=loaded,
             settings=settings,
             log=log,
             stop=StopRequest(),
@@ -171,7 +171,7 @@ def command(
         )
         presence.take_port()
         try:
-            code = _watched(found, settings, output, log, presence, beginning)
+            code = _watched(loaded, settings, output, log, presence, beginning)
         except BaseException as error:
             presence.end(error.exit_code if isinstance(error, PoundlockError) else 1, error)
             raise
@@ -286,18 +286,18 @@ class _Completed:
 
     log: JobLog
     _newest: int | None = None
-    _told: float = -_TELL_S
+    _logged_at: float = -_TELL_S
 
     def update(self, progress: Progress) -> None:
-        """Be told how the job goes."""
+        """Note how the job goes."""
         if progress.checkpoint == self._newest:
             return
         self._newest = progress.checkpoint
         now = time.monotonic()
         logger = self.log.logger
-        due = now - self._told >= _TELL_S
+        due = now - self._logged_at >= _TELL_S
         if due:
-            self._told = now
+            self._logged_at = now
         (logger.info if due else logger.debug)(
             "completed checkpoint",
             checkpoint=progress.checkpoint,

@@ -37,10 +37,10 @@ def inspect(
 
     storage = open_storage(path)
     output = Output(json)
-    found = inspect(storage, check=not no_check)
-    rows = _state_rows(found) if state and not found.damage else {}
-    output.show(_Shown(found, rows))
-    found.raise_if_damaged(storage)
+    inspection = inspect(storage, check=not no_check)
+    rows = _state_rows(inspection) if state and not inspection.damage else {}
+    output.show(_Shown(inspection, rows))
+    inspection.raise_if_damaged(storage)
 
 
 def diff(
@@ -57,14 +57,14 @@ def diff(
     Output(json).show(_Differences(a, b, compare(a, b)))
 
 
-def _state_rows(found: Inspection) -> Mapping[str, int | None]:
-    if (state := found.metadata.decision.state) is None:
+def _state_rows(inspection: Inspection) -> Mapping[str, int | None]:
+    if (state := inspection.metadata.decision.state) is None:
         return {}
     from poundlock.state.decided_state import manifests_of
     from poundlock.state.inspect import count_entries
     from poundlock.tasks.state_files import run_files
 
-    files = run_files(found.path)
+    files = run_files(inspection.path)
     manifests = manifests_of(state).values()
     return {id: count_entries(manifest, files, id) for manifest in manifests for id in manifest.operators}
 
@@ -73,46 +73,50 @@ def _state_rows(found: Inspection) -> Mapping[str, int | None]:
 class _Shown:
     """A savepoint for people and programs; with the entries of operators, by id, where they were counted."""
 
-    found: Inspection
+    inspection: Inspection
     rows: Mapping[str, int | None] = field(default_factory=dict)
 
     def to_json(self) -> Any:
-        said = self.found.to_json()
-        return {**said, "state": {**said["state"], "rows": dict(self.rows)}} if self.rows else said
+        value = self.inspection.to_json()
+        return {**value, "state": {**value["state"], "rows": dict(self.rows)}} if self.rows else value
 
     def lines(self) -> Iterable[str]:
-        found, said = self.found, self.found.metadata
-        versions = ", ".join(f"{package} {version}" for package, version in said.versions.items())
-        yield f"{said.name}: savepoint of job {said.job} ({said.job_id}), format {said.to_json()['v']}"
-        yield f"taken {_time(said.created_ms)} at checkpoint {said.decision.checkpoint}{versions and f' by {versions}'}"
-        if said.edited is not None:
-            yield f"edited, made of {said.edited['from']}:"
-            yield from (f"  {text}" for text in said.edited["done"])
-        yield from _block("sources", [(name, r.kind, text) for name, r in found.sources.items() for text in r.lines()])
-        yield f"watermark  {_time(found.watermark_ms) if found.watermark_ms is not None else '-'}"
+        inspection, metadata = self.inspection, self.inspection.metadata
+        versions = ", ".join(f"{package} {version}" for package, version in metadata.versions.items())
+        yield f"{metadata.name}: savepoint of job {metadata.job} ({metadata.job_id}), format {metadata.to_json()['v']}"
+        yield f"taken {_time(metadata.created_ms)} at checkpoint {metadata.decision.checkpoint}{versions and f' by {versions}'}"
+        if metadata.edited is not None:
+            yield f"edited, made of {metadata.edited['from']}:"
+            yield from (f"  {text}" for text in metadata.edited["done"])
+        yield from _block(
+            "sources", [(name, r.kind, text) for name, r in inspection.sources.items() for text in r.lines()]
+        )
+        yield f"watermark  {_time(inspection.watermark_ms) if inspection.watermark_ms is not None else '-'}"
         rows = [
             (name, f"{file.rows} rows", format_bytes(file.bytes), file.path)
-            for name, files in found.pending.items()
+            for name, files in inspection.pending.items()
             for file in files
         ]
         yield from _block("pending files", rows)
-        named = [(id, o.kind, "" if o.named else "not named") for id, o in said.operators.items()]
+        named = [(id, o.kind, "" if o.named else "not named") for id, o in metadata.operators.items()]
         yield from _block("operators", named)
-        if found.key_groups is not None:
-            yield f"state  {found.key_groups} key groups"
-            yield from _table([(o.name, f"{self.rows[o.name]} rows") for o in found.state if o.name in self.rows], "  ")
-        yield from _block("sizes", [(part, format_bytes(size)) for part, size in found.sizes.items()])
-        yield f"{len(said.files)} files, {format_bytes(found.bytes)}; {_checked(found)}"
+        if inspection.key_groups is not None:
+            yield f"state  {inspection.key_groups} key groups"
+            yield from _table(
+                [(o.name, f"{self.rows[o.name]} rows") for o in inspection.state if o.name in self.rows], "  "
+            )
+        yield from _block("sizes", [(part, format_bytes(size)) for part, size in inspection.sizes.items()])
+        yield f"{len(metadata.files)} files, {format_bytes(inspection.bytes)}; {_checked(inspection)}"
 
 
-def _checked(found: Inspection) -> str:
-    if found.damage is None:
+def _checked(inspection: Inspection) -> str:
+    if inspection.damage is None:
         return "digests were not compared"
-    wrong = len(found.damage)
+    wrong = len(inspection.damage)
     return (
         "all digests hold"
         if not wrong
-        else f"{wrong} of them damaged: " + "; ".join(f"{path} {fault}" for path, fault in found.damage)
+        else f"{wrong} of them damaged: " + "; ".join(f"{path} {fault}" for path, fault in inspection.damage)
     )
 
 
@@ -122,21 +126,21 @@ class _Differences:
 
     first: Inspection
     second: Inspection
-    found: Sequence[Difference]
+    differences: Sequence[Difference]
 
     def to_json(self) -> Any:
         a, b = (
             {"path": i.path, "name": i.metadata.name, "created_ms": i.metadata.created_ms}
             for i in (self.first, self.second)
         )
-        return {"a": a, "b": b, "differences": [each.to_json() for each in self.found]}
+        return {"a": a, "b": b, "differences": [each.to_json() for each in self.differences]}
 
     def lines(self) -> Iterable[str]:
         for sign, each in (("a", self.first), ("b", self.second)):
             yield f"{sign}  {each.metadata.name}  {_time(each.metadata.created_ms)}"
-        if not self.found:
+        if not self.differences:
             yield "nothing differs"
-        rows = [(d.what, _value(d, d.before), "->", _value(d, d.after), _distance(d)) for d in self.found]
+        rows = [(d.what, _value(d, d.before), "->", _value(d, d.after), _distance(d)) for d in self.differences]
         yield from _table(rows, "")
 
 

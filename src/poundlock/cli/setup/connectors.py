@@ -12,7 +12,7 @@ from poundlock.errors import PoundlockError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class InstalledConnector:
     """One connector.
 
     Args:
@@ -37,26 +37,26 @@ class Found:
 class Listing:
     """All connectors of other packages."""
 
-    connectors: Sequence[Found]
+    connectors: Sequence[InstalledConnector]
 
     @property
     def ok(self) -> bool:
         """Whether all can be loaded."""
-        return not any(found.problem for found in self.connectors)
+        return not any(connector.problem for connector in self.connectors)
 
     def to_json(self) -> Any:
-        return {"ok": self.ok, "connectors": [asdict(found) for found in self.connectors]}
+        return {"ok": self.ok, "connectors": [asdict(connector) for connector in self.connectors]}
 
     def lines(self) -> Iterable[str]:
         if not self.connectors:
             yield "no installed package brings connectors"
-        width = max((len(found.name) for found in self.connectors), default=0)
-        for found in self.connectors:
-            what = "problem" if found.problem else ", ".join(found.roles)
-            yield f"{found.name:{width}}  {what:12}  {found.target}  ({found.package} {found.version})"
-            if found.problem:
-                yield f"{'':{width}}  {found.problem}"
-                yield f"{'':{width}}  Next: {found.next}"
+        width = max((len(connector.name) for connector in self.connectors), default=0)
+        for connector in self.connectors:
+            what = "problem" if connector.problem else ", ".join(connector.roles)
+            yield f"{connector.name:{width}}  {what:12}  {connector.target}  ({connector.package} {connector.version})"
+            if connector.problem:
+                yield f"{'':{width}}  {connector.problem}"
+                yield f"{'':{width}}  Next: {connector.next}"
 
 
 def command(json: JsonOption = False) -> int:
@@ -64,20 +64,20 @@ def command(json: JsonOption = False) -> int:
 
     Each is loaded to see whether it can be. The exit code is 1 if one cannot.
     """
-    found = listed()
-    Output(json).show(found)
-    return 0 if found.ok else 1
+    listing = listed()
+    Output(json).show(listing)
+    return 0 if listing.ok else 1
 
 
 def listed() -> Listing:
     """Look at all of them."""
     from poundlock.connectors.registry import connectors
 
-    found = []
+    result = []
     for one in connectors():
-        said = {"name": one.name, "target": one.target, "package": one.package, "version": one.version}
+        about = {"name": one.name, "target": one.target, "package": one.package, "version": one.version}
         try:
-            found.append(Found(roles=list(one.roles()), **said))
+            result.append(InstalledConnector(roles=list(one.roles()), **about))
         except PoundlockError as error:
-            found.append(Found(roles=[], problem=error.what, next=error.next, **said))
-    return Listing(connectors=found)
+            result.append(InstalledConnector(roles=[], problem=error.what, next=error.next, **about))
+    return Listing(connectors=result)

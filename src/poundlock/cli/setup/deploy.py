@@ -196,10 +196,10 @@ def _deployed(
     settings = load_settings(define or (), config=config, master=master, parallelism=parallelism)
     refuse_secrets(settings, define or (), instead=instead)
     file, variable = split_target(job)
-    found = load_job(job)
-    check_required(make_plan(with_settings(found, settings)))
+    loaded = load_job(job)
+    check_required(make_plan(with_settings(loaded, settings)))
     deployed = Deployed(
-        job=found,
+        job=loaded,
         file=file.absolute(),
         variable=variable,
         settings=settings,
@@ -245,5 +245,5 @@ def _show(output: Output, text: str, path: Path | None, data: Any, commands: Seq
     if path is None:
         output.show(Text(text=text.rstrip("\n"), data=data))
     else:
-        said = "\n".join([f"wrote {path}", *(f"  {command}" for command in commands)])
-        output.show(Text(text=said, data=data))
+        message = "\n".join([f"wrote {path}", *(f"  {command}" for command in commands)])
+        output.show(Text(text=message, data=data))

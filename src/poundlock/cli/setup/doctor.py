@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,14 +38,18 @@ class Check:
     Args:
         name: what.
         ok: whether a job can run as far as this goes.
-        found: what there is.
+        result: what there is.
         next: what to type where it is not ok.
     """
 
     name: str
     ok: bool
-    found: str
+    result: str
     next: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object; programs read `result` as "found"."""
+        return {"name": self.name, "ok": self.ok, "found": self.result, "next": self.next}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +64,12 @@ class Report:
         return all(check.ok for check in self.checks)
 
     def to_json(self) -> Any:
-        return {"ok": self.ok, "checks": [asdict(check) for check in self.checks]}
+        return {"ok": self.ok, "checks": [check.to_json() for check in self.checks]}
 
     def lines(self) -> Iterable[str]:
         width = max(len(check.name) for check in self.checks)
         for check in self.checks:
-            yield f"{'ok' if check.ok else 'problem':8}{check.name:{width}}  {check.found}"
+            yield f"{'ok' if check.ok else 'problem':8}{check.name:{width}}  {check.result}"
             if not check.ok:
                 yield f"{'':8}{'':{width}}  Next: {check.next}"
 
@@ -98,7 +102,7 @@ def _python() -> Check:
     return Check(
         name="python",
         ok=sys.version_info >= (3, 11),
-        found=f"{version} ({sys.executable})",
+        result=f"{version} ({sys.executable})",
         next="install Python 3.11 or later",
     )
 
@@ -110,11 +114,11 @@ def _packages() -> Iterator[Check]:
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
-            yield Check(name=package, ok=False, found="not installed", next=next)
+            yield Check(name=package, ok=False, result="not installed", next=next)
             continue
         numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
         ok = numbers >= least and (below is None or numbers < below)
-        yield Check(name=package, ok=ok, found=version, next=next)
+        yield Check(name=package, ok=ok, result=version, next=next)
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -139,13 +143,13 @@ def _memory(settings: Settings) -> Check:
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
-        return Check(name="memory", ok=True, found="not known")
+        return Check(name="memory", ok=True, result="not known")
     free = _available() or total
     needed = size(settings.driver_memory) + _GB  # the JVM's heap, and as much again for itself and the workers
     return Check(
         name="memory",
         ok=free >= needed,
-        found=f"{format_bytes(free)} free of {format_bytes(total)}; a job takes about {format_bytes(needed)}",
+        result=f"{format_bytes(free)} free of {format_bytes(total)}; a job takes about {format_bytes(needed)}",
         next="end other programs, or give the JVM less: -D driver_memory=1g",
     )
 
@@ -173,11 +177,11 @@ def _folders(settings: Settings) -> Iterator[Check]:
             nearest = nearest.parent
         option = "set TMPDIR to a folder" if name == "temporary" else f"choose a folder: -D {name}=DIR"
         if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
-            yield Check(name=name, ok=False, found=f"{folder} is not writable", next=f"{option} that you may write to")
+            yield Check(name=name, ok=False, result=f"{folder} is not writable", next=f"{option} that you may write to")
             continue
         free = shutil.disk_usage(nearest).free
-        found = f"{folder}, {format_bytes(free)} free"
-        yield Check(name=name, ok=free >= _LEAST_DISK, found=found, next=f"free some space, or {option} with room")
+        result = f"{folder}, {format_bytes(free)} free"
+        yield Check(name=name, ok=free >= _LEAST_DISK, result=result, next=f"free some space, or {option} with room")
 
 
 def _loopback() -> Check:
@@ -198,14 +202,14 @@ def _connectors() -> Iterator[Check]:
     from poundlock.cli.setup.connectors import listed
 
     for one in listed().connectors:
-        found = one.problem or f"{', '.join(one.roles)} of {one.package} {one.version}"
-        yield Check(name=f"connector {one.name}", ok=not one.problem, found=found, next=one.next)
+        result = one.problem or f"{', '.join(one.roles)} of {one.package} {one.version}"
+        yield Check(name=f"connector {one.name}", ok=not one.problem, result=result, next=one.next)
 
 
 def _tried(name: str, look: Callable[[], str], *, next: str = "") -> Check:
     try:
-        return Check(name=name, ok=True, found=look())
+        return Check(name=name, ok=True, result=look())
     except PoundlockError as error:
-        return Check(name=name, ok=False, found=error.what, next=error.next)
+        return Check(name=name, ok=False, result=error.what, next=error.next)
     except OSError as error:
-        return Check(name=name, ok=False, found=str(error), next=next)
+        return Check(name=name, ok=False, result=str(error), next=next)

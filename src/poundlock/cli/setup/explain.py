@@ -15,5 +15,5 @@ def command(
     from poundlock.driver.driver import with_settings
     from poundlock.plan.explain import explain, explain_json
 
-    found = with_settings(load_job(job), load_settings(define or (), config=config))
-    Output(json).show(Text(text="" if json else explain(found), data=explain_json(found) if json else None))
+    loaded = with_settings(load_job(job), load_settings(define or (), config=config))
+    Output(json).show(Text(text="" if json else explain(loaded), data=explain_json(loaded) if json else None))

@@ -13,9 +13,9 @@ from poundlock.versions import version_of
 
 def versions() -> Text:
     """Return the versions of this package, Python and what matters most below."""
-    found = {"poundlock": version_of("poundlock"), "python": platform.python_version()}
-    found |= {name: version_of(name) for name in ("pyspark", "pyarrow", "numpy", "pandas")}
-    return Text(text=", ".join(f"{name} {version}" for name, version in found.items()), data=found)
+    result = {"poundlock": version_of("poundlock"), "python": platform.python_version()}
+    result |= {name: version_of(name) for name in ("pyspark", "pyarrow", "numpy", "pandas")}
+    return Text(text=", ".join(f"{name} {version}" for name, version in result.items()), data=result)
 
 
 def command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:

@@ -150,11 +150,11 @@ class _Replay:
             try:
                 return self._collect(session, sources, planner)
             except Exception as failure:  # told while the JVM is there to be asked
-                raise self._told(explain(failure, list(sources.values()))) from failure
+                raise self._explained(explain(failure, list(sources.values()))) from failure
             finally:
                 session.stop()
 
-    def _told(self, error: PoundlockError) -> PoundlockError:
+    def _explained(self, error: PoundlockError) -> PoundlockError:
         error.checkpoint = self.decision.checkpoint if error.checkpoint is None else error.checkpoint
         if error.next.startswith("see the log"):
             error.next = f"read {self.settings.logs / self._log}"
@@ -298,9 +298,9 @@ class _Replay:
             name: SinkReplay(committed=self._committed(name), now=self._now(name, results), shown=shown[name])
             for name in names
         }
-        found = [wrong for name, sink in sinks.items() for wrong in compare(name, sink.committed, sink.now)]
+        differences = [wrong for name, sink in sinks.items() for wrong in compare(name, sink.committed, sink.now)]
         gone = [name for name, part in decision.sinks.items() if name not in whole.sinks and any(_figures(part))]
-        found += [ReplayDifference(name, "sink", "there", "not in the job") for name in gone]
+        differences += [ReplayDifference(name, "sink", "there", "not in the job") for name in gone]
         rows = {
             name: (span.rows, results.rows_read.get(name))
             for name, span in decision.sources.items()
@@ -315,7 +315,7 @@ class _Replay:
             rows_read=rows,
             sinks=sinks,
             left_out=left_out,
-            differences=found,
+            differences=differences,
         )
 
     def _committed(self, name: str) -> Measure:
@@ -339,8 +339,8 @@ class _Replay:
         if sink is None:
             return {}
         staged = sink.stage({}, prepared, Occasion.CHECKPOINT, self.decision.time_ms)
-        found: Mapping[str, int] = sink.places(staged.committables, staged.state, self.decision.checkpoint)
-        return found
+        places: Mapping[str, int] = sink.places(staged.committables, staged.state, self.decision.checkpoint)
+        return places
 
 
 def _figures(part: SinkDecision) -> Sequence[int]:

@@ -117,9 +117,9 @@ def _let_readers_go_on(
             if not (isinstance(sink, HoldsReaders) and sink.holds_readers):
                 continue
             with suppress(TransientError, DefinitionError):
-                found = bound(sink, job_id=identity.job_id, sink=name).sweep(part.state, remove=True)
-                if found:
-                    say(f"Sink {name}: aborted {len(found)} transactions that job {identity.job_id} had left open")
+                aborted = bound(sink, job_id=identity.job_id, sink=name).sweep(part.state, remove=True)
+                if aborted:
+                    say(f"Sink {name}: aborted {len(aborted)} transactions that job {identity.job_id} had left open")
     finally:
         lock.release()
 
@@ -133,7 +133,7 @@ def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> M
     newest = ledger.newest()
     if newest is None or newest.checkpoint < 0:
         raise DefinitionError(f"{given.root} has no completed checkpoint", next="begin without -s")
-    if to_redo(newest) or not _is_carried_out(given, identity, ledger, newest):
+    if to_redo(newest) or not _is_committed(given, identity, ledger, newest):
         raise DefinitionError(
             f"checkpoint {newest.checkpoint} of {given.root} is decided, and not all of it is visible yet",
             next="start its job once and stop it, or give an older checkpoint: " + _older(given),
@@ -150,9 +150,9 @@ def _metadata(given: Storage, identity: Identity, plan: Plan, clock: Clock) -> M
     )
 
 
-def _is_carried_out(given: Storage, identity: Identity, ledger: Ledger, newest: Decision) -> bool:
+def _is_committed(given: Storage, identity: Identity, ledger: Ledger, newest: Decision) -> bool:
     """Return whether all that a decision names is visible; where nobody noted it, the sinks are asked."""
-    if ledger.is_carried_out(newest.number):
+    if ledger.is_committed(newest.number):
         return True
     sinks: Mapping[str, Participant | None] = rebuilt_sinks(
         given, identity, newest, lambda name, description: rebuild_sink(description)
@@ -163,22 +163,22 @@ def _is_carried_out(given: Storage, identity: Identity, ledger: Ledger, newest: 
         sink = sinks.get(name)
         if not isinstance(sink, Inspectable):
             return False
-        if any(found.problem == "pending" for each in part.committables for found in sink.inspect(each)):
+        if any(finding.problem == "pending" for each in part.committables for finding in sink.inspect(each)):
             return False
     return True
 
 
 def _older(given: Storage) -> str:
-    found = copies(given)
-    return f"{given.root}/{found[max(found)]}" if found else "none is kept, see checkpoints_retained"
+    kept = copies(given)
+    return f"{given.root}/{kept[max(kept)]}" if kept else "none is kept, see checkpoints_retained"
 
 
 def _operators(
     given: Storage, newest: Decision, record: Decision, plan: Plan, state: DecidedState | None
 ) -> dict[str, Operator]:
-    said = operators_before(given)
-    if not said:  # an older version started it: what has state cannot be known, so what the job has now must fit
-        said = {i: Operator("source") for i in record.sources} | {i: Operator("sink") for i in newest.sinks}
-        said |= {i: o for i, o in operators(plan).items() if o.kind == "stateful"}
+    before = operators_before(given)
+    if not before:  # an older version started it: what has state cannot be known, so what the job has now must fit
+        before = {i: Operator("source") for i in record.sources} | {i: Operator("sink") for i in newest.sinks}
+        before |= {i: o for i, o in operators(plan).items() if o.kind == "stateful"}
     keeping = {name for manifest in manifests_of(state).values() for name in manifest.operators}
-    return {i: o for i, o in said.items() if o.kind != "stateful" or i in keeping}
+    return {i: o for i, o in before.items() if o.kind != "stateful" or i in keeping}

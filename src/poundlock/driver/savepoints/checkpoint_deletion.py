@@ -58,9 +58,9 @@ def delete_checkpoint(
             f"part of checkpoint {newest} was aborted from outside and has to be produced again",
             next="start the job again and cancel it when it has gone on",
         )
-    hit(DeletionPoint.CARRIED_OUT)
-    said: JSON = {name: sink.describe_json() for name, sink in sinks.items() if isinstance(sink, Inspectable)}
-    mark = {"v": 1, "job_id": identity.job_id, "name": identity.name, "sinks": said}
+    hit(DeletionPoint.COMMITTED)
+    descriptions: JSON = {name: sink.describe_json() for name, sink in sinks.items() if isinstance(sink, Inspectable)}
+    mark = {"v": 1, "job_id": identity.job_id, "name": identity.name, "sinks": descriptions}
     epoch.check()
     storage.create_exclusive(MARK, json.dumps(mark).encode() + b"\n")
     hit(DeletionPoint.MARKED)
@@ -102,10 +102,10 @@ def refuse_deleted(storage: Storage) -> None:
 
 def _marked(storage: Storage) -> JSON | None:
     try:
-        found: JSON = json.loads(storage.read(MARK))
+        mark: JSON = json.loads(storage.read(MARK))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found
+    return mark
 
 
 def _sinks(plan: Plan, mark: JSON) -> dict[str, Any]:

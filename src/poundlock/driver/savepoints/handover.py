@@ -55,8 +55,8 @@ def _sweep(sinks: Mapping[str, Any], check: Callable[[], None]) -> None:
 
 def left(storage: Storage) -> str | None:
     """Return the savepoint with which the job of a checkpoint folder ended, None if it did not end with one."""
-    found = left_by(storage)
-    return None if found is None else str(found["savepoint"])
+    note = left_by(storage)
+    return None if note is None else str(note["savepoint"])
 
 
 def left_by(storage: Storage) -> Mapping[str, Any] | None:
@@ -72,8 +72,8 @@ def _write(storage: Storage, name: str, savepoint: str, job_id: str) -> bool:
 
 def _note(storage: Storage, name: str) -> Mapping[str, Any] | None:
     try:
-        found: Mapping[str, Any] = json.loads(storage.read(name))
-        return {**found, "savepoint": str(found["savepoint"]), "job_id": found.get("job_id")}
+        note: Mapping[str, Any] = json.loads(storage.read(name))
+        return {**note, "savepoint": str(note["savepoint"]), "job_id": note.get("job_id")}
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

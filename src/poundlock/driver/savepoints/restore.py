@@ -145,11 +145,11 @@ def has_begun(checkpoint: Storage, beginning: Beginning, *, say: Callable[[str],
     Raises:
         DefinitionError: that job has ended with a savepoint since.
     """
-    found = None if beginning.job_id is None else read_identity(checkpoint)
-    if found is None or found.job_id != beginning.job_id:
+    identity = None if beginning.job_id is None else read_identity(checkpoint)
+    if identity is None or identity.job_id != beginning.job_id:
         return False
     before = left_by(checkpoint)
-    if before is not None and before.get("job_id") == found.job_id:
+    if before is not None and before.get("job_id") == identity.job_id:
         refuse_left(checkpoint)
     settle_restore(checkpoint)
     say(f"Begun with savepoint {beginning.named or beginning.path} before; going on from the checkpoint")

@@ -31,12 +31,12 @@ def copy_name(checkpoint: int) -> str:
 
 def copies(storage: Storage) -> dict[int, str]:
     """Return the copies in a checkpoint folder by number of checkpoint: the path of each, below it. Whole ones only."""
-    found = {}
+    paths = {}
     for name in storage.names(FOLDER):
         match = _NAME.fullmatch(name)
         if match and storage.stat(f"{FOLDER}/{name}/{METADATA}") is not None:
-            found[int(match[1])] = f"{FOLDER}/{name}"
-    return found
+            paths[int(match[1])] = f"{FOLDER}/{name}"
+    return paths
 
 
 def newest_whole(storage: Storage) -> tuple[int, str] | None:
@@ -110,12 +110,12 @@ class Retained:
 
     def _same(self, copy: Storage, path: str) -> SavedFile | None:
         """Return what is known of a file that the copy before has too, under another name: its content never changes."""
-        said = self._known.get(path)
-        if said is None or not (isinstance(copy, LocalStorage) and isinstance(self._before, LocalStorage)):
+        file = self._known.get(path)
+        if file is None or not (isinstance(copy, LocalStorage) and isinstance(self._before, LocalStorage)):
             return None
         with suppress(OSError):
             if os.path.samefile(f"{copy.root}/{path}", f"{self._before.root}/{path}"):
-                return said
+                return file
         return None
 
     def _failed(self, checkpoint: int, error: Exception) -> None:
@@ -128,8 +128,8 @@ class Retained:
             number = _NAME.fullmatch(name)
             if number is None:
                 continue  # not ours
-            said = self._read(name) if int(number[1]) in whole else None
-            if said is None or said.job_id != job_id or self._keep < 2:
+            metadata = self._read(name) if int(number[1]) in whole else None
+            if metadata is None or metadata.job_id != job_id or self._keep < 2:
                 self._remove(name)
             else:
                 self._newest = max(self._newest, int(number[1]))

@@ -238,13 +238,13 @@ class BroadcastStates:
         self._store.use(group)
 
     def writing(self, descriptor: MapStateDescriptor) -> Any:
-        return _found(self._states, descriptor)
+        return _declared(self._states, descriptor)
 
     def reading(self, descriptor: MapStateDescriptor) -> Any:
-        return _found(self._readers, descriptor)
+        return _declared(self._readers, descriptor)
 
 
-def _found(states: Mapping[str, Any], descriptor: MapStateDescriptor) -> Any:
+def _declared(states: Mapping[str, Any], descriptor: MapStateDescriptor) -> Any:
     name = descriptor.name if isinstance(descriptor, MapStateDescriptor) else repr(descriptor)
     state = states.get(name)
     if state is None:

@@ -127,8 +127,8 @@ class IntervalJoinOperator(TimedOperator):
             other = others.get(key)
             if other is None:
                 continue
-            found = range(bisect_left(other[0], time + lower), bisect_right(other[0], time + upper))
-            for i in found:
+            matches = range(bisect_left(other[0], time + lower), bisect_right(other[0], time + upper))
+            for i in matches:
                 self._join(side, key, (time, value), (other[0][i], other[1][i]))
                 if out.full:
                     yield from out.drain()

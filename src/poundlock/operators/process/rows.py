@@ -25,8 +25,8 @@ def check_rows(rows: Any, who: str) -> Iterable[Any]:
         raise DefinitionError(
             f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"
         )
-    found: Iterable[Any] = rows
-    return found
+    checked: Iterable[Any] = rows
+    return checked
 
 
 def check_tag(tag: Any, tags: Set[str] | None, who: str) -> None:

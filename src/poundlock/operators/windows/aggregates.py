@@ -179,8 +179,8 @@ class _Distinct:
             held[at] = {}
         kind = type(value)
         # NaN equals NaN here, and lists cannot be looked up: both are told by their bytes.
-        told = encode_key(value) if kind is list or kind is dict or value != value else value
-        held[at][told] = None
+        distinct_key = encode_key(value) if kind is list or kind is dict or value != value else value
+        held[at][distinct_key] = None
 
     def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
         if other[at]:

@@ -83,16 +83,16 @@ class AlignedWindowOperator(WindowOperatorBase):
         if (low - offset) // width == (high - offset) // width:
             yield low, range(len(batch))
             return
-        found: dict[int, list[int]] = {}
+        slices: dict[int, list[int]] = {}
         start = end = high + 1  # of the slice of the element before: most are in the same
         places: list[int] = []
         for place, time in enumerate(times):
             if not start <= time < end:
                 start = time - (time - offset) % width
                 end = start + width
-                places = found.setdefault(start, [])
+                places = slices.setdefault(start, [])
             places.append(place)
-        yield from found.items()
+        yield from slices.items()
 
     def _times(self, batch: GroupBatch) -> Sequence[int]:
         times = batch.timestamps

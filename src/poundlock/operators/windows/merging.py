@@ -53,19 +53,19 @@ class MergingWindows:
             return new
         if new in windows:
             return new
-        found, kept = new, []
+        covering, kept = new, []
         merged = self._assigner.merge_windows([TimeWindow(*window) for window in (*windows, new)])
         for result, parts in merged:
             cover = result[0], result[1]
             kept.append(cover)
             spans = [(part[0], part[1]) for part in parts]
             if new in spans:
-                found = cover
+                covering = cover
             old = [span for span in spans if span in windows]
             if old and old != [cover]:
                 self._become(key, cover, old)
         self._of[key] = kept
-        return found
+        return covering
 
     def _become(self, key: Any, cover: _Span, old: list[_Span]) -> None:
         operator = self._operator

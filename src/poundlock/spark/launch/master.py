@@ -84,17 +84,17 @@ class Master:
 
     def check(self, patience_s: float = _PATIENCE_S) -> None:
         """Raise TransientError unless one of its addresses takes a connection."""
-        said = []
+        failures = []
         for host, port in self.addresses:
             try:
                 socket.create_connection((host, port), patience_s).close()
             except OSError as error:
-                said.append(f"{host}:{port} ({error.strerror or error})")
+                failures.append(f"{host}:{port} ({error.strerror or error})")
             else:
                 return
-        if said:
+        if failures:
             raise TransientError(
-                f"the Spark master {self.text} cannot be reached: {', '.join(said)}", next=_NEXT[self.kind]
+                f"the Spark master {self.text} cannot be reached: {', '.join(failures)}", next=_NEXT[self.kind]
             )
 
     def refuse_cluster_mode(self) -> None:
@@ -150,7 +150,7 @@ _NEXT = {
 
 def _listed(text: str, addresses: str) -> Sequence[Address]:
     """Return the addresses of "host:port,host:port"; with a standby master there are two."""
-    found = []
+    pairs = []
     for address in addresses.split(","):
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
@@ -158,8 +158,8 @@ def _listed(text: str, addresses: str) -> Sequence[Address]:
                 f"--master {text}: {address!r} is no host and port",
                 next=f"write it as the master's web page has it: spark://HOST:{_PORTS['standalone']}",
             )
-        found.append((host.strip("[]"), int(port)))
-    return found
+        pairs.append((host.strip("[]"), int(port)))
+    return pairs
 
 
 def _of_url(text: str) -> Address:
@@ -210,32 +210,36 @@ def yarn_settings(environment: Mapping[str, str] | None = None) -> Mapping[str, 
     return {p.findtext("name", "").strip(): p.findtext("value", "").strip() for p in root.iter("property")}
 
 
-def _resource_managers(said: Mapping[str, str]) -> Sequence[Address]:
+def _resource_managers(settings: Mapping[str, str]) -> Sequence[Address]:
     """Return where the resource managers listen, as yarn-site.xml says; none where that needs more than reading it."""
-    found = []
-    for suffix in _managers(said):
-        host = said.get(f"yarn.resourcemanager.hostname{suffix}") or said.get("yarn.resourcemanager.hostname", "")
-        text = said.get(f"yarn.resourcemanager.address{suffix}") or (f"{host}:{_PORTS['yarn']}" if host else "")
+    addresses = []
+    for suffix in _managers(settings):
+        host = settings.get(f"yarn.resourcemanager.hostname{suffix}") or settings.get(
+            "yarn.resourcemanager.hostname", ""
+        )
+        text = settings.get(f"yarn.resourcemanager.address{suffix}") or (f"{host}:{_PORTS['yarn']}" if host else "")
         name, _, port = text.rpartition(":")
         if name and port.isdigit() and "$" not in name:
-            found.append((name, int(port)))
-    return found
+            addresses.append((name, int(port)))
+    return addresses
 
 
-def web_addresses(said: Mapping[str, str]) -> Sequence[str]:
+def web_addresses(settings: Mapping[str, str]) -> Sequence[str]:
     """Return where the resource managers' pages are, such as "http://host:8088", as yarn-site.xml says."""
-    secure = said.get("yarn.http.policy") == "HTTPS_ONLY"
+    secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
     scheme, name, port = ("https", "webapp.https.address", 8090) if secure else ("http", "webapp.address", 8088)
-    found = []
-    for suffix in _managers(said):
-        host = said.get(f"yarn.resourcemanager.hostname{suffix}") or said.get("yarn.resourcemanager.hostname", "")
-        text = said.get(f"yarn.resourcemanager.{name}{suffix}") or (f"{host}:{port}" if host else "")
+    urls = []
+    for suffix in _managers(settings):
+        host = settings.get(f"yarn.resourcemanager.hostname{suffix}") or settings.get(
+            "yarn.resourcemanager.hostname", ""
+        )
+        text = settings.get(f"yarn.resourcemanager.{name}{suffix}") or (f"{host}:{port}" if host else "")
         if text and "$" not in text:
-            found.append(f"{scheme}://{text}")
-    return found
+            urls.append(f"{scheme}://{text}")
+    return urls
 
 
-def _managers(said: Mapping[str, str]) -> Sequence[str]:
+def _managers(settings: Mapping[str, str]) -> Sequence[str]:
     """Return what stands behind the settings of each resource manager: "" where there is one, ".id" where several."""
-    ids = [part.strip() for part in said.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if part.strip()]
+    ids = [part.strip() for part in settings.get("yarn.resourcemanager.ha.rm-ids", "").split(",") if part.strip()]
     return [f".{each}" for each in ids] or [""]

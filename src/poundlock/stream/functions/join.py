@@ -12,7 +12,7 @@ from poundlock.stream.functions.base import Function
 
 
 class JoinContext(Protocol):
-    """What the function of an interval join is told of a pair. Times are ms."""
+    """What the function of an interval join gets with a pair. Times are ms."""
 
     def left_timestamp(self) -> int:
         """Return the event time of the left record."""

@@ -48,7 +48,7 @@ class TimerService(Protocol):
 
 
 class Context(Protocol):
-    """What a function is told of the record it is given. It is one object, moved from record to record: do not keep it."""
+    """What a function gets with a record. It is one object, moved from record to record: do not keep it."""
 
     def timestamp(self) -> int | None:
         """Return the event time of the record, None where it has none."""

@@ -76,7 +76,7 @@ class _OneSided(Evictor):
     ) -> Sequence[Timestamped]:
         return self._keep(elements) if self.after else elements  # type: ignore[attr-defined]
 
-    def _said(self, what: str) -> str:
+    def _described(self, what: str) -> str:
         return f"{what}{' after the function' if self.after else ''}"  # type: ignore[attr-defined]
 
 
@@ -100,7 +100,7 @@ class CountEvictor(_OneSided):
         return elements[max(0, len(elements) - self.n) :]
 
     def describe(self) -> str:
-        return self._said(f"the last {self.n}")
+        return self._described(f"the last {self.n}")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class TimeEvictor(_OneSided):
         return [e for e in elements if e.timestamp is not None and e.timestamp > limit]
 
     def describe(self) -> str:
-        return self._said(f"the last {format_duration(duration(self.span))}")
+        return self._described(f"the last {format_duration(duration(self.span))}")
 
 
 @dataclass(frozen=True)
@@ -156,4 +156,4 @@ class DeltaEvictor(_OneSided):
         return [e for e in elements if self.delta(e.value, last) < self.threshold]
 
     def describe(self) -> str:
-        return self._said(f"those within {self.threshold} of the last")
+        return self._described(f"those within {self.threshold} of the last")

@@ -15,7 +15,7 @@ from poundlock.stream.windows.window import Window
 
 
 class WindowContext(Protocol):
-    """What a process function is told of a window, and its state. Times are ms."""
+    """What a process function gets with a window, and its state. Times are ms."""
 
     def window(self) -> Window:
         """Return the window: a TimeWindow with `start` and `end`, a GlobalWindow or a CountWindow."""

@@ -216,14 +216,14 @@ def _work(path: str) -> None:
         if failpoints:
             os.environ["POUNDLOCK_FAILPOINTS"] = failpoints
         try:
-            said: tuple[bool, Any] = (True, function(*arguments))
+            result: tuple[bool, Any] = (True, function(*arguments))
         except PoundlockError as error:
-            said = (False, error)
+            result = (False, error)
         except BaseException:
-            said = (False, traceback.format_exc())
+            result = (False, traceback.format_exc())
         loaded = sorted(name for name in set(sys.modules) - before if name.partition(".")[0] in _PACKAGES)
         with tempfile.NamedTemporaryFile(dir=Path(answer).parent, delete=False) as file:
-            file.write(pickle.dumps((*said, loaded)))
+            file.write(pickle.dumps((*result, loaded)))
         os.replace(file.name, answer)
         code = 0
     except BaseException:

@@ -219,27 +219,27 @@ class SinkDriver:
         """Take a checkpoint whose tasks run in this process."""
 
         def run(directive: Directive) -> TaskResults:
-            found = [_write(self.participant, self.job, directive, task) for task in tasks if task.rows]
+            outputs = [_write(self.participant, self.job, directive, task) for task in tasks if task.rows]
             if not directive["decided"]:
                 hit(Failpoint.SINK_PREPARED)
-            return self.results(found)
+            return self.results(outputs)
 
         self.coordinator.checkpoint(checkpoint, {"in": SourceRange(checkpoint, checkpoint + 1)}, run)
 
-    def decide(self, checkpoint: int, found: Sequence[TaskOutput]) -> Sequence[JSON]:
+    def decide(self, checkpoint: int, outputs: Sequence[TaskOutput]) -> Sequence[JSON]:
         """Decide and commit what tasks of other processes prepared; return the committables."""
         outcome = self.coordinator.checkpoint(
-            checkpoint, {"in": SourceRange(checkpoint, checkpoint + 1)}, lambda directive: self.results(found)
+            checkpoint, {"in": SourceRange(checkpoint, checkpoint + 1)}, lambda directive: self.results(outputs)
         )
         return list(outcome.decision.sinks[self.job.sink_name].committables)
 
-    def results(self, found: Sequence[TaskOutput]) -> TaskResults:
+    def results(self, outputs: Sequence[TaskOutput]) -> TaskResults:
         """Return what tasks reported, added up."""
         counts = Counts()
-        for one in found:
+        for one in outputs:
             counts.add(Counts(read=one.read, written=one.written, dead_lettered=len(one.rejects)))
         name = self.job.sink_name
-        prepared = [Prepared(name, one.subtask, payload) for one in found for payload in one.payloads]
+        prepared = [Prepared(name, one.subtask, payload) for one in outputs for payload in one.payloads]
         return TaskResults(prepared=prepared, counts={name: counts}, rows_read={"in": counts.read})
 
     def end(self) -> Sequence[JSON]:

@@ -51,13 +51,13 @@ class CheckOutcome:
         check: its name.
         contract: what the contract says.
         state: "passed", "failed" or "skipped".
-        said: what was seen, or why it was skipped.
+        detail: what was seen, or why it was skipped.
     """
 
     check: str
     contract: str
     state: Literal["passed", "failed", "skipped"]
-    said: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,13 @@ class ConformanceReport:
     @property
     def skipped(self) -> Mapping[str, str]:
         """Why which check was skipped."""
-        return {outcome.check: outcome.said for outcome in self.outcomes if outcome.state == "skipped"}
+        return {outcome.check: outcome.detail for outcome in self.outcomes if outcome.state == "skipped"}
 
     def __str__(self) -> str:
         bad = [outcome for outcome in self.outcomes if outcome.state == "failed"]
         lines = [f"{self.subject}: {len(self.passed)} checks passed, {len(bad)} failed, {len(self.skipped)} skipped"]
         for outcome in bad:
-            lines += ["", f"{outcome.check}: {outcome.said}"]
+            lines += ["", f"{outcome.check}: {outcome.detail}"]
             lines += [f"  contract: {outcome.contract}", f"  see: {PAGE}, row {outcome.check}"]
         return "\n".join(lines)
 

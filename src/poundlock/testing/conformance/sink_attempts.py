@@ -56,10 +56,10 @@ def zombie_of_an_older_driver(rig: SinkRig) -> None:
         late = rig.start(driver.directive(0), rig.task(0, 0, hold=str(gate)))
         lives._wait_for(gate.with_name("gate.held"))
     with rig.driver() as driver:
-        found = rig.write(driver.directive(0), *rig.tasks(0))
+        outputs = rig.write(driver.directive(0), *rig.tasks(0))
         gate.touch()
         _let_end(late)
-        driver.decide(0, found)
+        driver.decide(0, outputs)
         driver.end()
     rig.expect(rig.rows(0), "after a task of an older driver prepared beside those of the newer one")
     rig.life(end=True)
@@ -92,10 +92,10 @@ def abort_of_another(rig: SinkRig) -> None:
 
 
 def _newer(rig: SinkRig, driver: SinkDriver, one: TaskOutput) -> list[TaskOutput]:
-    found = rig.write(driver.directive(0), rig.task(0, one.subtask))
-    if found[0].payloads and found[0].payloads == one.payloads:
+    outputs = rig.write(driver.directive(0), rig.task(0, one.subtask))
+    if outputs[0].payloads and outputs[0].payloads == one.payloads:
         raise Broken(f"two attempts of a task prepared the same output: {one.payloads!r}")
-    return found
+    return outputs
 
 
 def commit_twice(rig: SinkRig) -> None:
@@ -142,10 +142,10 @@ def replay_decided(rig: SinkRig) -> None:
             raise Broken("the decision was not found again")
         # What a zombie of the first attempt reports is aborted: its checkpoint is decided.
         stale = {**directive, "decided": False, "sinks": {"out": driver.participant.directive(driver.state)}}
-        found = (
+        outputs = (
             rig.write(stale, rig.task(0, 0)) if rig.kind is Kind.TRANSACTIONAL else rig.write(directive, *rig.tasks(0))
         )
-        driver.decide(0, found)
+        driver.decide(0, outputs)
         driver.decide(1, rig.write(driver.directive(1), *rig.tasks(1)))
         driver.end()
     rig.expect(rig.rows(0, 1), "after a decided checkpoint was delivered again")
@@ -159,7 +159,7 @@ def sweep_orphans(rig: SinkRig) -> None:
         _expect_killed(rig, directive, rig.task(1, 1, die="prepared"))
         state = driver.state
     before, _ = rig.sweep(state, remove=False)
-    if not before and rig.subject.orphans_found:
+    if not before and rig.subject.finds_orphans:
         raise Broken(
             "a task was killed after it had prepared, and sweep() finds nothing; "
             "where the system cannot list what is open, or leaves nothing, say orphans_found=False"
@@ -214,8 +214,8 @@ def _beside(rig: SinkRig, other: SinkJob, who: str) -> None:
     rig.expect(rows, f"after a run beside {who} in the same place")
 
 
-def _pairs(found: Sequence[TaskOutput]) -> list[tuple[int, JSON]]:
-    return [(one.subtask, payload) for one in found for payload in one.payloads]
+def _pairs(outputs: Sequence[TaskOutput]) -> list[tuple[int, JSON]]:
+    return [(one.subtask, payload) for one in outputs for payload in one.payloads]
 
 
 def _expect_killed(rig: SinkRig, directive: Any, task: lives.Task) -> None:

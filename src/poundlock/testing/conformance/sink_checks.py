@@ -35,10 +35,10 @@ def travels(rig: SinkRig) -> None:
         raise Broken(f"its kind was {rig.kind} and came back as {job.participant().kind}")
     participant = rig.job.participant()
     if isinstance(participant, Inspectable):
-        said = participant.describe_json()
-        same_json(said, "describe_json()")
-        if "kind" not in said:
-            raise Broken(f'describe_json() has no "kind": {said!r}')
+        description = participant.describe_json()
+        same_json(description, "describe_json()")
+        if "kind" not in description:
+            raise Broken(f'describe_json() has no "kind": {description!r}')
     with rig.driver(job) as driver:
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0), job=job))
         shipped(driver.participant)  # after work it still has to travel: every checkpoint has tasks
@@ -57,12 +57,12 @@ def commits(rig: SinkRig) -> None:
 
 def hidden(rig: SinkRig) -> None:
     with rig.driver() as driver:
-        found = rig.write(driver.directive(0), *rig.tasks(0))
+        outputs = rig.write(driver.directive(0), *rig.tasks(0))
         rig.expect_within([], "prepared, and not decided")
-        driver.participant.verify(rig.prepared(found))
-        driver.participant.stage(driver.state, rig.prepared(found), Occasion.CHECKPOINT, 0)
+        driver.participant.verify(rig.prepared(outputs))
+        driver.participant.stage(driver.state, rig.prepared(outputs), Occasion.CHECKPOINT, 0)
         rig.expect_within([], "verified and staged, and not decided")
-        driver.decide(0, found)
+        driver.decide(0, outputs)
         driver.end()
     rig.expect(rig.rows(0), "after the decision and the end of input")
 
@@ -71,20 +71,20 @@ def plain(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n in range(2):
             directive = driver.directive(n)
-            told = directive["sinks"]["out"]
-            if json.loads(json.dumps(told)) != told:
-                raise Broken(f"directive() is not plain JSON: {told!r}")
-            if len(json.dumps(told)) > _DIRECTIVE_BYTES:
-                raise Broken(f"directive() has {len(json.dumps(told))} bytes of JSON")
-            found = rig.write(directive, *rig.tasks(n))
-            for one in found:
+            given = directive["sinks"]["out"]
+            if json.loads(json.dumps(given)) != given:
+                raise Broken(f"directive() is not plain JSON: {given!r}")
+            if len(json.dumps(given)) > _DIRECTIVE_BYTES:
+                raise Broken(f"directive() has {len(json.dumps(given))} bytes of JSON")
+            outputs = rig.write(directive, *rig.tasks(n))
+            for one in outputs:
                 for payload in one.payloads:
                     same_json(payload, "a prepared payload")
                 if all("rows" in payload for payload in one.payloads) and one.payloads:
                     rows = sum(payload["rows"] for payload in one.payloads)
                     if rows != one.written:
                         raise Broken(f"a task wrote {one.written} rows and its payloads say {rows}")
-            for committable in driver.decide(n, found):
+            for committable in driver.decide(n, outputs):
                 same_json(committable, "a committable")
             same_json(driver.state, "the state")
         for committable in driver.end():
@@ -95,8 +95,8 @@ def plain(rig: SinkRig) -> None:
 def stage_pure(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n in range(2):
-            found = rig.write(driver.directive(n), *rig.tasks(n))
-            prepared, state = rig.prepared(found), driver.state
+            outputs = rig.write(driver.directive(n), *rig.tasks(n))
+            prepared, state = rig.prepared(outputs), driver.state
             kept = json.dumps([state, [item.payload for item in prepared]], sort_keys=True)
             now = 1_700_000_000_000
             one = driver.participant.stage(state, prepared, Occasion.CHECKPOINT, now)
@@ -105,7 +105,7 @@ def stage_pure(rig: SinkRig) -> None:
                 raise Broken(f"two calls with the same arguments gave {one!r} and {two!r}")
             if json.dumps([state, [item.payload for item in prepared]], sort_keys=True) != kept:
                 raise Broken("stage() changed its arguments")
-            driver.decide(n, found)
+            driver.decide(n, outputs)
         driver.end()
     rig.expect(rig.rows(0, 1), "after two checkpoints that were staged twice")
 
@@ -155,15 +155,15 @@ def rejects(rig: SinkRig) -> None:
         raise Skipped("no bad_rows were given")
     mixed = lives.Task(0, 0, rig.subject.schema, [[*good.rows[0], *bad], good.rows[1]])
     with rig.driver() as driver:
-        (found,) = rig.write(driver.directive(0), mixed)
-        if (found.written, len(found.rejects)) != (found.read - len(bad), len(bad)):
+        (output,) = rig.write(driver.directive(0), mixed)
+        if (output.written, len(output.rejects)) != (output.read - len(bad), len(bad)):
             raise Broken(
-                f"of {found.read} rows, {len(bad)} of them bad, {found.written} count as written and {len(found.rejects)} were rejected"
+                f"of {output.read} rows, {len(bad)} of them bad, {output.written} count as written and {len(output.rejects)} were rejected"
             )
-        for reject in found.rejects:
+        for reject in output.rejects:
             if not reject.reason or not isinstance(reject.value, bytes) or not reject.where:
                 raise Broken(f"a rejected record needs a reason, its value as bytes and its place: {reject!r}")
-        driver.decide(0, [found])
+        driver.decide(0, [output])
         driver.end()
     rig.expect([row for rows in good.rows for row in rows], "after a checkpoint with bad rows")
 

@@ -39,7 +39,7 @@ class Subject:
     schema: pa.Schema
     bad_rows: Sequence[Row]
     second: Callable[[Any], Any]
-    orphans_found: bool
+    finds_orphans: bool
 
     @classmethod
     def of(
@@ -49,7 +49,7 @@ class Subject:
         rows: Sequence[Row] | pa.RecordBatch | pa.Table,
         bad_rows: Sequence[Row],
         second: Any,
-        orphans_found: bool,
+        finds_orphans: bool,
     ) -> Subject:
         """Return it checked.
 
@@ -70,7 +70,7 @@ class Subject:
             raise DefinitionError(f"{len(rows)} rows are too few", next=f"give {least} or more, all of them unlike")
         if repeated := difference(rows, {repr(row): row for row in rows}.values()):
             raise DefinitionError(f"the rows are not unlike: {repeated}", next="give each a number, for example")
-        return cls(make, read, rows, schema, list(bad_rows), second or (lambda sink: sink), orphans_found)
+        return cls(make, read, rows, schema, list(bad_rows), second or (lambda sink: sink), finds_orphans)
 
 
 class SinkRig:
@@ -130,8 +130,8 @@ class SinkRig:
         """Live a life in a process of its own: all checkpoints, or some, and the end. Raises Killed where it was killed."""
         numbers = range(CHECKPOINTS) if only is None else only
         checkpoints = {n: self.tasks(n) for n in numbers}
-        found: Mapping[str, Any] = self.children.call(lives.life, self.job, checkpoints, end, failpoints=failpoints)
-        return found
+        outcome: Mapping[str, Any] = self.children.call(lives.life, self.job, checkpoints, end, failpoints=failpoints)
+        return outcome
 
     def start(self, directive: Directive, task: Task, job: SinkJob | None = None) -> Child:
         """Start an attempt of a task."""
@@ -141,14 +141,14 @@ class SinkRig:
         """Run attempts of tasks, one after the other, each in a process of its own."""
         return [self.start(directive, task, job).result() for task in tasks]
 
-    def prepared(self, found: Sequence[TaskOutput]) -> list[Prepared]:
-        """Return what tasks prepared, as a participant is told of it."""
-        return [Prepared("out", one.subtask, payload) for one in found for payload in one.payloads]
+    def prepared(self, outputs: Sequence[TaskOutput]) -> list[Prepared]:
+        """Return what tasks prepared, as a participant gets it."""
+        return [Prepared("out", one.subtask, payload) for one in outputs for payload in one.payloads]
 
     def sweep(self, state: JSON, *, remove: bool, fenced: bool = False) -> tuple[list[str], bool]:
         """Sweep from a process of its own."""
-        found, stopped = self.children.call(lives.sweep, self.job, state, remove, fenced)
-        return [orphan.path for orphan in found], stopped
+        orphans, stopped = self.children.call(lives.sweep, self.job, state, remove, fenced)
+        return [orphan.path for orphan in orphans], stopped
 
     # What is seen
 
@@ -160,13 +160,13 @@ class SinkRig:
         """Raise Broken unless a reader sees just these rows, as far as the sink promises it."""
         kind = self.kind
         repeats = kind in (Kind.APPEND, Kind.FORGETFUL)
-        if found := difference(self.visible(), rows, repeats=repeats, losses=kind is Kind.FORGETFUL):
-            raise Broken(f"{when}: {found}")
+        if problem := difference(self.visible(), rows, repeats=repeats, losses=kind is Kind.FORGETFUL):
+            raise Broken(f"{when}: {problem}")
 
     def expect_within(self, rows: Sequence[Any], when: str) -> None:
         """Raise Broken if a reader sees a row that is not among these, or one of them twice."""
-        if self.kind is Kind.TRANSACTIONAL and (found := difference(self.visible(), rows, losses=True)):
-            raise Broken(f"{when}: {found}")
+        if self.kind is Kind.TRANSACTIONAL and (problem := difference(self.visible(), rows, losses=True)):
+            raise Broken(f"{when}: {problem}")
 
 
 def same_json(value: Any, what: str) -> None:

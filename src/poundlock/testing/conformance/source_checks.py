@@ -46,9 +46,9 @@ def positions(rig: SourceRig) -> None:
         if len(set(texts)) != len(texts):
             raise Broken(f"a position came twice: {texts}")
         for position in way.positions:
-            said = rig.source.describe(position)
-            if not isinstance(said, str) or not said or "\n" in said:
-                raise Broken(f"describe({position!r}) is not a line of text: {said!r}")
+            text = rig.source.describe(position)
+            if not isinstance(text, str) or not text or "\n" in text:
+                raise Broken(f"describe({position!r}) is not a line of text: {text!r}")
 
 
 def monotone(rig: SourceRig) -> None:
@@ -176,11 +176,11 @@ def ranges(rig: SourceRig) -> None:
         way = rig.walk(enumerator)
         for i in range(len(way.positions) - 1):
             a, b = way.positions[i], way.positions[-1]
-            found = rig.read(enumerator.splits(a, b))
-            rig.expect(found.all, way.after(i), f"read at once from {a!r} to {b!r}")
+            rows_read = rig.read(enumerator.splits(a, b))
+            rig.expect(rows_read.all, way.after(i), f"read at once from {a!r} to {b!r}")
 
 
-def told(rig: SourceRig) -> None:
+def commits_repeated(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         at = json.loads(json.dumps(enumerator.initial()))
         enumerator.committed(at)
@@ -200,11 +200,13 @@ def told(rig: SourceRig) -> None:
 def rejects(rig: SourceRig) -> None:
     with rig.enumerator() as enumerator:
         way = rig.walk(enumerator)
-    found = [reject for one in way.reads for reject in one.rejects]
-    if len(found) != rig.subject.bad:
-        said = "; ".join(reject.reason for reject in found[:3])
-        raise Broken(f"{rig.subject.bad} records are bad and {len(found)} were rejected{': ' + said if said else ''}")
-    for reject in found:
+    rejected = [reject for one in way.reads for reject in one.rejects]
+    if len(rejected) != rig.subject.bad:
+        reasons = "; ".join(reject.reason for reject in rejected[:3])
+        raise Broken(
+            f"{rig.subject.bad} records are bad and {len(rejected)} were rejected{': ' + reasons if reasons else ''}"
+        )
+    for reject in rejected:
         if not reject.reason or not isinstance(reject.value, bytes) or not reject.where:
             raise Broken(f"a rejected record needs a reason, its value as bytes and its place: {reject!r}")
     if not rig.subject.bad:
@@ -272,8 +274,8 @@ CHECKS: Sequence[ContractCheck[SourceRig]] = [
     ContractCheck("ranges", "a range gives the rows of the smaller ranges it is made of", ranges),
     ContractCheck(
         "committed",
-        "committed() may be told the same again, also after a restart, and takes nothing away that is still to be read",
-        told,
+        "committed() may get the same position again, also after a restart, and takes nothing away that is still to be read",
+        commits_repeated,
     ),
     ContractCheck(
         "rejects",

@@ -160,8 +160,8 @@ class SourceRig:
     def read(self, splits: Sequence[Split], want: Literal["batch", "records"] = "batch") -> Read:
         """Read splits in a process of their own, sent as a directive sends them."""
         sent = [Split(s.id, json.loads(json.dumps(s.payload)), s.weight) for s in splits]
-        found: Read = self.children.call(read, self.shipped, sent, want)
-        return found
+        result: Read = self.children.call(read, self.shipped, sent, want)
+        return result
 
     def read_twice(self, splits: Sequence[Split]) -> tuple[Read, Read] | str:
         """Read splits twice in a process of their own; return the text of the error if the source refuses to."""
@@ -190,5 +190,5 @@ class SourceRig:
 
     def expect(self, rows: Sequence[Row], wanted: Sequence[Row], when: str) -> None:
         """Raise Broken unless the rows are these."""
-        if found := difference(rows, wanted):
-            raise Broken(f"{when}: {found.replace('are visible', 'were read')}")
+        if problem := difference(rows, wanted):
+            raise Broken(f"{when}: {problem.replace('are visible', 'were read')}")

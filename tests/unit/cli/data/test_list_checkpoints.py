@@ -64,7 +64,7 @@ def test_newest_first_with_what_was_decided_of_each(tmp_path: Path, capsys: pyte
     assert (first["started_ms"], first["decided_ms"], first["bytes"]) == (500, 1000, 60)
     assert (first["rows_read"], first["rows_written"], first["path"], first["kept_bytes"]) == (7, 6, None, None)
     assert [c["path"] for c in listed] == [None, None, None], "nobody noted that the newest is carried out"
-    ledger.mark_carried_out(7)
+    ledger.mark_committed(7)
     assert main(["checkpoints", "counts", "-n", "1"]) == 0
     heading, line = capsys.readouterr().out.splitlines()
     assert heading.split()[0] == "checkpoint"

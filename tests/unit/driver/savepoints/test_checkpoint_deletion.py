@@ -208,7 +208,7 @@ def test_a_deletion_may_break_off_anywhere(tmp_path: Path, monkeypatch: pytest.M
         told: list[str] = []
         marked = (work / "checkpoint" / MARK).exists()
         finish_deletion(life.plan, life.storage, clock=CLOCK, say=told.append)
-        if point is DeletionPoint.CARRIED_OUT:
+        if point is DeletionPoint.COMMITTED:
             assert not marked
             again = Life(work / "checkpoint", work / "out").run(5, 8)
             again.coordinator.roll(Occasion.END)
