@@ -42,7 +42,7 @@ class Scene:
             arguments=(*arguments, *store.arguments),
         )
 
-    def audit_output(self) -> AuditResult:
+    def audit(self) -> AuditResult:
         """Compare the finished files with what was produced."""
         out, letters = (self.store.fetch(name, self.root) for name in ("out", "dead_letters"))
         return audit_output(out, letters, self.produced)
