@@ -122,11 +122,16 @@ class View:
         if rows is None:
             return
         for first, stop in spans:
-            a = int(np.searchsorted(rows.hashes, np.uint64(first_hash(first, self.max_parallelism))))
-            end = first_hash(stop, self.max_parallelism)
-            b = len(rows) if end >> 64 else int(np.searchsorted(rows.hashes, np.uint64(end)))
-            if a < b:
-                yield rows.slice(a, b)
+            part = in_groups(rows, first, stop, self.max_parallelism)
+            if len(part):
+                yield part
+
+
+def in_groups(rows: Rows, first: int, stop: int, max_parallelism: int) -> Rows:
+    """Return those of some rows, sorted by hash, that are in a range of key groups."""
+    ends = (first_hash(group, max_parallelism) for group in (first, stop))
+    a, b = (len(rows) if end >> 64 else int(np.searchsorted(rows.hashes, np.uint64(end))) for end in ends)
+    return rows.slice(a, b)
 
 
 class TableView:
