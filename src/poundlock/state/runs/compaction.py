@@ -5,8 +5,10 @@ Of key groups that are merged the new run has everything that their merged runs 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -121,14 +123,22 @@ def plan_merges(
         chosen = alive[-count:]
         size = sum(sizes[number] for number in chosen)
         # One key group at least, or a group that is larger than the budget would never be merged.
-        fits = width if size <= left else max(width * left // size, 0 if merges else 1)
+        part = partial(_bytes_of, chosen, runs, delta, known, first=fragment.first)
+        fits = width if size <= left else max(bisect_right(range(1, width), left, key=part), 0 if merges else 1)
         if fits:
-            done = size * fits // width
+            done = size if fits == width else part(fits)
             merges.append(Merge(fragment.first, fragment.first + fits, tuple(chosen), count == len(alive), done))
             left -= done
             size -= done
         owed += size
     return MergePlan(merges, dead, owed)
+
+
+def _bytes_of(
+    chosen: Sequence[int], runs: Mapping[int, Run], delta: Delta, operators: frozenset[int], width: int, *, first: int
+) -> int:
+    """Return about how many bytes some runs have of so many groups, from a first one on."""
+    return sum(_live_bytes(Fragment(first, first + width, tuple(chosen)), runs, delta, operators).values())
 
 
 def _live_bytes(fragment: Fragment, runs: Mapping[int, Run], delta: Delta, operators: frozenset[int]) -> dict[int, int]:

@@ -14,10 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.state.hashing import first_hash
 from poundlock.state.manifest import Fragment, subtract
 from poundlock.state.runs.columns import Rows, as_flags, as_indices
-from poundlock.state.runs.run import Removal, Run, SectionKey
+from poundlock.state.runs.run import Removal, Run, SectionKey, rank
 
 Span = tuple[int, int]
 Places = npt.NDArray[np.int64]
@@ -129,9 +128,7 @@ class View:
 
 def in_groups(rows: Rows, first: int, stop: int, max_parallelism: int) -> Rows:
     """Return those of some rows, sorted by hash, that are in a range of key groups."""
-    ends = (first_hash(group, max_parallelism) for group in (first, stop))
-    a, b = (len(rows) if end >> 64 else int(np.searchsorted(rows.hashes, np.uint64(end))) for end in ends)
-    return rows.slice(a, b)
+    return rows.slice(rank(rows.hashes, first, max_parallelism), rank(rows.hashes, stop, max_parallelism))
 
 
 class TableView:

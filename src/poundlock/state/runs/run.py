@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import TerminalError
-from poundlock.state.hashing import groups_of
+from poundlock.state.hashing import first_hash, groups_of
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.columns import Rows
+from poundlock.state.runs.columns import Hashes, Rows
 
 SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window as (start, end) in ms
 FORMAT = 1
@@ -109,6 +109,12 @@ def digest_of(data: Any) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+def rank(hashes: Hashes, group: int, max_parallelism: int) -> int:
+    """Return how many of some ascending hashes are of groups before one."""
+    end = first_hash(group, max_parallelism)
+    return len(hashes) if end >> 64 else int(np.searchsorted(hashes, np.uint64(end)))
+
+
 class Run:
     """A run that is open, mapped into memory.
 
@@ -161,9 +167,12 @@ class Run:
         known = self._counted.get(place)
         if known is None:
             hashes, known = self.rows.hashes[section.row : section.row + section.rows], 0
+            if not section.table.startswith("timers:"):  # sorted by hash
+                groups = self.index.max_parallelism
+                return rank(hashes, stop, groups) - rank(hashes, first, groups)
             for start in range(0, len(hashes), _COUNTED):
-                groups = groups_of(hashes[start : start + _COUNTED], self.index.max_parallelism)
-                known += int(np.count_nonzero((groups >= first) & (groups < stop)))
+                counted = groups_of(hashes[start : start + _COUNTED], self.index.max_parallelism)
+                known += int(np.count_nonzero((counted >= first) & (counted < stop)))
             self._counted[place] = known
         return known
 
