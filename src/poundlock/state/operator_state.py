@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+from weakref import proxy
 
 from poundlock.operators.keyed.group import KeyGroup, Table
 from poundlock.operators.keyed.timers import Timers
@@ -61,7 +62,9 @@ class OperatorState(KeyGroup):
         self._loaded = 0
         self._used = False
         views = [TimerView(view, (self.operator, name, None)) for name in _TIMERS]
-        self._timers = [StoredTimers(v, self.prefetch, lambda: self.timer_entries) for v in views]
+        # Not in a circle, or what a checkpoint touched would stay in memory until a whole collection of garbage.
+        this = proxy(self)
+        self._timers = [StoredTimers(v, lambda keys: this.prefetch(keys), lambda: this.timer_entries) for v in views]
 
     def prefetch(self, keys: Iterable[Any]) -> None:
         """Read the entries of some keys, of every table that is not of one window, and of those when they are asked for."""

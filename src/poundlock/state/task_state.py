@@ -20,7 +20,8 @@ from poundlock.state.runs.compaction import Compaction, Delta, MergePlan, plan_m
 from poundlock.state.runs.files import RunFiles, run_name
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.runs.run import Removal, SectionKey, run_bytes
+from poundlock.state.runs.run import Removal, SectionKey
+from poundlock.state.runs.writing import HELD, RunWriter
 from poundlock.state.tables import TableWork
 
 
@@ -148,10 +149,12 @@ class TaskState:
         policy = MergePolicy(fan_in=directive.fan_in, budget=directive.budget)
         plan = plan_merges(fragments, self._runs, delta, numbers, policy)
         compaction = Compaction(view, self._runs, delta, plan, numbers, self._expired_before)
-        sections, cuts = compaction.sections(), compaction.cuts()
-        if not sections and not cuts:
+        writer = RunWriter(self._files.folder, HELD)
+        compaction.write(writer)
+        cuts = compaction.cuts()
+        if not writer.rows and not cuts:
             return _Written(None, plan, compaction.merged_rows)
-        data, rows = run_bytes(sections, cuts, max_parallelism=directive.max_parallelism, operators=numbers)
+        data, rows = writer.content(cuts, max_parallelism=directive.max_parallelism, operators=numbers)
         name = run_name(directive.job, directive.epoch, directive.checkpoint, groups[0], self._attempt)
         digest, size = self._files.write(name, data)
         file = RunFile(

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import random
+from typing import Any
+
+import numpy as np
+import pytest
 
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
+from poundlock.state import keys_in_use
+from poundlock.state.hashing import hashes_of
+from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.scratch import ScratchState
 
 TOUCHED, CHECKPOINTS = 1000, 24
@@ -45,8 +52,6 @@ def test_a_checkpoint_costs_what_it_touches() -> None:
 
 
 def test_merges_keep_to_their_budget_and_say_what_they_owe() -> None:
-    from poundlock.state.runs.merge import MergePolicy
-
     store = ScratchState(128, 1, policy=MergePolicy(fan_in=2, budget=100_000))
     owed = []
     for number in range(8):
@@ -65,6 +70,31 @@ def test_merges_keep_to_their_budget_and_say_what_they_owe() -> None:
     assert report.work.owed_bytes == 0
     state = store.open(0, 0, 0)
     assert dict(state.table("count")) == {f"user-{i}": [7, "x" * 40] for i in range(5000)}
+
+
+def test_a_budget_is_kept_where_one_group_has_nearly_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crowded(keys: Any) -> Any:
+        hashes = hashes_of(keys)
+        return np.where(hashes % np.uint64(8) != 0, (np.uint64(1) << np.uint64(63)) | (hashes >> np.uint64(9)), hashes)
+
+    monkeypatch.setattr(keys_in_use, "hashes_of", crowded)
+    store = ScratchState(128, 1, policy=MergePolicy(fan_in=2, budget=100_000))
+    names = [f"user-{i}" for i in range(8000)]
+    for number in range(2):
+        state = store.open(0, 0, 0)
+        state.prefetch(names)
+        for name in names:
+            state.table("count")[name] = f"{number}{name * 8}"
+        store.write()
+    merged = []
+    for _ in range(8):
+        store.open(0, 0, 0)
+        [report] = store.write()
+        merged.append((report.work.merged_bytes, report.file.bytes if report.file else 0))
+    over = [work for work in merged if work[0] > 100_000]
+    assert len(over) == 1, "the large group alone is more than the budget"
+    assert over[0][0] > over[0][1] > 500_000, "what it takes is what is reported"
+    assert merged[-1] == (0, 0)
 
 
 def test_a_window_that_fired_takes_its_files_along() -> None:

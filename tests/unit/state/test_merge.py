@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from poundlock.state.runs import columns
 from poundlock.state.runs.columns import NO_TIME, Rows, binary_array, byte_order, concat
-from poundlock.state.runs.merge import expire, merge_rows, runs_to_merge
+from poundlock.state.runs.merge import expire, in_chunks, merge_rows, runs_to_merge
 from poundlock.state.runs.timers import merge_timers, sequences, timer_entries, timer_rows
 
 entries = st.dictionaries(
@@ -47,6 +47,21 @@ def test_the_newest_of_each_entry_stays_in_order(parts: list[dict[Any, Any]], dr
         strict=True,
     )
     assert list(found) == wanted
+
+
+@given(st.lists(entries, max_size=5), st.booleans(), st.integers(0, 200))
+def test_merging_in_chunks_is_merging_the_whole(parts: list[dict[Any, Any]], drop: bool, limit: int) -> None:
+    rows = [rows_of(part) for part in parts]
+    chunks = list(in_chunks(rows, limit=limit))
+    for chunk in chunks:
+        assert sum(part.nbytes for part in chunk) <= limit or len({int(h) for part in chunk for h in part.hashes}) == 1
+    whole = merge_rows(rows, drop_deleted=drop)
+    assert listed(concat([merge_rows(chunk, drop_deleted=drop) for chunk in chunks])) == listed(whole)
+
+
+def listed(rows: Rows) -> list[tuple[Any, ...]]:
+    texts = rows.keys.to_pylist(), rows.subkeys_or_none().to_pylist(), rows.values.to_pylist()
+    return list(zip(rows.hashes.tolist(), *texts, rows.times_or_none().tolist(), strict=True))
 
 
 @given(st.lists(st.binary(max_size=4), max_size=20))

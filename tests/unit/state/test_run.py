@@ -19,8 +19,9 @@ from poundlock.state.hashing import hashes_of
 from poundlock.state.manifest import RunFile
 from poundlock.state.runs.columns import Rows, binary_array
 from poundlock.state.runs.files import parse_name, run_name
-from poundlock.state.runs.run import FORMAT, DamagedRunError, Removal, Run, digest_of, run_bytes
+from poundlock.state.runs.run import FORMAT, DamagedRunError, Removal, Run, digest_of
 from poundlock.state.runs.timers import EVENT_TIMERS, timer_rows
+from poundlock.state.runs.writing import HELD, RunWriter
 
 GOLDEN = Path(__file__).parent / "data" / "run_format_1.arrow"
 OPERATORS = {1: "counts", 2: "windows"}
@@ -32,7 +33,7 @@ def rows_of(entries: dict[Any, Any]) -> Rows:
     return Rows(hashes_of(keys), binary_array([encode_key(key) for key in keys]), None, binary_array(values))
 
 
-def example() -> tuple[pa.Buffer, int]:
+def example(held: int = HELD) -> tuple[pa.Buffer, int]:
     names = ["a", "b"]
     timers = timer_rows(
         hashes_of(names), binary_array([encode_key(n) for n in names]), None, np.array([20, 10]), [1 << 32, None]
@@ -43,7 +44,11 @@ def example() -> tuple[pa.Buffer, int]:
         ((2, "contents", (0, 10)), rows_of({"a": [3, 4.5]})),
     ]
     cuts = [Removal(2, "contents", (0, 5), 0, 64), Removal(1, EVENT_TIMERS, None, 0, 64, 9)]
-    return run_bytes(sections, cuts, max_parallelism=128, operators=OPERATORS)
+    writer = RunWriter(held=held)
+    for key, rows in sections:
+        for row in range(len(rows)):
+            writer.add(key, rows.slice(row, row + 1))
+    return writer.content(cuts, max_parallelism=128, operators=OPERATORS)
 
 
 def file_of(data: Any, rows: int = 6) -> RunFile:
@@ -101,6 +106,11 @@ def test_a_missing_file_is_named_with_its_groups_and_checkpoint(tmp_path: Path) 
         DamagedRunError, match=r"g00000-a.arrow, written at checkpoint 7 for key groups 0 to 63, cannot be opened"
     ):
         Run(file_of(example()[0]), str(tmp_path / "gone"))
+
+
+@pytest.mark.parametrize("held", [0, 60, 120, 200])
+def test_what_waits_on_disk_is_written_as_what_is_held(held: int) -> None:
+    assert example(held) == example()
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -13,10 +15,11 @@ from hypothesis import strategies as st
 
 from poundlock.errors import PoundlockError
 from poundlock.operators.keyed.group import MAX
-from poundlock.state import keys_in_use
+from poundlock.state import keys_in_use, task_state
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.inspect import StateReader
 from poundlock.state.operator_state import OperatorState
+from poundlock.state.runs import compaction
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.scratch import OPERATOR, ScratchState
 
@@ -211,11 +214,18 @@ def crowded(keys: Any) -> Any:
 
 @pytest.mark.parametrize("hashes", [hashes_of, crowded], ids=["hashes", "equal hashes"])
 @settings(deadline=None)
-@given(script=st.lists(steps, max_size=40), fan_in=st.integers(2, 4), budget=st.sampled_from([1, 3000, 1 << 20]))
+@given(
+    script=st.lists(steps, max_size=40),
+    fan_in=st.integers(2, 4),
+    budget=st.sampled_from([1, 3000, 1 << 20]),
+    memory=st.sampled_from([0, 100, 1 << 20]),
+)
 def test_the_store_holds_what_dicts_would(
-    hashes: Callable[[Any], Any], script: list[tuple[Any, ...]], fan_in: int, budget: int
+    hashes: Callable[[Any], Any], script: list[tuple[Any, ...]], fan_in: int, budget: int, memory: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "CHUNK", memory)
+        patch.setattr(task_state, "HELD", memory)
         patch.setattr(keys_in_use, "hashes_of", hashes)
         patch.setattr("poundlock.state.inspect.hashes_of", hashes)
         pair = Pair(MergePolicy(fan_in=fan_in, budget=budget), hashes)
@@ -236,6 +246,23 @@ def test_state_of_a_key_that_was_not_asked_for_is_not_written() -> None:
     store.open(0, 0, 0).table("value")["a"] = 1
     with pytest.raises(PoundlockError, match="not one of the records or timers at work"):
         store.write()
+
+
+def test_what_a_checkpoint_touched_goes_with_it() -> None:
+    store = ScratchState(6, 1)
+    state = store.open(0, 0, 0)
+    state.prefetch(["a"])
+    state.table("value")["a"] = 1
+    state.event_timers.register(1, "a")
+    touched, enabled = ref(state), gc.isenabled()
+    gc.disable()
+    try:
+        del state
+        store.write()
+        assert touched() is None, "it waits for the collector of garbage"
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def test_the_end_of_all_time_is_a_time_like_others() -> None:

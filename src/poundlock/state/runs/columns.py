@@ -41,6 +41,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.hashes)
 
+    @property
+    def nbytes(self) -> int:
+        """About how long they are in a file."""
+        texts = self.keys.nbytes + self.values.nbytes + (0 if self.subkeys is None else self.subkeys.nbytes)
+        return int(texts) + len(self) * (8 if self.times is None else 16)
+
     def slice(self, start: int, stop: int) -> Rows:
         """Return some of the rows, without a copy."""
         return Rows(

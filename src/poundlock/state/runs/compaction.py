@@ -5,20 +5,24 @@ Of key groups that are merged the new run has everything that their merged runs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from poundlock.state.hashing import groups_of
 from poundlock.state.manifest import Fragment
-from poundlock.state.runs.columns import Rows, concat
-from poundlock.state.runs.lookup import View
-from poundlock.state.runs.merge import MergePolicy, expire, merge_rows, runs_to_merge
+from poundlock.state.runs.columns import Rows, concat, empty_rows
+from poundlock.state.runs.lookup import View, in_groups
+from poundlock.state.runs.merge import MergePolicy, expire, in_chunks, merge_rows, runs_to_merge
 from poundlock.state.runs.run import Removal, Run, SectionKey
-from poundlock.state.runs.timers import EVENT_TIMERS, MAX_TIME, PROCESSING_TIMERS, TimerView, in_order, merge_timers
+from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView, between, in_order, merge_timers
+from poundlock.state.runs.writing import RunWriter
 
 _TIMERS = (EVENT_TIMERS, PROCESSING_TIMERS)
+CHUNK = 4 << 20  # bytes of rows that are merged at once
 _ROW_BYTES = 32  # of a row besides its texts: hash and offsets
 
 
@@ -119,14 +123,22 @@ def plan_merges(
         chosen = alive[-count:]
         size = sum(sizes[number] for number in chosen)
         # One key group at least, or a group that is larger than the budget would never be merged.
-        fits = width if size <= left else max(width * left // size, 0 if merges else 1)
+        part = partial(_bytes_of, chosen, runs, delta, known, first=fragment.first)
+        fits = width if size <= left else max(bisect_right(range(1, width), left, key=part), 0 if merges else 1)
         if fits:
-            done = size * fits // width
+            done = size if fits == width else part(fits)
             merges.append(Merge(fragment.first, fragment.first + fits, tuple(chosen), count == len(alive), done))
             left -= done
             size -= done
         owed += size
     return MergePlan(merges, dead, owed)
+
+
+def _bytes_of(
+    chosen: Sequence[int], runs: Mapping[int, Run], delta: Delta, operators: frozenset[int], width: int, *, first: int
+) -> int:
+    """Return about how many bytes some runs have of so many groups, from a first one on."""
+    return sum(_live_bytes(Fragment(first, first + width, tuple(chosen)), runs, delta, operators).values())
 
 
 def _live_bytes(fragment: Fragment, runs: Mapping[int, Run], delta: Delta, operators: frozenset[int]) -> dict[int, int]:
@@ -184,49 +196,58 @@ class Compaction:
         ]
         self.merged_rows = 0
 
-    def sections(self) -> list[tuple[SectionKey, Rows]]:
-        """Return the sections of the new run, in order, without empty ones."""
+    def write(self, writer: RunWriter) -> None:
+        """Hand the rows of the new run to a writer: a chunk at a time, so that memory does not follow what is merged."""
         keys = set(self._delta.sections)
         for view in self._views:
             keys |= {key for key in view.section_keys() if key[0] in self._operators}
-        result = [(key, self._rows(key)) for key in sorted(keys, key=_by_operator)]
-        return [(key, rows) for key, rows in result if len(rows)]
+        for key in sorted(keys, key=_by_operator):
+            chunks = self._timers(key) if key[1] in _TIMERS else self._entries(key)
+            for rows in chunks:
+                writer.add(key, rows)
 
-    def _rows(self, key: SectionKey) -> Rows:
-        is_timers = key[1] in _TIMERS
-        changed = self._delta.sections.get(key)
-        parts: list[Rows] = []
-        if not self._views:
-            assert changed is not None
-            parts.append(changed)
-        else:
-            groups = None if changed is None else groups_of(changed.hashes, self._view.max_parallelism)
-            outside = None if groups is None else np.ones(len(groups), np.bool_)
-            for merge, view in zip(self._plan.merges, self._views, strict=True):
-                own: list[Rows] = []
-                if changed is not None and groups is not None and outside is not None:
-                    within = (groups >= merge.first) & (groups < merge.stop)
-                    outside &= ~within
-                    if within.any():
-                        own.append(_sorted(changed.take(np.flatnonzero(within)), is_timers))
-                parts.append(self._merged(key, merge, view, own, is_timers))
-            if changed is not None and outside is not None:
-                parts.append(changed.take(np.flatnonzero(outside)))
-        return _sorted(concat(parts), is_timers)
+    def _entries(self, key: SectionKey) -> Iterator[Rows]:
+        """Yield the entries of a table by hash: groups that are merged, and between them what was changed in others."""
+        changed = self._delta.sections.get(key, empty_rows())
+        changed = changed.take(np.argsort(changed.hashes, kind="stable"))
+        groups, limit, done = self._view.max_parallelism, self._expired_before(key), 0
+        for merge, view in zip(self._plan.merges, self._views, strict=True):
+            yield in_groups(changed, done, merge.first, groups)
+            own, table, done = in_groups(changed, merge.first, merge.stop, groups), view.table(key), merge.stop
+            for parts in in_chunks([own, *(table.parts() if table else ())], limit=CHUNK):
+                rows = merge_rows(parts, drop_deleted=False)
+                if limit is not None:
+                    rows = expire(rows, limit)
+                if merge.is_whole:
+                    rows = rows.without_deleted()
+                self.merged_rows += len(rows)
+                yield rows
+        yield in_groups(changed, done, groups, groups)
 
-    def _merged(self, key: SectionKey, merge: Merge, view: View, own: list[Rows], is_timers: bool) -> Rows:
-        if is_timers:
-            rows = merge_timers([*own, *TimerView(view, key).parts(None, MAX_TIME)], drop_deleted=merge.is_whole)
-        else:
-            table = view.table(key)
-            rows = merge_rows([*own, *(table.parts() if table else ())], drop_deleted=False)
-            limit = self._expired_before(key)
-            if limit is not None:
-                rows = expire(rows, limit)
-            if merge.is_whole:
-                rows = rows.without_deleted()
-        self.merged_rows += len(rows)
-        return rows
+    def _timers(self, key: SectionKey) -> Iterator[Rows]:
+        """Yield timers by time."""
+        changed = in_order(self._delta.sections.get(key, empty_rows()))
+        groups = groups_of(changed.hashes, self._view.max_parallelism)
+        outside = np.ones(len(groups), np.bool_)
+        merged: list[tuple[Merge, Rows, TimerView]] = []
+        for merge, view in zip(self._plan.merges, self._views, strict=True):
+            within = (groups >= merge.first) & (groups < merge.stop)
+            outside &= ~within
+            merged.append((merge, changed.take(np.flatnonzero(within)), TimerView(view, key)))
+        rest = changed.take(np.flatnonzero(outside))
+        after = None
+        held = [rows for _, _, timers in merged for rows in timers.rows()]
+        for pieces in in_chunks([changed, *held], by_time=True, limit=CHUNK):
+            limit = max(int(piece.times_or_none()[-1]) for piece in pieces)
+            parts = [between(rest, after, limit)]
+            for merge, own, timers in merged:
+                rows = merge_timers(
+                    [between(own, after, limit), *timers.parts(after, limit)], drop_deleted=merge.is_whole
+                )
+                self.merged_rows += len(rows)
+                parts.append(rows)
+            yield in_order(concat(parts))
+            after = limit
 
     def cuts(self) -> list[Removal]:
         """Return what the new run takes away from older ones: what this checkpoint did, and what the merged runs did."""
@@ -257,12 +278,6 @@ def _keep(widest: dict[tuple[SectionKey, int, int], Removal], cut: Removal) -> N
     known = widest.get(place)
     if known is None or (known.before is not None and (cut.before is None or cut.before > known.before)):
         widest[place] = cut
-
-
-def _sorted(rows: Rows, is_timers: bool) -> Rows:
-    if is_timers:
-        return in_order(rows)
-    return rows.take(np.argsort(rows.hashes, kind="stable"))
 
 
 def _by_operator(key: SectionKey) -> tuple[int, str, bool, tuple[int, int]]:

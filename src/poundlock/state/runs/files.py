@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from poundlock.errors import TerminalError
 from poundlock.failpoints import Failpoint, hit
@@ -20,6 +20,7 @@ from poundlock.storage.local import LocalStorage
 
 FOLDER = "state"
 _SUFFIX = ".arrow"
+_STEP = 8 << 20
 
 
 def run_name(job: str, epoch: int, checkpoint: int, first: int, attempt: str) -> str:
@@ -114,6 +115,13 @@ class RunFiles:
             )
         return self._copies.path(self._storage, file)
 
+    @property
+    def folder(self) -> str | None:
+        """A local folder with room for what is written, None if none is known."""
+        if isinstance(self._storage, LocalStorage):
+            return self._storage.root
+        return None if self._copies is None else self._copies.folder
+
     def write(self, name: str, data: Any) -> tuple[str, int]:
         """Write a new file durably; return its digest and length. The name makes it this attempt's alone.
 
@@ -124,9 +132,9 @@ class RunFiles:
         handle = self._storage.write(name)
         try:
             half = len(view) // 2
-            handle.write(view[:half])
+            _write(handle, view[:half])
             hit(Failpoint.STATE_WRITING)
-            handle.write(view[half:])
+            _write(handle, view[half:])
             self._storage.sync(handle)
         finally:
             handle.close()
@@ -134,3 +142,8 @@ class RunFiles:
         if self._copies is not None and not isinstance(self._storage, LocalStorage):
             self._copies.keep(name, digest, view)
         return digest, len(view)
+
+
+def _write(handle: BinaryIO, view: memoryview) -> None:
+    for start in range(0, len(view), _STEP):  # what goes to a store is copied piece by piece
+        handle.write(view[start : start + _STEP])

@@ -14,10 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.state.hashing import first_hash
 from poundlock.state.manifest import Fragment, subtract
 from poundlock.state.runs.columns import Rows, as_flags, as_indices
-from poundlock.state.runs.run import Removal, Run, SectionKey
+from poundlock.state.runs.run import Removal, Run, SectionKey, rank
 
 Span = tuple[int, int]
 Places = npt.NDArray[np.int64]
@@ -122,11 +121,14 @@ class View:
         if rows is None:
             return
         for first, stop in spans:
-            a = int(np.searchsorted(rows.hashes, np.uint64(first_hash(first, self.max_parallelism))))
-            end = first_hash(stop, self.max_parallelism)
-            b = len(rows) if end >> 64 else int(np.searchsorted(rows.hashes, np.uint64(end)))
-            if a < b:
-                yield rows.slice(a, b)
+            part = in_groups(rows, first, stop, self.max_parallelism)
+            if len(part):
+                yield part
+
+
+def in_groups(rows: Rows, first: int, stop: int, max_parallelism: int) -> Rows:
+    """Return those of some rows, sorted by hash, that are in a range of key groups."""
+    return rows.slice(rank(rows.hashes, first, max_parallelism), rank(rows.hashes, stop, max_parallelism))
 
 
 class TableView:

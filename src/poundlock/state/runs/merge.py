@@ -6,8 +6,9 @@ and a checkpoint rewrites no more than its budget.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,34 @@ def runs_to_merge(sizes: Sequence[int], added: int, fan_in: int) -> int:
             return len(sizes) - start
         total += sum(sizes[at:start])
         start = at
+
+
+def in_chunks(parts: Sequence[Rows], *, by_time: bool = False, limit: int) -> Iterator[list[Rows]]:
+    """Yield the rows of several parts in chunks, the least first; in each the parts are in their order, empty ones left out.
+
+    Args:
+        parts: each sorted by hash, or by time.
+        by_time: whether by time. Rows of one hash, or time, are never in two chunks.
+        limit: how many bytes a chunk has at most, unless all of it is of one hash or time.
+    """
+    stack = [[part for part in parts if len(part)]]
+    while stack:
+        pieces = stack.pop()
+        if not pieces:
+            continue
+        if sum(piece.nbytes for piece in pieces) > limit:
+            orders: list[Any] = [piece.times_or_none() if by_time else piece.hashes for piece in pieces]
+            longest = max(range(len(pieces)), key=lambda i: pieces[i].nbytes)
+            middle = orders[longest][len(pieces[longest]) // 2]
+            # If nothing is less than the middle, it is the least, and its rows are a chunk of their own.
+            side: Literal["left", "right"] = "left" if any(order[0] < middle for order in orders) else "right"
+            ends = [int(np.searchsorted(order, middle, side)) for order in orders]
+            upper = [piece.slice(end, len(piece)) for piece, end in zip(pieces, ends, strict=True) if end < len(piece)]
+            if upper:
+                lower = [piece.slice(0, end) for piece, end in zip(pieces, ends, strict=True) if end]
+                stack += [upper, lower]
+                continue
+        yield pieces
 
 
 def merge_rows(parts: Sequence[Rows], *, drop_deleted: bool) -> Rows:

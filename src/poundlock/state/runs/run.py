@@ -7,7 +7,7 @@ file's schema. A run is written once and never changes, so every process of a ho
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,14 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import TerminalError
-from poundlock.state.hashing import groups_of
+from poundlock.state.hashing import first_hash, groups_of
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.columns import Rows, concat
+from poundlock.state.runs.columns import Hashes, Rows
 
 SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window as (start, end) in ms
 FORMAT = 1
 _INDEX = b"poundlock.state"
 _MAGIC = b"ARROW1\0\0"
+_COUNTED = 1 << 20  # rows whose groups are counted at once
 VERIFIED_WHOLE = 64 << 20  # bytes; a longer run is held against its digest when it is copied, and by `verify`
 
 
@@ -98,52 +99,20 @@ class DamagedRunError(TerminalError):
     """A state file is missing, cut short, or not what was written."""
 
 
-def run_bytes(
-    sections: Iterable[tuple[SectionKey, Rows]],
-    cuts: Sequence[Removal],
-    *,
-    max_parallelism: int,
-    operators: Mapping[int, str],
-) -> tuple[pa.Buffer, int]:
-    """Return a run as the bytes of its file, and how many rows it has.
-
-    Args:
-        sections: key and rows of each, the rows in their order.
-        cuts: what it takes away from older runs.
-        max_parallelism: number of key groups.
-        operators: ids of the operators by number.
-    """
-    listed: list[Section] = []
-    parts: list[Rows] = []
-    row = 0
-    for (operator, table, namespace), rows in sections:
-        listed.append(Section(operator, table, namespace, row, len(rows)))
-        parts.append(rows)
-        row += len(rows)
-    index = RunIndex(max_parallelism=max_parallelism, operators=operators, sections=listed, cuts=cuts)
-    whole = concat(parts)
-    columns = {
-        "hash": pa.Array.from_buffers(pa.uint64(), row, [None, pa.py_buffer(np.ascontiguousarray(whole.hashes))], 0)
-    }
-    columns["key"] = whole.keys
-    if whole.subkeys is not None:
-        columns["subkey"] = whole.subkeys
-    columns["value"] = whole.values
-    if whole.times is not None:
-        columns["time"] = pa.Array.from_buffers(
-            pa.int64(), row, [None, pa.py_buffer(np.ascontiguousarray(whole.times))], 0
-        )
-    batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    schema = batch.schema.with_metadata({_INDEX: _encode_index(index)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue(), row
+def metadata_of(index: RunIndex) -> dict[bytes, bytes]:
+    """Return what the schema of a run's file says of it."""
+    return {_INDEX: _encode_index(index)}
 
 
 def digest_of(data: Any) -> str:
     """Return the digest of a file's content."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def rank(hashes: Hashes, group: int, max_parallelism: int) -> int:
+    """Return how many of some ascending hashes are of groups before one."""
+    end = first_hash(group, max_parallelism)
+    return len(hashes) if end >> 64 else int(np.searchsorted(hashes, np.uint64(end)))
 
 
 class Run:
@@ -197,9 +166,14 @@ class Run:
         place = section.row, first, stop
         known = self._counted.get(place)
         if known is None:
-            hashes = self.rows.hashes[section.row : section.row + section.rows]
-            groups = groups_of(hashes, self.index.max_parallelism)
-            known = self._counted[place] = int(np.count_nonzero((groups >= first) & (groups < stop)))
+            hashes, known = self.rows.hashes[section.row : section.row + section.rows], 0
+            if not section.table.startswith("timers:"):  # sorted by hash
+                groups = self.index.max_parallelism
+                return rank(hashes, stop, groups) - rank(hashes, first, groups)
+            for start in range(0, len(hashes), _COUNTED):
+                counted = groups_of(hashes[start : start + _COUNTED], self.index.max_parallelism)
+                known += int(np.count_nonzero((counted >= first) & (counted < stop)))
+            self._counted[place] = known
         return known
 
     def section_rows(self, key: SectionKey) -> Rows | None:

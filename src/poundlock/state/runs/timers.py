@@ -87,6 +87,13 @@ def merge_timers(parts: Sequence[Rows], *, drop_deleted: bool) -> Rows:
     return in_order(rows.take(order[kept]))
 
 
+def between(rows: Rows, after: int | None, limit: int) -> Rows:
+    """Return those of some rows in the order of a section that are later than a time and up to another, in ms."""
+    times = rows.times_or_none()
+    start = 0 if after is None else int(np.searchsorted(times, after, "right"))
+    return rows.slice(start, int(np.searchsorted(times, limit, "right")))
+
+
 class TimerView:
     """The timers of one operator and kind in the runs of some key groups.
 
@@ -105,6 +112,10 @@ class TimerView:
 
     def __bool__(self) -> bool:
         return bool(self._sources)
+
+    def rows(self) -> list[Rows]:
+        """Return the rows of all runs as they are, also those that are not seen."""
+        return [rows for rows, _, _ in self._sources]
 
     def due(self, after: int | None, limit: int) -> Rows:
         """Return the timers later than a time and up to another, in ms, in the order they fire; they are rows with `times`."""
