@@ -200,6 +200,13 @@ def failed(entry: JobEntry, output: Output) -> int:
     return entry.exit_code or 1
 
 
+def savepoint_folder(directory: str) -> str:
+    """Return the folder that was typed as the job understands it too, wherever it was started. Raises DefinitionError."""
+    from poundlock.storage import open_checkpoint
+
+    return open_checkpoint(directory, "savepoint").root
+
+
 def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on", drain: bool = False) -> str:
     """Ask a job for a savepoint, wait for it and for the end it brings, and return its path.
 
@@ -212,12 +219,9 @@ def take_savepoint(job: KnownJob, directory: str | None, *, then: Then = "go on"
         PoundlockError: it was not taken, or the folder is of one machine and the driver on another.
     """
     from poundlock.control.channel import EndedMeanwhile, check_shared
-    from poundlock.storage import open_checkpoint
 
     entry = job.entry
-    folder = (
-        None if directory is None else open_checkpoint(directory, "savepoint").root
-    )  # as the job understands it, wherever it was started
+    folder = None if directory is None else savepoint_folder(directory)
     check_shared(entry, folder)
     try:
         path = job.channel().savepoint(folder, then=then, drain=drain)

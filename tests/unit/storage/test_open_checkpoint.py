@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from poundlock import DefinitionError, FileSink, FileSource, Job, foreach_batch
-from poundlock.cli.job_lookup import take_savepoint
+from poundlock.cli.job_lookup import savepoint_folder
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
 from poundlock.driver.savepoints.restore import Beginning
@@ -18,7 +18,6 @@ from poundlock.driver.savepoints.snapshot import cut
 from poundlock.storage import LocalStorage, open_checkpoint, open_storage
 
 STORES = ["gs://bucket/x", "az://container/x", "abfss://c@account.dfs.core.windows.net/x", "GS://bucket/x"]
-ANY_JOB: Any = SimpleNamespace(entry=None)
 COORDINATOR: Any = SimpleNamespace(newest=SimpleNamespace(checkpoint=0), is_produced_again=lambda number: False)
 
 
@@ -59,7 +58,7 @@ def job(folder: Path, **options: Any) -> Job:
         lambda folder: run(job(folder, checkpoint_dir=STORES[0])),
         lambda folder: run(job(folder), settings=load_settings(checkpoint_dir=STORES[0])),
         lambda folder: run(job(folder, checkpoint_dir=str(folder / "checkpoint")), beginning=Beginning(path=STORES[0])),
-        lambda folder: take_savepoint(ANY_JOB, STORES[0]),
+        lambda folder: savepoint_folder(STORES[0]),
         lambda folder: cut(None, LocalStorage(str(folder)), COORDINATOR, None, STORES[0], clock=None),  # type: ignore[arg-type]
         lambda folder: foreach_batch(FileSink(str(folder / "out"), row="value"), checkpoint_dir=STORES[0]),
     ],

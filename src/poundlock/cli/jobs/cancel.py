@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from poundlock.cli.job_lookup import RunningJobArgument, await_end, failed, find_running, saved, take_savepoint
+from poundlock.cli.job_lookup import (
+    RunningJobArgument,
+    await_end,
+    failed,
+    find_running,
+    saved,
+    savepoint_folder,
+    take_savepoint,
+)
 from poundlock.cli.options import ConfigOption, DefineOption, JsonOption
 from poundlock.cli.output import Output, Text
 from poundlock.errors import PoundlockError
@@ -32,8 +40,9 @@ def command(
     known = find_running(job, define, config)
     entry = known.entry
     if directory is not None:
+        folder = savepoint_folder(directory)
         if not json:
-            output.line(f"Cancelling job {entry.job_id} with CANONICAL savepoint to {directory}.")
+            output.line(f"Cancelling job {entry.job_id} with CANONICAL savepoint to {folder}.")
         output.show(saved(entry, take_savepoint(known, directory, then="cancel")))
         return 0
     if not json:
