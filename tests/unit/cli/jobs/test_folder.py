@@ -51,8 +51,8 @@ class Driver:
         self.server = ControlServer(
             self.storage, entry, self.stop, self.requests, copy=LogCopy(self.log, made.started_ms)
         )
-        self.server.start()
         self.server.update(Progress("RUNNING", checkpoint=3, rows_read=20))
+        self.server.start()
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
