@@ -11,6 +11,8 @@ SEED := $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
 endif
 # Which share of the torture runs here: PART=3/8 is the third of eight, and the eight together are all of it.
 PART ?= 1/1
+# AGAIN=1 runs what failed in make test once more, alone: servers share two cores there. What fails twice fails.
+AGAIN ?=
 PYTEST = $(BIN)/python -m pytest -q --randomly-seed=$(SEED)
 STAMP := $(VENV)/.poundlock-stamp
 
@@ -48,7 +50,8 @@ crash: $(STAMP) seed ## kill processes at every failpoint, audit what they left
 
 test: $(STAMP) seed ## run every test, real Kafka broker and crashes included (torture excluded)
 	@$(BIN)/poundlock warm || echo "starting without class archives: the tests take longer"
-	$(PYTEST) -n $(JOBS) --dist loadfile
+	$(PYTEST) -n $(JOBS) --dist loadfile || { test $$? -eq 1 && test -n "$(AGAIN)" \
+		&& echo "once more, alone, what failed beside the others:" && $(PYTEST) --last-failed --last-failed-no-failures none; }
 
 lint: $(STAMP) ## check format, lint and types
 	$(BIN)/ruff format --check .
