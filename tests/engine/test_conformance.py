@@ -26,7 +26,7 @@ from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.driver import context as assembly
 from poundlock.driver.driver import run
-from poundlock.formats.chunk import GroupBatch as Chunk
+from poundlock.formats.chunk import Batch as Chunk
 from poundlock.formats.chunk import NoOrigin
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.keyed.operator import KeyedOperator
