@@ -138,9 +138,9 @@ def test_a_restore_is_refused_unless_records_may_come_twice(rig: Rig) -> None:
     assert checked(rig, savepoint, newer="keep").unseen == []
     assert not (rig.root / "second").exists()
     # What is edited says the same, unless the sink is left out.
-    again, _ = edit(savepoint, str(rig.root), offsets=[], drop=["in"], now_ms=2)
+    again, _ = edit(savepoint, str(rig.root), drop=["in"], now_ms=2)
     assert read_metadata(LocalStorage(again)).noted == read_metadata(savepoint).noted
-    _, metadata = edit(savepoint, str(rig.root), offsets=[], drop=["out"], now_ms=3)
+    _, metadata = edit(savepoint, str(rig.root), drop=["out"], now_ms=3)
     assert metadata.noted == {}
 
 

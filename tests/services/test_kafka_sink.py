@@ -352,6 +352,9 @@ def test_a_broker_that_restarted_unnoticed_ends_nothing_before_its_partitions_ar
 
     assert [commit(one), commit(two)] == ["NoError", "NoError"]
     assert looked == [one["tid"]]
+    # A broker that is killed between its answer and its markers may lose the markers (docs/kafka-sink.md); not asked here.
+    for payload in (one, two):
+        wait_until(rig, payload, "CompleteCommit")
     broker.restart()
     time.sleep(1)
     assert commit(three) == "NoError"
