@@ -19,7 +19,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Counts, Prepared, WriterContext
 from poundlock.formats.chunk import Lines
 from poundlock.storage import LocalStorage
@@ -121,8 +121,8 @@ class Script:
     def decide(self, n: int) -> None:
         payloads = self.prepared[n]
 
-        def run(directive: Directive) -> TaskResults:
-            assert not directive["decided"]
+        def run(directive: SinkDirectives) -> TaskResults:
+            assert not directive.decided
             rows = sum(payload["rows"] for payload in payloads)
             return TaskResults(
                 prepared=[Prepared("sink", 0, payload) for payload in payloads],

@@ -28,7 +28,7 @@ from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import decision_log as history
 from poundlock.checkpoint.ledger.decision_log import History
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
 from poundlock.errors import FencedError, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, InjectedFailure
@@ -115,12 +115,12 @@ class Driver:
     def _unknown(self) -> str | None:
         return self.plan.unknown.pop() if self.plan.unknown else None
 
-    def run_tasks(self, batch: Batch, directive: Directive) -> TaskResults:
+    def run_tasks(self, batch: Batch, directive: SinkDirectives) -> TaskResults:
         counts = {name: Counts(read=batch.filtered, filtered=batch.filtered) for name in SINKS}
         prepared: list[Prepared] = []
         for task, (name, rows) in enumerate(batch.segments):
             counts[name].add(Counts(read=len(rows), written=len(rows)))
-            if directive["decided"] or name not in directive["sinks"]:
+            if directive.decided or name not in directive.sinks:
                 continue
             self.world.hit(Failpoint.TASKS_READING)
             self.world.hit(Failpoint.SINK_WRITING)

@@ -34,7 +34,7 @@ def rig(tmp_path: Path, kafka_broker: EmbeddedKafka, new_topic: Callable[..., st
 
 def checkpoint(driver: Coordinator, n: int, write: Callable[[], list[Prepared]], rows: int = 20) -> None:
     def run(directive: Any) -> TaskResults:
-        prepared = [] if directive["decided"] else write()
+        prepared = [] if directive.decided else write()
         return TaskResults(prepared=prepared, counts={"out": Counts(read=rows, written=rows)}, rows_read={"in": rows})
 
     driver.checkpoint(n, {"in": SourceRange(n, n + 1)}, run)

@@ -102,7 +102,7 @@ def checkpoint(rig: Rig, driver: Coordinator, n: int, rows: Sequence[bytes], in_
         count = len(rows)
         for attempt in range(4):
             try:
-                prepared = [] if directive["decided"] else write()
+                prepared = [] if directive.decided else write()
             except TransientError:
                 if attempt == 3:
                     raise

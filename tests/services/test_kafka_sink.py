@@ -24,7 +24,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
+from poundlock.checkpoint.outcome import Outcome, SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Aborted, Committed, Counts, Prepared, Reject, WriterContext
 from poundlock.connectors.kafka.sink.transactions import Transactions, transaction_pool, transactions
 from poundlock.connectors.sink_factory import rebuild_sink
@@ -137,10 +137,10 @@ class Rig:
         driver: Coordinator,
         n: int,
         tasks: Sequence[Sequence[str]],
-        write: Callable[[Directive], list[Prepared]] | None = None,
+        write: Callable[[SinkDirectives], list[Prepared]] | None = None,
     ) -> Outcome:
-        def run(directive: Directive) -> TaskResults:
-            if directive["decided"]:
+        def run(directive: SinkDirectives) -> TaskResults:
+            if directive.decided:
                 return TaskResults(prepared=[])
             count = sum(map(len, tasks))
             prepared = write(directive) if write is not None else self.write(n, tasks)
@@ -229,7 +229,7 @@ def test_a_killed_attempt_is_aborted_before_the_decision(rig: Rig, broker: Embed
     """Its open transaction would hold readers up to its timeout."""
     driver = rig.driver()
 
-    def attempts(_: Directive) -> list[Prepared]:
+    def attempts(_: SinkDirectives) -> list[Prepared]:
         rig.child(0, rows(0, 0), "writing")
         rig.child(0, rows(0, 0), "prepared")  # a speculative twin, whose message was lost
         return rig.write(0, [rows(0, 0)])
@@ -496,7 +496,7 @@ def test_a_checkpoint_longer_than_the_timeout_is_not_decided(rig: Rig, broker: E
     rig.sink = quick(rig)
     driver = rig.driver()
 
-    def slow(_: Directive) -> list[Prepared]:
+    def slow(_: SinkDirectives) -> list[Prepared]:
         prepared = rig.write(0, [rows(0, 0)])
         wait_until_aborted(rig, prepared[0].payload)
         return prepared

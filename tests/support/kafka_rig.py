@@ -99,7 +99,7 @@ class Rig:
         def run(directive: Any) -> TaskResults:
             count = sum(len(rows["value"]) for rows in tasks)
             return TaskResults(
-                prepared=[] if directive["decided"] else self.write(n, tasks, **changed),
+                prepared=[] if directive.decided else self.write(n, tasks, **changed),
                 counts={"out": Counts(read=count, written=count)},
                 rows_read={"in": count},
             )

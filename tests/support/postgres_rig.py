@@ -16,7 +16,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, Outcome, TaskResults
+from poundlock.checkpoint.outcome import Outcome, SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Participant, Prepared, WriterContext
 from poundlock.formats.chunk import Batch
 from poundlock.formats.reject import Reject
@@ -79,8 +79,8 @@ class Rig:
         """Take a checkpoint in which each task writes the columns given; `meanwhile` runs when all are prepared."""
         rows = sum(len(next(iter(columns.values()))) for columns in tasks)
 
-        def run(directive: Directive) -> TaskResults:
-            if directive["decided"]:
+        def run(directive: SinkDirectives) -> TaskResults:
+            if directive.decided:
                 return TaskResults(prepared=[])
             before = len(self.rejects)
             prepared = self.write(n, tasks)

@@ -23,7 +23,7 @@ from poundlock.checkpoint.keyed_state import KeyedState
 from poundlock.checkpoint.ledger.decision_log import History
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import resting, state_of
-from poundlock.checkpoint.outcome import Directive, Log, Outcome, Recovery, TaskResults
+from poundlock.checkpoint.outcome import Log, Outcome, Recovery, SinkDirectives, TaskResults
 from poundlock.checkpoint.parallel import verify_all
 from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Staged
 from poundlock.checkpoint.validation import (
@@ -163,20 +163,20 @@ class Coordinator:
 
     # --- the steps of a checkpoint; see `cycle.run_checkpoint` for their order ------------------------------------------
 
-    def begin(self, checkpoint: int) -> Directive:
+    def begin(self, checkpoint: int) -> SinkDirectives:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
         again = self.is_produced_again(checkpoint)
         decided = self._history.is_decided(checkpoint) and not again
         names = [] if decided else list(self._history.redo) if again else list(self._participants)
-        return {
-            "checkpoint": checkpoint,
-            "epoch": self._epoch.number,
-            "started_ms": self._clock.now_ms(),
-            "decided": decided,
-            "sinks": {name: self._participants[name].directive(state_of(self.newest, name)) for name in names},
-        }
+        return SinkDirectives(
+            checkpoint=checkpoint,
+            epoch=self._epoch.number,
+            started_ms=self._clock.now_ms(),
+            decided=decided,
+            sinks={name: self._participants[name].directive(state_of(self.newest, name)) for name in names},
+        )
 
-    def directive(self, plan: Planned) -> Directive:
+    def directive(self, plan: Planned) -> SinkDirectives:
         """Return what the tasks of a planned checkpoint are told: all of its sinks, or those whose part was aborted.
 
         Raises:
@@ -194,7 +194,7 @@ class Coordinator:
             check_continues(self._history.sources, plan.checkpoint, plan.ranges)
         return self.begin(plan.checkpoint)
 
-    def verify(self, plan: Planned, directive: Directive, results: TaskResults) -> Verified:
+    def verify(self, plan: Planned, directive: SinkDirectives, results: TaskResults) -> Verified:
         """Check that what the tasks prepared adds up and can be committed; the outcome of the commit before is known.
 
         Raises:
@@ -212,7 +212,7 @@ class Coordinator:
             staged = self._stage(kept, Occasion.CHECKPOINT)
         again = self.is_produced_again(plan.checkpoint)
         state = None if self._state is None else self._state.stage(results.state, again=again)
-        begun = directive["started_ms"]
+        begun = directive.started_ms
         durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
         return Verified(
             results=results, kept=kept, staged=staged, started_ms=begun, durations_ms=durations, state=state
@@ -290,7 +290,7 @@ class Coordinator:
         return kept, staged
 
     def checkpoint(
-        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]
+        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[SinkDirectives], TaskResults]
     ) -> Outcome:
         """Take one checkpoint and wait until it is committed, or see that it was decided before.
 
@@ -366,7 +366,9 @@ class Coordinator:
             times = (item.next_roll_ms(state_of(newest, name)) for name, item in self._participants.items())
             return min((time for time in times if time is not None), default=None)
 
-    def _resume(self, n: int, sources: Mapping[str, SourceRange], run: Callable[[Directive], TaskResults]) -> Outcome:
+    def _resume(
+        self, n: int, sources: Mapping[str, SourceRange], run: Callable[[SinkDirectives], TaskResults]
+    ) -> Outcome:
         """See a decided checkpoint through again: the rows are read, as Spark demands, and nothing is written."""
         decided = self._history.find(n)
         check_same_ranges(decided, sources)
@@ -432,7 +434,7 @@ class _OneByOne:
 
     coordinator: Coordinator
     planned: Planned
-    tasks: Callable[[Directive], TaskResults]
+    tasks: Callable[[SinkDirectives], TaskResults]
     outcome: Outcome | None = None
 
     def plan(self) -> Planned:

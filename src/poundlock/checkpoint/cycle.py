@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from poundlock.checkpoint.decision import Decision, SourceRange
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Prepared, Staged
 from poundlock.state.decided_state import DecidedState
 
@@ -39,7 +39,7 @@ class Ran:
         results: what they reported.
     """
 
-    directive: Directive
+    directive: SinkDirectives
     results: TaskResults
 
 

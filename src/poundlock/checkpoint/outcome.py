@@ -1,6 +1,6 @@
 """The values that go in and out of the coordinator: what tasks are told, what they report, what came of it.
 
-All are plain and frozen; a Directive is JSON, small enough for a task's local property.
+All are plain and frozen.
 """
 
 from __future__ import annotations
@@ -14,11 +14,24 @@ from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
 from poundlock.checkpoint.participant import Counts, Orphan, Prepared
 from poundlock.operators.decided_time import DecidedTime
 
-Directive = dict[str, Any]
-"""What the tasks of a checkpoint are told: {"checkpoint", "epoch", "started_ms", "decided", "sinks": {name: JSON}}.
 
-`decided` says that the checkpoint was decided before: read everything, write nothing. `sinks` is empty then.
-"""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkDirectives:
+    """What the sinks of a checkpoint hand to its tasks.
+
+    Args:
+        checkpoint: its number.
+        epoch: of the driver's life.
+        started_ms: when it began, ms since the epoch.
+        decided: whether it was decided before: read everything, write nothing.
+        sinks: per name, what the sink tells its tasks, JSON; empty where it is decided.
+    """
+
+    checkpoint: int
+    epoch: int
+    started_ms: int
+    decided: bool
+    sinks: Mapping[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -235,10 +235,10 @@ class JobCheckpoints:
         given = self.coordinator.directive(plan.reads)
         directive = Directive(
             checkpoint=plan.checkpoint,
-            epoch=given["epoch"],
-            started_ms=given["started_ms"],
+            epoch=given.epoch,
+            started_ms=given.started_ms,
             run=secrets.token_hex(8),
-            sinks=given["sinks"],
+            sinks=given.sinks,
             time=plan.times,
             places=plan.reads.places if self.chain.has_segments else (),
             state=self._state_directives(plan),

@@ -32,8 +32,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import Identity, open_identity, read_identity, rename
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive as Decided
-from poundlock.checkpoint.outcome import TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts, Occasion, Participant
 from poundlock.errors import DefinitionError
 from poundlock.operators.chain import Step
@@ -207,23 +206,23 @@ class _Run:
         finally:
             self.epoch.release()
 
-    def _run_tasks(self, frame: DataFrame, decided: Decided) -> TaskResults:
+    def _run_tasks(self, frame: DataFrame, given: SinkDirectives) -> TaskResults:
         """Run the one Spark job of a batch; nothing where all of it is decided."""
-        if decided["decided"]:
+        if given.decided:
             run_for_state(frame)
             return TaskResults(prepared=[])
-        started = decided["started_ms"]
+        started = given.started_ms
         directive = Directive(
-            checkpoint=decided["checkpoint"],
-            epoch=decided["epoch"],
+            checkpoint=given.checkpoint,
+            epoch=given.epoch,
             started_ms=started,
             run=uuid.uuid4().hex,
-            sinks=decided["sinks"],
+            sinks=given.sinks,
             time=TimeDirective(TimeState(), started, {}),
         )
         computed, inputs = _inputs(frame, self.sinks)
         on_error = "dead_letter" if DEAD_LETTER in self.sinks else "fail"
-        steps = [Step(name, SinkStep(name, given.schema), ()) for name, given in inputs.items()]
+        steps = [Step(name, SinkStep(name, columns.schema), ()) for name, columns in inputs.items()]
         stage = pickled(BatchStage(StageBody(0, self.identity.job_id, steps, self.sinks, on_error), inputs))
         task = partial(_run_task, stage=stage, directive=directive)
         rows = map_arrow(computed, task, "report binary").collect()

@@ -20,7 +20,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Prepared, Reject, WriterContext
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch
@@ -64,16 +64,16 @@ def main(folder: str, servers: str, name: str, batches: str, timeout: str, mode:
         for n in range(committed + 1, int(batches)):
             (root / "offsets" / str(n)).touch()
 
-            def run(directive: Directive, n: int = n) -> TaskResults:
+            def run(directive: SinkDirectives, n: int = n) -> TaskResults:
                 prepared: list[Prepared] = []
                 order = list(range(TASKS))
                 if mode == "two_phase":
                     random.shuffle(order)  # tasks have other numbers each time
-                for subtask, task in enumerate(order if not directive["decided"] else ()):
-                    for sink, said in directive["sinks"].items():
+                for subtask, task in enumerate(order if not directive.decided else ()):
+                    for sink, said in directive.sinks.items():
                         context = WriterContext(
                             job_id=identity.job_id, sink=sink, epoch=epoch.number, checkpoint=n, subtask=subtask,
-                            attempt=uuid.uuid4().hex, directive=said, reject=refuse, started_ms=directive["started_ms"],
+                            attempt=uuid.uuid4().hex, directive=said, reject=refuse, started_ms=directive.started_ms,
                         )  # fmt: skip
                         writer = sinks[sink].open_writer(context)
                         if rows(n, task):

@@ -21,7 +21,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext
 from poundlock.checkpoint.portable import NewerOutput
 from poundlock.driver.savepoints.handover import leave, left
@@ -74,10 +74,10 @@ class Life:
             if end:
                 self.coordinator.roll(Occasion.END)
 
-    def _tasks(self, directive: Directive, n: int) -> TaskResults:
+    def _tasks(self, directive: SinkDirectives, n: int) -> TaskResults:
         context = WriterContext(
             job_id=self.identity.job_id, sink="out", epoch=1, checkpoint=n, subtask=n % 2, attempt=uuid.uuid4().hex,
-            directive=directive["sinks"]["out"], reject=refuse, started_ms=directive["started_ms"],
+            directive=directive.sinks["out"], reject=refuse, started_ms=directive.started_ms,
         )  # fmt: skip
         writer = self.sink.open_writer(context)
         writer.write(

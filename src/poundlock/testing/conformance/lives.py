@@ -25,7 +25,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -119,25 +119,25 @@ def chunk_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]], form: Form, s
     return Batch(pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=schema), origin)
 
 
-def write(job: SinkJob, directive: Directive, task: Task) -> TaskOutput:
+def write(job: SinkJob, directive: SinkDirectives, task: Task) -> TaskOutput:
     """Be one attempt of a task: write, prepare, report."""
     return _write(job.participant(), job, directive, task)
 
 
-def _write(participant: Participant, job: SinkJob, directive: Directive, task: Task) -> TaskOutput:
-    if directive["decided"] or job.sink_name not in directive["sinks"]:
+def _write(participant: Participant, job: SinkJob, directive: SinkDirectives, task: Task) -> TaskOutput:
+    if directive.decided or job.sink_name not in directive.sinks:
         return TaskOutput(task.subtask, [], sum(map(len, task.rows)), sum(map(len, task.rows)), [])
     rejects: list[Reject] = []
     context = WriterContext(
         job_id=job.job_id,
         sink=job.sink_name,
-        epoch=directive["epoch"],
+        epoch=directive.epoch,
         checkpoint=task.checkpoint,
         subtask=task.subtask,
         attempt=uuid.uuid4().hex[:12],
-        directive=directive["sinks"][job.sink_name],
+        directive=directive.sinks[job.sink_name],
         reject=rejects.append,
-        started_ms=directive["started_ms"],
+        started_ms=directive.started_ms,
     )
     read, written = 0, 0
     payloads: list[JSON] = []
@@ -211,16 +211,16 @@ class SinkDriver:
         sink = self.coordinator.newest.sinks.get(self.job.sink_name)
         return dict(sink.state) if sink is not None else {}
 
-    def directive(self, checkpoint: int) -> Directive:
+    def directive(self, checkpoint: int) -> SinkDirectives:
         """Return what the tasks of a checkpoint are told."""
         return self.coordinator.begin(checkpoint)
 
     def take(self, checkpoint: int, tasks: Sequence[Task]) -> None:
         """Take a checkpoint whose tasks run in this process."""
 
-        def run(directive: Directive) -> TaskResults:
+        def run(directive: SinkDirectives) -> TaskResults:
             outputs = [_write(self.participant, self.job, directive, task) for task in tasks if task.rows]
-            if not directive["decided"]:
+            if not directive.decided:
                 hit(Failpoint.SINK_PREPARED)
             return self.results(outputs)
 

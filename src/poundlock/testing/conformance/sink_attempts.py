@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from poundlock.checkpoint.capabilities import CommitsMany
@@ -138,10 +139,10 @@ def replay_decided(rig: SinkRig) -> None:
         driver.decide(0, rig.write(driver.directive(0), *rig.tasks(0)))
     with rig.driver() as driver:
         directive = driver.directive(0)
-        if not directive["decided"]:
+        if not directive.decided:
             raise Broken("the decision was not found again")
         # What a zombie of the first attempt reports is aborted: its checkpoint is decided.
-        stale = {**directive, "decided": False, "sinks": {"out": driver.participant.directive(driver.state)}}
+        stale = replace(directive, decided=False, sinks={"out": driver.participant.directive(driver.state)})
         outputs = (
             rig.write(stale, rig.task(0, 0)) if rig.kind is Kind.TRANSACTIONAL else rig.write(directive, *rig.tasks(0))
         )

@@ -71,7 +71,7 @@ def plain(rig: SinkRig) -> None:
     with rig.driver() as driver:
         for n in range(2):
             directive = driver.directive(n)
-            given = directive["sinks"]["out"]
+            given = directive.sinks["out"]
             if json.loads(json.dumps(given)) != given:
                 raise Broken(f"directive() is not plain JSON: {given!r}")
             if len(json.dumps(given)) > _DIRECTIVE_BYTES:

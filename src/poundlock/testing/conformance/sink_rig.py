@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from poundlock.checkpoint.outcome import Directive
+from poundlock.checkpoint.outcome import SinkDirectives
 from poundlock.checkpoint.participant import JSON, Kind, Prepared
 from poundlock.errors import DefinitionError
 from poundlock.spark.pickled_functions import shipped
@@ -133,11 +133,11 @@ class SinkRig:
         outcome: Mapping[str, Any] = self.children.call(lives.life, self.job, checkpoints, end, failpoints=failpoints)
         return outcome
 
-    def start(self, directive: Directive, task: Task, job: SinkJob | None = None) -> Child:
+    def start(self, directive: SinkDirectives, task: Task, job: SinkJob | None = None) -> Child:
         """Start an attempt of a task."""
         return self.children.start(lives.write, job or self.job, directive, task)
 
-    def write(self, directive: Directive, *tasks: Task, job: SinkJob | None = None) -> list[TaskOutput]:
+    def write(self, directive: SinkDirectives, *tasks: Task, job: SinkJob | None = None) -> list[TaskOutput]:
         """Run attempts of tasks, one after the other, each in a process of its own."""
         return [self.start(directive, task, job).result() for task in tasks]
 

@@ -19,7 +19,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, WriterContext
 from poundlock.cli.main import main
 from poundlock.connectors.files.sink.compaction import FileCompaction
@@ -81,7 +81,7 @@ class Project:
         """Take one checkpoint: per sink a chunk. `die` = "tasks": the driver is killed when all is prepared."""
         chunks = {name.replace("_", "-"): chunk for name, chunk in rows.items()}
 
-        def run(directive: Directive) -> TaskResults:
+        def run(directive: SinkDirectives) -> TaskResults:
             prepared = [piece for name, chunk in chunks.items() for piece in self._write(name, chunk, directive)]
             if die == "tasks":
                 raise Died
@@ -96,13 +96,13 @@ class Project:
         context = WriterContext(
             job_id=self.job_id,
             sink=name,
-            epoch=directive["epoch"],
-            checkpoint=directive["checkpoint"],
+            epoch=directive.epoch,
+            checkpoint=directive.checkpoint,
             subtask=0,
             attempt=uuid.uuid4().hex,
-            directive=directive["sinks"][name],
+            directive=directive.sinks[name],
             reject=lambda reject: None,
-            started_ms=directive["started_ms"],
+            started_ms=directive.started_ms,
         )
         writer = self.mine[name].open_writer(context)
         writer.write(chunk)

@@ -23,7 +23,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import DriverLock, Epoch
 from poundlock.checkpoint.identity import new_job_id, open_identity, read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext
 from poundlock.driver.savepoints.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.driver.savepoints.checkpoint_deletion import MARK, delete_checkpoint, finish_deletion
@@ -84,10 +84,10 @@ class Life:
             self.coordinator.checkpoint(n, {"in": SourceRange(n, n + 1)}, lambda said, n=n: self._tasks(said, n))  # type: ignore[misc]
         return self
 
-    def _tasks(self, directive: Directive, n: int) -> TaskResults:
+    def _tasks(self, directive: SinkDirectives, n: int) -> TaskResults:
         context = WriterContext(
             job_id=self.identity.job_id, sink="out", epoch=1, checkpoint=n, subtask=n % 2, attempt=uuid.uuid4().hex,
-            directive=directive["sinks"]["out"], reject=refuse, started_ms=directive["started_ms"],
+            directive=directive.sinks["out"], reject=refuse, started_ms=directive.started_ms,
         )  # fmt: skip
         writer = self.sinks["out"].open_writer(context)
         writer.write(Batch(pa.record_batch({"value": pa.array(rows(n), pa.binary())})))
