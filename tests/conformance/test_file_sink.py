@@ -7,13 +7,16 @@ the states `hidden` and `orphan`, and `cleanup`.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets.assigners import ProcessingTimeBucketAssigner
+from poundlock.connectors.files.file_values import CompactionState, WaitingFile
 from poundlock.connectors.files.sink.compaction import Compactor, FileCompaction, Request
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
@@ -191,24 +194,31 @@ def test_compaction_script(case: dict[str, Any]) -> None:
     said = case["policy"]
     assert set(said) <= {"size_threshold", "every_n_checkpoints"}
     setting = FileCompaction(min_size=said.get("size_threshold"), every_checkpoints=said.get("every_n_checkpoints"))
-    state: dict[str, Any] = {}
+    state = CompactionState()
     for step, expected in zip(case["steps"], case["expected"], strict=True):
         [(kind, value)] = step.items()
         compactor = Compactor(setting, state)  # made anew from its state, as after a crash
         if kind == "pending":
-            found = compactor.pending(value["bucket"], {"file": value["file"], "bytes": value["bytes"]})
+            found = compactor.pending(value["bucket"], waiting(value))
         elif kind == "checkpoint":
             found = compactor.checkpoint()
         else:
             assert kind == "end_of_input"
             found = compactor.end_of_input()
-        state = json.loads(json.dumps(compactor.to_json()))
+        state = msgspec.json.decode(msgspec.json.encode(compactor.state()), type=CompactionState)
         assert sorted(map(as_case, found), key=str) == sorted(expected, key=str)
+
+
+def waiting(file: Mapping[str, Any]) -> WaitingFile:
+    return WaitingFile(
+        bucket="", subtask=0, name="", created_ms=0, last_write_ms=0, rows=0, min_ms=None, max_ms=None, kind="raw",
+        segments=[], file=file["file"], bytes=file["bytes"],
+    )  # fmt: skip
 
 
 def as_case(request: Request) -> dict[str, Any]:
     return {
         "bucket": request.bucket,
-        "compact": [file["file"] for file in request.compact],
-        "pass_through": [file["file"] for file in request.pass_through],
+        "compact": [file.file for file in request.compact],
+        "pass_through": [file.file for file in request.pass_through],
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from poundlock.checkpoint.participant import Occasion
+from poundlock.connectors.files.file_values import FileSegment, SentParts
 from poundlock.connectors.files.sink.multipart import complete
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError, TransientError
@@ -275,12 +276,12 @@ def test_an_object_that_a_store_tells_of_late_is_waited_for(monkeypatch: pytest.
 
     monkeypatch.setattr(uploads.time, "sleep", slept.append)
     monkeypatch.setattr(S3Storage, "complete_upload", gone)
-    segment = {"path": "a", "upload": {"id": "1", "mark": "mark", "tags": []}}
+    segment = FileSegment(path="a", bytes=1, rows=1, upload=SentParts("1", "mark", []))
     answers += [None, "mark"]
-    complete(storage, {"segments": [segment], "rows": 1, "bytes": 1})
+    complete(storage, segment)
     monkeypatch.setattr(S3Storage, "uploaded", lambda *arguments: [])
     with pytest.raises(OSError, match="no such upload"):  # it is there after all, so it is asked for again
-        complete(storage, {"segments": [segment], "rows": 1, "bytes": 1})
+        complete(storage, segment)
 
 
 def test_a_writer_that_fails_drops_its_parts() -> None:

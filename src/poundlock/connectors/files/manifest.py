@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from poundlock.checkpoint.decision import Decision
+from poundlock.connectors.files.file_values import FileCommittable
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +54,16 @@ def finished_files(decisions: Iterable[Decision], *, sink: str | None = None) ->
             for committable in part.committables:
                 if "final" not in committable or "segments" not in committable:
                     continue
+                file = FileCommittable.of(committable)
                 yield ManifestEntry(
                     sink=name,
-                    root=committable["root"],
-                    path=committable["final"],
-                    bucket=committable["bucket"],
-                    rows=committable["rows"],
-                    bytes=committable["bytes"],
-                    min_event_ms=committable["min_ms"],
-                    max_event_ms=committable["max_ms"],
+                    root=file.root,
+                    path=file.final,
+                    bucket=file.bucket,
+                    rows=file.rows,
+                    bytes=file.bytes,
+                    min_event_ms=file.min_ms,
+                    max_event_ms=file.max_ms,
                     checkpoint=decision.checkpoint,
                     decision=decision.number,
                 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.sink_values import SinkValue
+from poundlock.connectors.files.file_values import FileSinkState
 
 DIRECTIVE_BYTES = 32_000
 
@@ -24,18 +24,18 @@ class FileDirective(SinkValue, frozen=True):
     pending: tuple[tuple[str, int, int], ...] = ()
 
 
-def directive(state: JSON, *, named: bool = False) -> FileDirective:
+def directive(state: FileSinkState, *, named: bool = False) -> FileDirective:
     """Return the bytes that wait per bucket and subtask, largest first, and the subtasks that have given names before.
 
     Where writers may give names themselves (`named`, or they did before), the counter of each subtask's next name comes along. Both lists may be cut to keep the whole below 32 KB: a part that is left out is finished at the next checkpoint, subtask that is left out looks once more at the names in the folder.
     """
-    counters = state.get("counters", {})
+    counters = state.counters
     known = sorted(map(int, counters))[:1500]
-    following = [int(counters[str(subtask)]) for subtask in known] if named or "joined" in state else []
+    following = [counters[str(subtask)] for subtask in known] if named or state.joined is not None else []
     budget = DIRECTIVE_BYTES - 200 - sum(len(str(k)) + 2 for k in (*known, *following))
     pending: list[tuple[str, int, int]] = []
-    for part in sorted(state.get("parts", ()), key=lambda p: -int(p["bytes"])):
-        entry = part["bucket"], part["subtask"], part["bytes"]
+    for part in sorted(state.parts, key=lambda part: -part.bytes):
+        entry = part.bucket, part.subtask, part.bytes
         budget -= len(json.dumps(entry)) + 2
         if budget < 0:
             break

@@ -12,6 +12,7 @@ import pytest
 
 from poundlock.checkpoint.capabilities import CommitsMany
 from poundlock.checkpoint.participant import JSON, Committed, Prepared
+from poundlock.connectors.files.file_values import FileCommittable
 from poundlock.connectors.files.sink.bulk_commit import commit_many, verify_many
 from poundlock.connectors.files.sink.committer import commit
 from poundlock.connectors.files.sink.sink import FileSink
@@ -35,7 +36,7 @@ def committable(root: Path, final: str, *segments: str) -> JSON:
     size = sum(segment["bytes"] for segment in described)
     return {
         "v": 1, "root": str(root), "final": final, "segments": described, "rows": len(segments), "bytes": size,
-        "kind": "json", "tag": "t",
+        "kind": "json", "tag": "t", "bucket": final.rpartition("/")[0], "min_ms": None, "max_ms": None,
     }  # fmt: skip
 
 
@@ -72,7 +73,9 @@ def shown(outcomes: Sequence[Any], root: Path) -> list[str]:
 @pytest.mark.parametrize("kind", ["local", "remote"])
 def test_many_at_once_are_committed_as_each_by_itself(tmp_path: Path, kind: str) -> None:
     one, many = tmp_path / "one", tmp_path / "many"
-    alone = [outcome_of(lambda c=c: commit(LocalStorage(str(one)), c, MERGER)) for c in several(one)]  # type: ignore[misc]
+    alone = [
+        outcome_of(lambda c=c: commit(LocalStorage(str(one)), FileCommittable.of(c), MERGER)) for c in several(one)
+    ]  # type: ignore[misc]
     storage = LocalStorage(str(many)) if kind == "local" else Slow(str(many))
     together = list(commit_many(lambda root: storage, iter(several(many)), MERGER))  # type: ignore[arg-type, return-value]
     assert shown(together, many) == shown(alone, one)
@@ -146,7 +149,8 @@ def test_a_slow_store_is_asked_for_many_segments_at_once(tmp_path: Path) -> None
     prepared = []
     for n in range(64):
         made = committable(tmp_path, f"part-{n}", f".seg-{n}")
-        prepared.append(Prepared("out", n, made["segments"][0]))
+        piece = {"k": 0, "kind": "json", "new_part": True, "min_ms": None, "max_ms": None, "tag": "t", "at_ms": 0}
+        prepared.append(Prepared("out", n, {"v": 1, "bucket": "", **piece, **made["segments"][0]}))
     verify_many(storage, prepared)
     assert storage.most >= 16
     verify_many(storage, [])

@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.participant import Occasion, Prepared
 from poundlock.checkpoint.validation import holds_pending
+from poundlock.connectors.files.file_values import FileSinkState, OpenPart
 from poundlock.connectors.files.manifest import ManifestEntry, finished_files
 from poundlock.connectors.files.sink.commit_plan import MAX_SEGMENTS
 from poundlock.connectors.files.sink.compaction import FileCompaction
@@ -333,10 +335,15 @@ def test_stage_is_pure(tmp_path: Path) -> None:
 
 def test_directive_stays_small(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), row="value")
-    parts = [{"bucket": f"bucket={'x' * 50}{i}", "subtask": i % 9, "bytes": i} for i in range(3000)]
-    directive = sink.directive({"v": 1, "counters": {str(i): 1 for i in range(9000)}, "parts": parts})
+    part = OpenPart(
+        bucket="", subtask=0, name="part-0-0", created_ms=0, last_write_ms=0, bytes=0, rows=1, min_ms=None, max_ms=None,
+        kind="raw", segments=[],
+    )  # fmt: skip
+    parts = [replace(part, bucket=f"bucket={'x' * 50}{i}", subtask=i % 9, bytes=i) for i in range(3000)]
+    state = replace(FileSinkState.of({}), counters={str(i): 1 for i in range(9000)}, parts=parts)
+    directive = sink.directive(state.to_json())
     assert len(json.dumps(directive)) < 32 * 1024
-    assert directive["pending"][0] == [parts[-1]["bucket"], parts[-1]["subtask"], 2999]
+    assert directive["pending"][0] == [parts[-1].bucket, parts[-1].subtask, 2999]
     assert sink.directive({}) == {"v": 1}
 
 
@@ -388,7 +395,7 @@ def test_compaction_by_record_is_known_again_after_a_crash(
     assert h.hidden() == []
     if format == "parquet":
         assert pq.read_table(tmp_path / name)["n"].to_pylist() == [1, 11, 2, 12]
-    other = {**committable, "segments": [{"path": ".a"}, {"path": ".b"}]}
+    other = {**committable, "segments": [{"path": path, "bytes": 1, "rows": 1} for path in (".a", ".b")]}
     with pytest.raises(TerminalError, match="another origin"):
         sink.commit(other)
     (tmp_path / name).write_bytes(b"of no format")

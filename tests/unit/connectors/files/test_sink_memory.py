@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from poundlock.connectors.files.file_values import PreparedFile
 from poundlock.connectors.files.sink.multipart import open_upload
 from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
@@ -60,7 +61,7 @@ def segments(store: Bucket, most: int) -> Segments:
     storage = cast(Storage, store)
     return Segments(
         storage, layout, RollingPolicy(size=None), lambda bucket, k: f"{bucket}/{k}", {}, bytes,
-        partial(open_upload, storage), most,
+        partial(PreparedFile, v=1, tag="t", at_ms=0), partial(open_upload, storage), most,
     )  # fmt: skip
 
 
@@ -96,6 +97,6 @@ def test_many_open_files_hold_no_more_than_the_bound(files: int) -> None:
         assert sum(len(written[path]) for path in ours) == size
         assert set(b"".join(written[path] for path in ours)) == {letter, 10}
     assert all(len(part) >= LEAST_PART for parts in store.parts.values() for part in parts[:-1])
-    assert {d["path"]: d["bytes"] for d in done} == {path: len(data) for path, data in written.items()}
+    assert {d.path: d.bytes for d in done} == {path: len(data) for path, data in written.items()}
     assert (len(done) == files) == (files == 3)
-    assert all(d["new_part"] for d in done)
+    assert all(d.new_part for d in done)

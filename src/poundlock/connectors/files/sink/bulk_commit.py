@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Prepared
+from poundlock.connectors.files.file_values import FileCommittable
 from poundlock.connectors.files.sink.committer import Merger, commit, verify
 from poundlock.errors import CommitUnknown
 from poundlock.storage import LocalStorage, Storage
@@ -57,8 +58,8 @@ def _begin(
     deferred: dict[str, DeferredStorage] = {}
     begun: deque[tuple[str, CommitOutcome | Future[CommitOutcome]]] = deque()
     with ThreadPoolExecutor(_THREADS, "poundlock-commit") as pool:  # a thread starts when there is work for it
-        for committable in committables:
-            root = committable["root"]
+        for committable in map(FileCommittable.of, committables):
+            root = committable.root
             storage = folders.get(root) or folders.setdefault(root, open_folder(root))
             if isinstance(storage, LocalStorage):
                 waiting = deferred.setdefault(root, DeferredStorage(storage.root))
@@ -73,7 +74,7 @@ def _begin(
     ]
 
 
-def _commit(storage: Storage, committable: JSON, merger: Merger) -> CommitOutcome:
+def _commit(storage: Storage, committable: FileCommittable, merger: Merger) -> CommitOutcome:
     try:
         return commit(storage, committable, merger)
     except Exception as error:

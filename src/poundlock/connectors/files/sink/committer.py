@@ -11,13 +11,12 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, Protocol
 
-from poundlock.checkpoint.participant import JSON, Committed, Orphan, Prepared, unchecked
-from poundlock.connectors.files.sink.commit_plan import known_paths
+from poundlock.checkpoint.participant import Committed, Orphan, Prepared, unchecked
+from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
 from poundlock.connectors.files.sink.multipart import (
     abort_upload,
     complete,
     inspect_upload,
-    is_upload,
     left_uploads,
     of_storage,
     verify_upload,
@@ -46,10 +45,11 @@ class Merger(Protocol):
 def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
     """Raise TransientError unless every segment is there with the size its task reported."""
     for item in prepared:
-        if is_upload(item.payload):
-            verify_upload(storage, item.payload, item.sink)
+        piece = PreparedFile.of(item.payload)
+        if piece.upload is not None:
+            verify_upload(storage, piece, piece.upload, item.sink)
             continue
-        path, expected = item.payload["path"], item.payload["bytes"]
+        path, expected = piece.path, piece.bytes
         try:
             status = storage.stat(path)
         except OSError as error:
@@ -63,7 +63,7 @@ def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
             )
 
 
-def commit(storage: Storage, committable: JSON, merger: Merger) -> Committed:
+def commit(storage: Storage, committable: FileCommittable, merger: Merger) -> Committed:
     """Make the file of a committable visible, or find that it is; idempotent, from any process.
 
     Args:
@@ -75,10 +75,10 @@ def commit(storage: Storage, committable: JSON, merger: Merger) -> Committed:
         CommitUnknown: the file system failed; asking again is safe.
         TerminalError: neither the file nor its segments exist, or the name is taken by a file that is not ours.
     """
-    final, segments = committable["final"], [s["path"] for s in committable["segments"]]
+    final, segments = committable.final, [segment.path for segment in committable.segments]
     try:
-        if is_upload(committable["segments"][0]):
-            complete(storage, committable)
+        if (upload := committable.upload) is not None:
+            complete(storage, upload)
         else:
             if storage.stat(final) is not None or not _publish(storage, committable, segments, merger):
                 _recognise(storage, committable, merger)
@@ -89,19 +89,19 @@ def commit(storage: Storage, committable: JSON, merger: Merger) -> Committed:
             f"making {storage.root}/{final} visible failed: {error}",
             next=next_of(error, "free the disk or mend the file system"),
         ) from error
-    return Committed({"path": f"{storage.root}/{final}", "rows": committable["rows"], "bytes": committable["bytes"]})
+    return Committed({"path": f"{storage.root}/{final}", "rows": committable.rows, "bytes": committable.bytes})
 
 
-def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merger: Merger) -> bool:
+def _publish(storage: Storage, committable: FileCommittable, segments: Sequence[str], merger: Merger) -> bool:
     """Give the content its final name; return False where content is missing or the name was taken meanwhile."""
-    final = committable["final"]
+    final = committable.final
     source = segments[0]
     try:
         if len(segments) > 1:
             # Where an object appears whole under any name, a hidden one in between would only be copied once more.
-            source = final if storage.moves_by_copy else merging_name(final, committable["tag"])
-            if merged_by_record(committable):
-                merger.merge(storage, committable["kind"], segments, source, _marker(segments))
+            source = final if storage.moves_by_copy else merging_name(final, committable.tag)
+            if committable.merged_by_record:
+                merger.merge(storage, committable.kind, segments, source, _marker(segments))
             else:
                 storage.concat(segments, source)
         if source != final:
@@ -113,12 +113,12 @@ def _publish(storage: Storage, committable: JSON, segments: Sequence[str], merge
     return True
 
 
-def _recognise(storage: Storage, committable: JSON, merger: Merger) -> None:
+def _recognise(storage: Storage, committable: FileCommittable, merger: Merger) -> None:
     """Raise TerminalError unless the final name already holds this committable's content, or still can be given to it."""
-    final = committable["final"]
+    final = committable.final
     if storage.stat(final) is None:
-        first = committable["segments"][0]["path"]
-        if all(storage.stat(segment["path"]) is not None for segment in committable["segments"]):
+        first = committable.segments[0].path
+        if all(storage.stat(segment.path) is not None for segment in committable.segments):
             # What failed was a name in between: another driver swept it, or a repeated request met its own work.
             raise OSError(errno.EAGAIN, "what was being made of the hidden files was taken away", first)
         raise TerminalError(
@@ -133,29 +133,24 @@ def _recognise(storage: Storage, committable: JSON, merger: Merger) -> None:
     storage.settle(final)
 
 
-def holds(storage: Storage, committable: JSON, merger: Merger) -> bool:
+def holds(storage: Storage, committable: FileCommittable, merger: Merger) -> bool:
     """Return whether the final name has this committable's content.
 
     The rename took the last trace of a single segment away, so then the size has to do. Where segments are still there
     they were merged, or moved by linking, or the name was taken before us: contents are compared, or the marker that a
     merge by record leaves in its file.
     """
-    final, segments = committable["final"], [s["path"] for s in committable["segments"]]
-    if is_upload(committable["segments"][0]):
+    final, segments = committable.final, [segment.path for segment in committable.segments]
+    if committable.upload is not None:
         return not inspect_upload(storage, committable)
     status = storage.stat(final)
     if status is None:
         return False
-    if merged_by_record(committable):
-        return merger.recognises(storage, committable["kind"], final, _marker(segments))
-    if status.bytes != committable["bytes"]:
+    if committable.merged_by_record:
+        return merger.recognises(storage, committable.kind, final, _marker(segments))
+    if status.bytes != committable.bytes:
         return False
     return any(storage.stat(path) is None for path in segments) or _same(storage, segments, final)
-
-
-def merged_by_record(committable: JSON) -> bool:
-    """Return whether the file is made by reading and writing records, so that its size is not the sum of its parts'."""
-    return len(committable["segments"]) > 1 and committable["kind"].partition(":")[0] in ("parquet", "avro")
 
 
 def _marker(segments: Sequence[str]) -> str:
@@ -182,26 +177,27 @@ def _read(handle: BinaryIO, count: int) -> bytes:
 
 def abort(storage: Storage, prepared: Prepared) -> None:
     """Delete a segment that no decision names; none is no error."""
+    piece = PreparedFile.of(prepared.payload)
     try:
-        if is_upload(prepared.payload):
-            abort_upload(storage, prepared.payload)
+        if piece.upload is not None:
+            abort_upload(storage, piece.path, piece.upload)
         else:
-            storage.delete(prepared.payload["path"])
+            storage.delete(piece.path)
     except OSError as error:
-        raise TransientError(f"cannot remove {storage.root}/{prepared.payload['path']}: {error}") from error
+        raise TransientError(f"cannot remove {storage.root}/{piece.path}: {error}") from error
 
 
 def sweep(
-    storage: Storage, tag: str, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked
+    storage: Storage, tag: str, state: FileSinkState, *, remove: bool, check: Callable[[], None] = unchecked
 ) -> Sequence[Orphan]:
     """Find, and remove if asked and `check` does not raise, hidden files and uploads with this job's tag that the state does not name."""
     if not tag:
         return []
-    known = known_paths(state)
+    known = state.known
     left = sorted(
         (entry for entry in storage.list() if ours(entry.path, tag) and entry.path not in known), key=lambda e: e.path
     )
-    uploads = left_uploads(storage, tag, known, state.get("joined", ()))
+    uploads = left_uploads(storage, tag, known, state.joined or ())
     if remove and (left or uploads):
         check()
         for entry in left:

@@ -5,15 +5,15 @@ Files wait hidden and named by the newest decision, so a crash can neither lose 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, size
 
-JSON = dict[str, Any]
+if TYPE_CHECKING:
+    from poundlock.connectors.files.file_values import CompactionState, WaitingFile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,40 +61,33 @@ class Request:
     """
 
     bucket: str
-    compact: list[JSON] = field(default_factory=list)
-    pass_through: list[JSON] = field(default_factory=list)
+    compact: list[WaitingFile] = field(default_factory=list)
+    pass_through: list[WaitingFile] = field(default_factory=list)
 
 
 class Compactor:
-    """What waits per bucket, and when it goes. Made from a JSON state and turned back into one.
+    """What waits per bucket, and when it goes. Made from a state and turned back into one."""
 
-    A file is a JSON object with "file" (path; hidden when its name starts with "."), "bytes", and optionally "kind"
-    (files of unlike kinds never go together) and "queued_ms".
-    """
-
-    def __init__(self, policy: FileCompaction, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, policy: FileCompaction, state: CompactionState | None = None) -> None:
         self._policy = policy
-        self._checkpoints = int((state or {}).get("checkpoints", 0))
-        self._waiting: dict[tuple[str, str], list[JSON]] = {}
-        for entry in (state or {}).get("waiting", ()):
-            self._waiting.setdefault((entry["bucket"], entry["file"].get("kind", "")), []).append(entry["file"])
+        self._checkpoints = state.checkpoints if state is not None else 0
+        self._waiting: dict[tuple[str, str], list[WaitingFile]] = {}
+        for entry in state.waiting if state is not None else ():
+            self._waiting.setdefault((entry.bucket, entry.file.kind), []).append(entry.file)
 
-    def to_json(self) -> JSON:
-        """Return the state."""
-        waiting = [{"bucket": b, "file": f} for (b, _), files in self._waiting.items() for f in files]
-        return {"checkpoints": self._checkpoints, "waiting": waiting}
+    def state(self) -> CompactionState:
+        """Return what waits."""
+        from poundlock.connectors.files.file_values import CompactionState, Waiting
 
-    def files(self) -> Iterable[JSON]:
-        """Yield what waits."""
-        for files in self._waiting.values():
-            yield from files
+        waiting = [Waiting(bucket, file) for (bucket, _), files in self._waiting.items() for file in files]
+        return CompactionState(self._checkpoints, waiting)
 
-    def pending(self, bucket: str, file: JSON) -> list[Request]:
+    def pending(self, bucket: str, file: WaitingFile) -> list[Request]:
         """Take one more file; return what goes now because the bucket's hidden bytes have reached the size."""
-        key = (bucket, file.get("kind", ""))
+        key = (bucket, file.kind)
         self._waiting.setdefault(key, []).append(file)
         limit = self._policy.min_size
-        hidden = sum(f["bytes"] for f in self._waiting[key] if _hidden(f))
+        hidden = sum(file.bytes for file in self._waiting[key] if _hidden(file))
         return [self._take(key)] if limit is not None and hidden >= int(limit) else []
 
     def checkpoint(self) -> list[Request]:
@@ -118,12 +111,12 @@ class Compactor:
 
     def _due(self, key: tuple[str, str]) -> int | None:
         wait = self._policy.max_wait_ms
-        return None if wait is None else min(f.get("queued_ms", 0) for f in self._waiting[key]) + wait
+        return None if wait is None else min(file.queued_ms for file in self._waiting[key]) + wait
 
     def _take(self, key: tuple[str, str]) -> Request:
         files = self._waiting.pop(key)
         return Request(key[0], [f for f in files if _hidden(f)], [f for f in files if not _hidden(f)])
 
 
-def _hidden(file: JSON) -> bool:
-    return str(file["file"]).rpartition("/")[2].startswith(".")
+def _hidden(file: WaitingFile) -> bool:
+    return file.file.rpartition("/")[2].startswith(".")

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from poundlock.checkpoint.participant import JSON, Finding
-from poundlock.connectors.files.sink.commit_plan import carried_segments
-from poundlock.connectors.files.sink.committer import Merger, holds, merged_by_record
-from poundlock.connectors.files.sink.multipart import inspect_upload, is_upload
+from poundlock.connectors.files.file_values import FileCommittable, FileSegment, FileSinkState
+from poundlock.connectors.files.sink.committer import Merger, holds
+from poundlock.connectors.files.sink.multipart import inspect_upload
 from poundlock.errors import DefinitionError
 from poundlock.storage import open_storage
 
@@ -45,7 +45,7 @@ def settings(description: JSON) -> dict[str, Any]:
     return {name: description[name] for name in ("path", *_SETTINGS)}
 
 
-def inspect(storage: Storage, committable: JSON, merger: Merger) -> Sequence[Finding]:
+def inspect(storage: Storage, committable: FileCommittable, merger: Merger) -> Sequence[Finding]:
     """Compare one decided file with what is there.
 
     Args:
@@ -53,13 +53,13 @@ def inspect(storage: Storage, committable: JSON, merger: Merger) -> Sequence[Fin
         committable: as `staging.stage` made it.
         merger: recognises what it joined.
     """
-    final, segments = committable["final"], committable["segments"]
-    if is_upload(segments[0]):
+    final, segments = committable.final, committable.segments
+    if committable.upload is not None:
         return inspect_upload(storage, committable)
     path = f"{storage.root}/{final}"
-    expected = None if merged_by_record(committable) else committable["bytes"]
+    expected = None if committable.merged_by_record else committable.bytes
     status = storage.stat(final)
-    left = [segment for segment in segments if storage.stat(segment["path"]) is not None]
+    left = [segment for segment in segments if storage.stat(segment.path) is not None]
     if status is None and len(left) == len(segments):
         return _segments(storage, segments) or [Finding("pending", path, expected)]
     status = status or storage.stat(final)  # its segments may have become the file since the first look
@@ -71,16 +71,16 @@ def inspect(storage: Storage, committable: JSON, merger: Merger) -> Sequence[Fin
     return [Finding("pending", path, expected, status.bytes)] if left else []
 
 
-def inspect_state(storage: Storage, state: JSON) -> Sequence[Finding]:
+def inspect_state(storage: Storage, state: FileSinkState) -> Sequence[Finding]:
     """Compare the segments that wait for a later decision with what is there."""
-    return _segments(storage, carried_segments(state))
+    return _segments(storage, state.segments)
 
 
-def _segments(storage: Storage, segments: Sequence[JSON]) -> list[Finding]:
+def _segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding]:
     findings = []
     for segment in segments:
-        path, expected = f"{storage.root}/{segment['path']}", segment["bytes"]
-        status = storage.stat(segment["path"])
+        path, expected = f"{storage.root}/{segment.path}", segment.bytes
+        status = storage.stat(segment.path)
         if status is None:
             findings.append(Finding("missing", path, expected))
         elif status.bytes != expected:

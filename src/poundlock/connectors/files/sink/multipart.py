@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import BinaryIO, cast
 
-from poundlock.checkpoint.participant import JSON, Finding, Orphan
+from poundlock.checkpoint.participant import Finding, Orphan
+from poundlock.connectors.files.file_values import FileCommittable, FileSegment, PreparedFile, SentParts
 from poundlock.connectors.files.sink.names import uploaded_by
 from poundlock.errors import TerminalError, TransientError
 from poundlock.storage.base import Storage
@@ -52,10 +53,10 @@ class UploadWriter(ObjectWriter):
         super().__init__(self._parts_of, path, whole=False)
 
     @property
-    def upload(self) -> JSON:
+    def upload(self) -> SentParts:
         """What it takes to complete it, or to find that it is."""
         parts = self._parts_of
-        return {"id": parts.id, "mark": parts.mark, "tags": parts.tags}
+        return SentParts(parts.id, parts.mark, parts.tags)
 
 
 def open_upload(storage: Storage, path: str) -> BinaryIO:
@@ -73,21 +74,11 @@ def of_storage(storage: Storage) -> Uploads:
     return storage
 
 
-def is_upload(segment: JSON) -> bool:
-    """Return whether a segment is an upload and not a hidden file."""
-    return "upload" in segment
-
-
-def known_as(segment: JSON) -> str:
-    """Return what stands for a segment in the state: the path of a hidden file, the id of an upload."""
-    return f"upload {segment['upload']['id']}" if is_upload(segment) else str(segment["path"])
-
-
-def verify_upload(storage: Storage, payload: JSON, sink: str) -> None:
+def verify_upload(storage: Storage, piece: PreparedFile, upload: SentParts, sink: str) -> None:
     """Raise TransientError unless an upload is there with all its parts."""
-    path, upload = payload["path"], payload["upload"]
+    path = piece.path
     try:
-        parts = of_storage(storage).uploaded(path, upload["id"])
+        parts = of_storage(storage).uploaded(path, upload.id)
     except OSError as error:
         raise TransientError(
             f"cannot look at the upload of {storage.root}/{path}: {error.strerror or error}"
@@ -95,48 +86,48 @@ def verify_upload(storage: Storage, payload: JSON, sink: str) -> None:
     if parts is None:
         raise TransientError(f"the upload of {storage.root}/{path} is gone", next=_NEXT, participant=sink)
     size = sum(bytes for _, _, bytes in parts)
-    if [_plain(tag) for _, tag, _ in parts] != [_plain(tag) for tag in upload["tags"]] or size != payload["bytes"]:
+    if [_plain(tag) for _, tag, _ in parts] != [_plain(tag) for tag in upload.tags] or size != piece.bytes:
         raise TransientError(
             f"the upload of {storage.root}/{path} has {size} bytes in {len(parts)} parts instead of "
-            f"{payload['bytes']} in {len(upload['tags'])}",
+            f"{piece.bytes} in {len(upload.tags)}",
             next=_NEXT,
             participant=sink,
         )
 
 
-def complete(storage: Storage, committable: JSON) -> None:
-    """Let the file of a committable appear, or find that it did; idempotent, from any process.
+def complete(storage: Storage, segment: FileSegment) -> None:
+    """Let the file of an upload appear, or find that it did; idempotent, from any process.
 
     Raises:
         OSError: the outcome is not known.
         TerminalError: the upload is gone and the file is not there, or the name is another's.
     """
-    uploads, segment = of_storage(storage), committable["segments"][0]
-    path, upload = segment["path"], segment["upload"]
+    uploads, path, upload = of_storage(storage), segment.path, segment.upload
+    assert upload is not None
     try:
-        uploads.complete_upload(path, upload["id"], upload["tags"])
+        uploads.complete_upload(path, upload.id, upload.tags)
     except (UploadGone, FileExistsError) as error:
         taken = isinstance(error, FileExistsError)
         mark = uploads.mark_of(path) if taken else shown_mark(uploads, path)
         if mark is None:
-            if taken or uploads.uploaded(path, upload["id"]) is not None:
+            if taken or uploads.uploaded(path, upload.id) is not None:
                 raise  # the name was taken a moment ago, or the upload is there after all: asked for again
             raise TerminalError(
                 f"{storage.root}/{path} was decided, but neither it nor its upload exists",
                 next="look for who aborts uploads or deletes files there; then restart from an earlier savepoint",
             ) from error
-        if mark != upload["mark"]:
+        if mark != upload.mark:
             raise TerminalError(
                 f"{storage.root}/{path} is decided for this job, but an object of another origin has that name",
                 next=f"move {path} away and start again",
             ) from error
         if taken:
-            uploads.abort_upload(path, upload["id"])  # some servers keep it when the file is there
+            uploads.abort_upload(path, upload.id)  # some servers keep it when the file is there
 
 
-def abort_upload(storage: Storage, payload: JSON) -> None:
+def abort_upload(storage: Storage, path: str, upload: SentParts) -> None:
     """Drop an upload that no decision names; none is no error."""
-    of_storage(storage).abort_upload(payload["path"], payload["upload"]["id"])
+    of_storage(storage).abort_upload(path, upload.id)
 
 
 def left_uploads(storage: Storage, tag: str, known: set[str], joined: Sequence[str]) -> list[tuple[Upload, Orphan]]:
@@ -160,14 +151,15 @@ def left_uploads(storage: Storage, tag: str, known: set[str], joined: Sequence[s
     return sorted(left, key=lambda pair: (pair[0].path, pair[0].id))
 
 
-def inspect_upload(storage: Storage, committable: JSON) -> Sequence[Finding]:
+def inspect_upload(storage: Storage, committable: FileCommittable) -> Sequence[Finding]:
     """Compare a decided upload with what is there."""
-    uploads, segment = of_storage(storage), committable["segments"][0]
-    path, upload, expected = segment["path"], segment["upload"], committable["bytes"]
+    uploads, segment = of_storage(storage), committable.segments[0]
+    path, upload, expected = segment.path, segment.upload, committable.bytes
+    assert upload is not None
     place = f"{storage.root}/{path}"
     mark = uploads.mark_of(path)
     if mark is None:
-        open_parts = uploads.uploaded(path, upload["id"])
+        open_parts = uploads.uploaded(path, upload.id)
         mark = uploads.mark_of(path)  # it may have appeared since the first look
         if mark is None:
             return [Finding("missing" if open_parts is None else "pending", place, expected)]
@@ -175,7 +167,7 @@ def inspect_upload(storage: Storage, committable: JSON) -> Sequence[Finding]:
     size = None if status is None else status.bytes
     if size != expected:
         return [Finding("size", place, expected, size)]
-    return [] if mark == upload["mark"] else [Finding("foreign", place, expected, size)]
+    return [] if mark == upload.mark else [Finding("foreign", place, expected, size)]
 
 
 def _plain(tag: str) -> str:

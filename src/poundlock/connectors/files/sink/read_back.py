@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
-from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.files.checksums import read_crc32
-from poundlock.connectors.files.sink.committer import merged_by_record
+from poundlock.connectors.files.file_values import FileCommittable, FileSegment
 from poundlock.formats.encode_bulk import count_rows
 from poundlock.storage.base import Storage
 
@@ -35,7 +34,8 @@ class FileReading:
         """Compare a file."""
         if decided.compared:
             self._compared += 1
-            self._wrong += audit(self._open(decided.committable["root"]), decided.committable)
+            committable = FileCommittable.of(decided.committable)
+            self._wrong += audit(self._open(committable.root), committable)
             self._scope.progress(f"{self._compared:,} files read")
 
     def read(self) -> None:
@@ -46,42 +46,40 @@ class FileReading:
         return ReadBack(compared=self._compared, disagreements=self._wrong)
 
 
-def audit(storage: Storage, committable: JSON) -> Sequence[Disagreement]:
+def audit(storage: Storage, committable: FileCommittable) -> Sequence[Disagreement]:
     """Compare a finished file with its committable.
 
     Args:
         storage: the folder it was staged in.
         committable: as `staging.stage` made it.
     """
-    final, segments = committable["final"], committable["segments"]
+    final, segments = committable.final, committable.segments
     path = f"{storage.root}/{final}"
-    checkpoint = segments[-1].get("checkpoint")
+    checkpoint = segments[-1].checkpoint
     status = storage.stat(final)
     if status is None:
-        return [Disagreement(checkpoint, path, f"the file is gone, with {committable['rows']} rows")]
-    if merged_by_record(committable):
+        return [Disagreement(checkpoint, path, f"the file is gone, with {committable.rows} rows")]
+    if committable.merged_by_record:
         with storage.open(final) as handle:
-            rows = count_rows(committable["kind"], handle)
-        return [] if rows == committable["rows"] else [_rows(checkpoint, path, rows, committable["rows"])]
+            rows = count_rows(committable.kind, handle)
+        return [] if rows == committable.rows else [_rows(checkpoint, path, rows, committable.rows)]
     with storage.open(final) as handle:
         wrong = [_segment(path, segment, handle) for segment in segments]
         more = len(handle.read(1))
     differ = [each for each in wrong if each is not None]
     if more:
-        differ.append(
-            Disagreement(checkpoint, path, f"the file has more than the {committable['bytes']} bytes decided")
-        )
+        differ.append(Disagreement(checkpoint, path, f"the file has more than the {committable.bytes} bytes decided"))
     return differ
 
 
-def _segment(path: str, segment: JSON, handle: BinaryIO) -> Disagreement | None:
-    size, crc = read_crc32(handle, int(segment["bytes"]))
-    left, checkpoint = int(segment["bytes"]) - size, segment.get("checkpoint")
+def _segment(path: str, segment: FileSegment, handle: BinaryIO) -> Disagreement | None:
+    size, crc = read_crc32(handle, segment.bytes)
+    left, checkpoint = segment.bytes - size, segment.checkpoint
     if left:
         return Disagreement(checkpoint, path, f"the file ends {left} bytes too early")
-    if crc != segment.get("crc32", crc):
+    if segment.crc32 not in (None, crc):
         return Disagreement(
-            checkpoint, path, f"{segment['rows']} rows are not the ones that were written: checksum {crc:08x}"
+            checkpoint, path, f"{segment.rows} rows are not the ones that were written: checksum {crc:08x}"
         )
     return None
 

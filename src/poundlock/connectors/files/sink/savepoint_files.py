@@ -5,69 +5,70 @@ A finished file is touched only where the user asked for it: output that is newe
 
 from __future__ import annotations
 
-import copy as copies
 import re
 from collections.abc import Callable, Sequence
 
-from poundlock.checkpoint.participant import JSON
+from msgspec.structs import replace
+
 from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
 from poundlock.connectors.files.checksums import read_crc32
-from poundlock.connectors.files.sink.commit_plan import Rules, carried_segments
+from poundlock.connectors.files.file_values import FileSinkState, FinishedFile, OpenPart
+from poundlock.connectors.files.sink.commit_plan import Rules
 from poundlock.connectors.files.sink.names import final_name, join, numbers_of
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
 from poundlock.storage.copying import copy
 
 
-def save(storage: Storage, state: JSON, folder: str, add: Callable[[Storage, str, str], None]) -> None:
+def save(storage: Storage, state: FileSinkState, folder: str, add: Callable[[Storage, str, str], None]) -> None:
     """Copy the segments of unfinished parts; see `Portable.save`."""
-    for segment in carried_segments(state):
-        add(storage, segment["path"], f"{folder}/{segment['path']}")
+    for segment in state.segments:
+        add(storage, segment.path, f"{folder}/{segment.path}")
 
 
-def newer_output(storage: Storage, rules: Rules, state: JSON) -> Newer:
+def newer_output(storage: Storage, rules: Rules, state: FileSinkState) -> Newer:
     """Say which files are newer than a state; see `Portable.newer`."""
     paths = _newer(storage, rules, state)
     what = f"has {len(paths)} files that were finished after the savepoint, such as {paths[0]}" if paths else ""
     return Newer(what=what, lost=_lost(storage, rules, state))
 
 
-def _lost(storage: Storage, rules: Rules, state: JSON) -> str:
+def _lost(storage: Storage, rules: Rules, state: FileSinkState) -> str:
     """Say which of the newest files that were finished before a state are not there, or are others; "" = none.
 
     Another savepoint may have been restored over this one since, which took its files back. Where the sink has another
     folder now, it may begin empty.
     """
-    wrong = [file for file in state.get("newest", {}).values() if not _holds(storage, file)]
+    wrong = [file for file in state.newest.values() if not _holds(storage, file)]
     if not wrong:
         return ""
-    if state.get("root", rules.root) != rules.root and not any(
+    if (state.root or rules.root) != rules.root and not any(
         numbers_of(rules.prefix, rules.suffix, entry.path) for entry in storage.list()
     ):
         return ""
-    path = str(wrong[0]["path"])
+    path = wrong[0].path
     there = storage.stat(path) is not None
     if there:
         return f"has another file {path} than the one that was finished before the savepoint"
     return f"lacks the file {path}, which was finished before the savepoint"
 
 
-def _holds(storage: Storage, file: JSON) -> bool:
+def _holds(storage: Storage, file: FinishedFile) -> bool:
     """Return whether a file is there as it was finished; its content is looked at where it was written after that."""
-    status = storage.stat(str(file["path"]))
-    if status is None or file["bytes"] is None:
+    status = storage.stat(file.path)
+    if status is None or file.bytes is None:
         return status is not None
-    if status.bytes != file["bytes"]:
+    if status.bytes != file.bytes:
         return False
-    if status.modified_ms <= file["finished_ms"]:
+    if status.modified_ms <= file.finished_ms:
         return True
-    with storage.open(str(file["path"])) as content:
-        return read_crc32(content, status.bytes) == (file["bytes"], file["crc32"])
+    with storage.open(file.path) as content:
+        return read_crc32(content, status.bytes) == (file.bytes, file.crc32)
 
 
-def _newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
+def _newer(storage: Storage, rules: Rules, state: FileSinkState) -> list[str]:
     """Return the finished files with names that were not given out, or not finished, when the state was decided."""
-    counters, unfinished = state.get("counters", {}), {join(p["bucket"], p["name"]) for p in _files(state)}
+    counters, unfinished = state.counters, {join(part.bucket, part.name) for part in state.files}
     paths = []
     for entry in storage.list():
         numbers = numbers_of(rules.prefix, rules.suffix, entry.path)
@@ -76,64 +77,65 @@ def _newer(storage: Storage, rules: Rules, state: JSON) -> list[str]:
     return sorted(paths)
 
 
-def restore(storage: Storage, rules: Rules, state: JSON, savepoint: Storage, folder: str, then: NewerOutput) -> JSON:
+def restore(
+    storage: Storage, rules: Rules, state: FileSinkState, savepoint: Storage, folder: str, then: NewerOutput
+) -> FileSinkState:
     """Copy saved segments in under this job's names and return the state that names them; see `Portable.restore`."""
     there = _newer(storage, rules, state)
-    moved = copies.deepcopy(state)
-    names: dict[str, str] = {}
-    for segment in carried_segments(state):
-        old = segment["path"]
-        names[old] = old.replace(f".inprogress.{state['tag']}-", f".inprogress.{rules.tag}-")
-        storage.delete(names[old])  # of a restore that was killed: nobody else gives names with this tag
-        copy(savepoint, f"{folder}/{old}", storage, names[old])
-    for segment in carried_segments(moved):
-        segment["path"] = names[segment["path"]]
-    for waiting in moved.get("compaction", {}).get("waiting", ()):
-        waiting["file"]["file"] = names[waiting["file"]["file"]]
+
+    def moved(path: str) -> str:
+        return path.replace(f".inprogress.{state.tag}-", f".inprogress.{rules.tag}-")
+
+    for segment in state.segments:
+        storage.delete(moved(segment.path))  # of a restore that was killed: nobody else gives names with this tag
+        copy(savepoint, f"{folder}/{segment.path}", storage, moved(segment.path))
     if then == "retract":
         for path in there:
             storage.delete(path)
-    elif there:
-        _give_new_names(rules, moved, there)
+    counters = dict(state.counters)
+    if there and then != "retract":
+        _go_on_behind(counters, rules, there)
+
+    def renamed(part: OpenPart) -> OpenPart:
+        segments = [replace(segment, path=moved(segment.path)) for segment in part.segments]
+        name = part.name
+        if there and then != "retract":
+            name = final_name(rules.prefix, part.subtask, counters.get(str(part.subtask), 0), rules.suffix)
+            counters[str(part.subtask)] = counters.get(str(part.subtask), 0) + 1
+        return replace(part, name=name, segments=segments)
+
+    parts, compaction = [renamed(part) for part in state.parts], state.compaction
+    if compaction is not None:
+        files = [(each, renamed(each.file)) for each in compaction.waiting]
+        waiting = [replace(each, file=replace(file, file=moved(each.file.file))) for each, file in files]
+        compaction = replace(compaction, waiting=waiting)
     # Where the sink begins in a new place, what was finished in the old one is nothing to count on.
-    newest = {subtask: file for subtask, file in state.get("newest", {}).items() if _holds(storage, file)}
-    return {**moved, "tag": rules.tag, "root": rules.root, "closing": [], "newest": newest}
+    newest = {subtask: file for subtask, file in state.newest.items() if _holds(storage, file)}
+    return replace(
+        state, tag=rules.tag, root=rules.root, counters=counters, parts=parts, compaction=compaction, closing=[],
+        newest=newest,
+    )  # fmt: skip
 
 
-def check_names(storage: Storage, state: JSON) -> None:
+def check_names(storage: Storage, state: FileSinkState) -> None:
     """Raise DefinitionError unless segments have names that only unfinished data has: nothing else may be written or removed."""
-    for segment in carried_segments(state):
-        path = str(segment["path"])
+    for path in (segment.path for segment in state.segments):
         name = path.rpartition("/")[2]
-        if not name.startswith(".") or f".inprogress.{state['tag']}-" not in name or ".." in path.split("/"):
+        if not name.startswith(".") or f".inprogress.{state.tag}-" not in name or ".." in path.split("/"):
             raise DefinitionError(
                 f"the savepoint names {path!r} as unfinished data for {storage.root}, which it is not",
                 next="copy the savepoint again from where it was taken",
             )
 
 
-def _give_new_names(rules: Rules, state: JSON, there: Sequence[str]) -> None:
-    """Let counters go on behind the files that are there, and name unfinished parts anew."""
-    counters = dict(state.get("counters", {}))
+def _go_on_behind(counters: dict[str, int], rules: Rules, there: Sequence[str]) -> None:
+    """Let counters go on behind the files that are there."""
     for path in there:
         subtask, counter = path.rpartition("/")[2][len(rules.prefix) + 1 :].split("-", 1)
         number = int(re.match(r"[0-9]+", counter)[0])  # type: ignore[index]
         counters[subtask] = max(counters.get(subtask, 0), number + 1)
-    for part in _files(state):
-        subtask = str(part["subtask"])
-        part["name"] = final_name(rules.prefix, part["subtask"], counters.get(subtask, 0), rules.suffix)
-        counters[subtask] = counters.get(subtask, 0) + 1
-    state["counters"] = counters
 
 
-def _files(state: JSON) -> list[JSON]:
-    """Return the parts that are not finished: open ones, and those that wait to be merged."""
-    return [*state.get("parts", ()), *(w["file"] for w in state.get("compaction", {}).get("waiting", ()))]
-
-
-def pending(state: JSON) -> list[PendingFile]:
+def pending(state: FileSinkState) -> list[PendingFile]:
     """Return the unfinished parts; see `Legible.pending`."""
-    return [
-        PendingFile(path=join(part["bucket"], part["name"]), rows=int(part["rows"]), bytes=int(part["bytes"]))
-        for part in _files(state)
-    ]
+    return [PendingFile(path=join(part.bucket, part.name), rows=part.rows, bytes=part.bytes) for part in state.files]

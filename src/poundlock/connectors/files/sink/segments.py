@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.checkpoint.participant import JSON
-from poundlock.connectors.files.sink.multipart import UploadWriter, abort_upload, is_upload
+from poundlock.connectors.files.file_values import PreparedFile
+from poundlock.connectors.files.sink.multipart import UploadWriter, abort_upload
 from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.formats.encode import SegmentOutput, open_output
@@ -102,6 +102,7 @@ class Segments:
         name: returns the hidden path of a bucket's segment with this number.
         pending: bytes that wait in each bucket's open part from earlier checkpoints.
         header: returns what each file begins with.
+        describe: makes the value of a finished segment of what is known of it here.
         begin: opens a segment's handle; None = as a hidden file of the storage.
         most_held: so many bytes wait in memory at once for parts to be full, where files are made of parts.
     """
@@ -112,12 +113,13 @@ class Segments:
     name: Callable[[str, int], str]
     pending: dict[str, int]
     header: Callable[[], bytes]
+    describe: Callable[..., PreparedFile]
     begin: Callable[[str], BinaryIO] | None = None
     most_held: int = MOST_HELD
     _held: int = 0
     _open: OrderedDict[str, _Segment] = field(default_factory=OrderedDict)
     _parts: dict[str, _Part] = field(default_factory=dict)
-    _done: list[JSON] = field(default_factory=list)
+    _done: list[PreparedFile] = field(default_factory=list)
     _count: int = 0
 
     def rows(self, bucket: str, rows: Slice, ms: float) -> None:
@@ -146,17 +148,16 @@ class Segments:
         segment.seen(batch.num_rows, times, ms)
         self._bound_memory(segment)
 
-    def finish(self) -> list[JSON]:
+    def finish(self) -> list[PreparedFile]:
         """Make everything durable and return what describes it, in the order it was begun."""
         for bucket in list(self._open):
             self._close(bucket)
-        return sorted(self._done, key=lambda done: int(done["k"]))
+        return sorted(self._done, key=lambda done: done.k)
 
     def abandon(self) -> None:
         """Remove everything, as far as that is possible."""
-        paths = [s.path for s in self._open.values()] + [
-            str(done["path"]) for done in self._done if not is_upload(done)
-        ]
+        paths = [segment.path for segment in self._open.values()]
+        paths += [done.path for done in self._done if done.upload is None]
         for segment in self._open.values():
             with suppress(Exception):
                 handle = segment.handle
@@ -164,9 +165,10 @@ class Segments:
         for path in paths if self.begin is None else ():
             with suppress(Exception):
                 self.storage.delete(path)
-        for done in filter(is_upload, self._done):
-            with suppress(Exception):
-                abort_upload(self.storage, done)
+        for done in self._done:
+            if done.upload is not None:
+                with suppress(Exception):
+                    abort_upload(self.storage, done.path, done.upload)
         self._open.clear()
         self._done.clear()
 
@@ -239,22 +241,21 @@ class Segments:
         segment.handle.close()
         del self._open[bucket]  # now, so that one that could not be finished is still abandoned
         self._held -= segment.held
-        upload = {"upload": segment.handle.upload} if isinstance(segment.handle, UploadWriter) else {}
         known = segment.low <= segment.high
         self._done.append(
-            {
-                "path": segment.path,
-                "bucket": bucket,
-                "k": segment.number,
-                "kind": segment.kind,
-                "new_part": segment.new_part,
-                "rows": segment.rows,
-                "bytes": segment.output.size,
-                "crc32": segment.output.crc32,
-                "min_ms": math.floor(segment.low + _ROUNDING_MS) if known else None,
-                "max_ms": math.floor(segment.high + _ROUNDING_MS) if known else None,
-                **upload,
-            }
+            self.describe(
+                path=segment.path,
+                bucket=bucket,
+                k=segment.number,
+                kind=segment.kind,
+                new_part=segment.new_part,
+                rows=segment.rows,
+                bytes=segment.output.size,
+                crc32=segment.output.crc32,
+                min_ms=math.floor(segment.low + _ROUNDING_MS) if known else None,
+                max_ms=math.floor(segment.high + _ROUNDING_MS) if known else None,
+                upload=segment.handle.upload if isinstance(segment.handle, UploadWriter) else None,
+            )
         )
 
 

@@ -39,8 +39,6 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
-from poundlock.connectors.files.sink import bulk_commit, committer, inspection, savepoint_files
-from poundlock.connectors.files.sink import commit_plan as staging
 from poundlock.connectors.files.sink.compaction import FileCompaction
 from poundlock.connectors.files.sink.names import owner_tag
 from poundlock.connectors.files.sink.rolling import RollingPolicy
@@ -51,6 +49,8 @@ from poundlock.storage.uploads import Uploads
 if TYPE_CHECKING:
     from poundlock.audit.read_back import AuditScope, Reading
     from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
+    from poundlock.connectors.files.file_values import FileCommittable, FileSinkState
+    from poundlock.connectors.files.sink.commit_plan import Rules
     from poundlock.connectors.files.sink.segments import Layout
     from poundlock.formats.encode import RowEncoder
     from poundlock.formats.encode_bulk import BulkMerger
@@ -197,6 +197,8 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
 
     def preflight(self) -> None:
         """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
+        from poundlock.connectors.files.sink import committer
+
         storage = self._storage()
         by = self.bucket
         pattern = by.pattern if isinstance(by, EventTimeBucketAssigner | ProcessingTimeBucketAssigner) else ""
@@ -219,38 +221,59 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.
         from poundlock.connectors.files.task_directive import directive
 
-        return directive(state, named=self._uploads).to_json()
+        return directive(_carried(state), named=self._uploads).to_json()
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
+        from poundlock.connectors.files.sink import bulk_commit
+
         bulk_commit.verify_many(self._storage(), prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        return staging.stage(self._rules(), state, prepared, occasion, now_ms)
+        from poundlock.connectors.files.sink import commit_plan as staging
+
+        following, committables = staging.stage(self._rules(), _carried(state), prepared, occasion, now_ms)
+        return Staged(following.to_json(), [each.to_json() for each in committables])
 
     def next_roll_ms(self, state: JSON) -> int | None:
-        return staging.next_roll_ms(self._rules(), state)
+        from poundlock.connectors.files.sink import commit_plan as staging
+
+        return staging.next_roll_ms(self._rules(), _carried(state))
 
     def rescale(self, state: JSON, parallelism: int) -> JSON:
         """Return the state for another number of subtasks: parts of those that are gone go on under others, or are finished next."""
-        return staging.rescale(state, parallelism)
+        from poundlock.connectors.files.sink import commit_plan as staging
+
+        return staging.rescale(_carried(state), parallelism).to_json()
 
     def commit(self, committable: JSON) -> Committed:
-        return committer.commit(self._storage(committable["root"]), committable, self._merger)
+        from poundlock.connectors.files.sink import committer
+
+        file = _decided(committable)
+        return committer.commit(self._storage(file.root), file, self._merger)
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
+        from poundlock.connectors.files.sink import bulk_commit
+
         return bulk_commit.commit_many(self._storage, committables, self._merger)
 
     def abort(self, prepared: Prepared) -> None:
+        from poundlock.connectors.files.sink import committer
+
         committer.abort(self._storage(), prepared)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
+        from poundlock.connectors.files.sink import committer
+
+        carried = _carried(state)
         return committer.sweep(
-            self._storage(state.get("root")), self.tag or state.get("tag", ""), state, remove=remove, check=check
+            self._storage(carried.root), self.tag or carried.tag, carried, remove=remove, check=check
         )
 
     # Inspectable
 
     def describe_json(self) -> JSON:
+        from poundlock.connectors.files.sink import inspection
+
         return inspection.describe(self)
 
     @classmethod
@@ -260,13 +283,21 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         Raises:
             DefinitionError: another version of poundlock wrote the description.
         """
+        from poundlock.connectors.files.sink import inspection
+
         return cls(**inspection.settings(description))
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        return inspection.inspect(self._storage(committable["root"]), committable, self._merger)
+        from poundlock.connectors.files.sink import inspection
+
+        file = _decided(committable)
+        return inspection.inspect(self._storage(file.root), file, self._merger)
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
-        return inspection.inspect_state(self._storage(state.get("root")), state)
+        from poundlock.connectors.files.sink import inspection
+
+        carried = _carried(state)
+        return inspection.inspect_state(self._storage(carried.root), carried)
 
     # Auditable
 
@@ -279,7 +310,7 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         return int(committable["rows"])
 
     def rows_pending(self, state: JSON) -> int:
-        return sum(int(segment["rows"]) for segment in staging.carried_segments(state))
+        return sum(segment.rows for segment in _carried(state).segments)
 
     # Measurable
 
@@ -287,31 +318,45 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         return replace(self, path=folder)
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
-        return staging.rows_by_bucket(committables, state, checkpoint)
+        from poundlock.connectors.files.sink import commit_plan as staging
+
+        return staging.rows_by_bucket(map(_decided, committables), _carried(state), checkpoint)
 
     # Portable
 
     def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
-        savepoint_files.save(self._storage(state.get("root")), state, folder, copy)
+        from poundlock.connectors.files.sink import savepoint_files
+
+        carried = _carried(state)
+        savepoint_files.save(self._storage(carried.root), carried, folder, copy)
 
     def check_saved(self, state: JSON) -> None:
-        savepoint_files.check_names(self._storage(), state)
+        from poundlock.connectors.files.sink import savepoint_files
+
+        savepoint_files.check_names(self._storage(), _carried(state))
 
     def newer(self, state: JSON, note: JSON) -> Newer:
-        return savepoint_files.newer_output(self._storage(), self._rules(), state)
+        from poundlock.connectors.files.sink import savepoint_files
+
+        return savepoint_files.newer_output(self._storage(), self._rules(), _carried(state))
 
     def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
-        return savepoint_files.restore(self._storage(), self._rules(), state, savepoint, folder, newer)
+        from poundlock.connectors.files.sink import savepoint_files
+
+        carried = _carried(state)
+        return savepoint_files.restore(self._storage(), self._rules(), carried, savepoint, folder, newer).to_json()
 
     # Legible
 
     def pending(self, state: JSON) -> Sequence[PendingFile]:
-        return savepoint_files.pending(state)
+        from poundlock.connectors.files.sink import savepoint_files
+
+        return savepoint_files.pending(_carried(state))
 
     # Parts
 
-    def _storage(self, root: str | None = None) -> Storage:
-        return open_storage(self.path if root is None else root)
+    def _storage(self, root: str = "") -> Storage:
+        return open_storage(root or self.path)
 
     @property
     def _whole(self) -> bool:
@@ -353,9 +398,11 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
             return JsonEncoder(self.columns, hidden)
         return CsvEncoder(self.columns, hidden, header=self.header) if self.kind_of_rows == "csv" else None
 
-    def _rules(self) -> staging.Rules:
+    def _rules(self) -> Rules:
 
-        return staging.Rules(
+        from poundlock.connectors.files.sink.commit_plan import Rules
+
+        return Rules(
             root=self._storage().root,
             rolling=self.rolling,
             whole=self._whole,
@@ -365,6 +412,18 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
             tag=self.tag,
             joins=self._storage().moves_by_copy,
         )
+
+
+def _carried(state: JSON) -> FileSinkState:
+    from poundlock.connectors.files.file_values import FileSinkState
+
+    return FileSinkState.of(state)
+
+
+def _decided(committable: JSON) -> FileCommittable:
+    from poundlock.connectors.files.file_values import FileCommittable
+
+    return FileCommittable.of(committable)
 
 
 def _check_format(sink: FileSink) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ import pyarrow as pa
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
 from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, BucketRows, OpenAssigner
+from poundlock.connectors.files.file_values import PreparedFile
 from poundlock.connectors.files.sink.multipart import open_upload
 from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag, segment_name, upload_name
 from poundlock.connectors.files.sink.partition_rows import order, route
@@ -89,7 +91,7 @@ class FileWriter:
         pending = {b: size for b, subtask, size in directive.pending if subtask == context.subtask}
         header: Callable[[], bytes] = encoder.header if encoder is not None else bytes
         begin = partial(open_upload, storage) if uploads else None
-        self._segments = Segments(storage, layout, rolling, self._name, pending, header, begin)
+        self._segments = Segments(storage, layout, rolling, self._name, pending, header, self._describe, begin)
 
     def write(self, chunk: Chunk) -> int:
         """Write the rows of a chunk; return how many were written. Raises TransientError when the file system fails."""
@@ -105,13 +107,16 @@ class FileWriter:
     def prepare(self) -> Sequence[JSON]:
         """Make all of it durable and return one payload a segment."""
         with self._failing("finishing a segment in"):
-            payloads = self._segments.finish()
-        common = {"v": 1, "tag": self._tag, "at_ms": self._context.started_ms, "floor": self._floor}
-        common["checkpoint"] = self._context.checkpoint
-        made = [{**common, **payload, **_digest(payload)} for payload in payloads]
-        for payload in made if self._uploads else ():
-            payload["counter"] = self._floor + payload["k"]
-        return made
+            return [piece.to_json() for piece in self._segments.finish()]
+
+    def _describe(self, **seen: Any) -> PreparedFile:
+        """Return the value of a finished segment."""
+        piece = PreparedFile(
+            v=PreparedFile.FORMAT, tag=self._tag, at_ms=self._context.started_ms, floor=self._floor,
+            checkpoint=self._context.checkpoint, **seen,
+        )  # fmt: skip
+        counter = self._floor + piece.k if self._uploads else None
+        return msgspec.structs.replace(piece, digest=_digest(piece), counter=counter)
 
     def abandon(self) -> None:
         """Remove what was written, as far as that is possible."""
@@ -230,15 +235,15 @@ class FileWriter:
             ) from error
 
 
-def _digest(segment: JSON) -> JSON:
+def _digest(piece: PreparedFile) -> str | None:
     """Return the digest of a segment: of its bucket, length and checksum, which is there already.
 
     An Avro file has a random mark between its blocks, so that the same rows have another checksum each time.
     """
-    if segment["kind"].startswith("avro"):
-        return {}
-    text = f"{segment['bucket']}\0{segment['bytes']}\0{segment['crc32']}"
-    return {"digest": blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()}
+    if piece.kind.startswith("avro"):
+        return None
+    text = f"{piece.bucket}\0{piece.bytes}\0{piece.crc32}"
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
 def _without(assignment: Assignment, rows: int, bad: Mapping[int, str]) -> Assignment:
