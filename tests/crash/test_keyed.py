@@ -16,6 +16,7 @@ from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka
 from support.lives import Lives, failpoint_setting
+from support.stores import LOCAL_FIRST, Store
 from support.torture import tortured
 
 pytestmark = pytest.mark.crash
@@ -76,14 +77,21 @@ def difference(seen: Mapping[str, Counter[str]], wanted: Mapping[str, Counter[st
     return {name: lines for name, lines in found.items() if lines}
 
 
-def test_killed_with_windows_and_timers_open(tmp_path: Path) -> None:
+@LOCAL_FIRST
+def test_killed_with_windows_and_timers_open(tmp_path: Path, store: Store) -> None:
+    """The checkpoint folder, with all keyed state, is on the store; what is read and written is on the local disk."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     write_input(tmp_path / "in", seed, 10)
     wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")
     points = [Failpoint.STATE_WRITING, Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, Failpoint.CHECKPOINT_DONE]
     deaths = failpoint_setting("kill", tmp_path / "hit", times=3, points=points)
-    with Lives(JOB, environment=environment(tmp_path, tmp_path / "in"), folder=tmp_path) as lives:
+    given = {
+        **environment(tmp_path, tmp_path / "in"),
+        "CRASH_CHECKPOINTS": store.at("checkpoints"),
+        **store.environment,
+    }
+    with Lives(JOB, environment=given, folder=tmp_path, arguments=store.arguments) as lives:
         lives.run(POUNDLOCK_FAILPOINTS=deaths)
     assert {path.name for path in (tmp_path / "hit").iterdir()} == {point.value for point in points}
     assert not difference(visible(tmp_path / "out"), wanted), f"seed {seed}"
