@@ -19,7 +19,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.outcome import Directive, TaskResults
+from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -171,8 +171,8 @@ class Life:
         self.checkpoints += 1
         return (time.perf_counter() - begin) * 1000
 
-    def _tasks(self, directive: Directive) -> TaskResults:
-        n = directive["checkpoint"]
+    def _tasks(self, directive: SinkDirectives) -> TaskResults:
+        n = directive.checkpoint
         prepared = [
             Prepared(
                 sink, task, {"v": 1, "transaction": f"poundlock.{sink}.{task}@{n}:0", "rows": ROWS, "bytes": 95_000}
