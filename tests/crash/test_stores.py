@@ -68,6 +68,8 @@ def test_the_main_job_on_hdfs_survives_the_death_of_namenode_and_datanode(
     """Kafka to files, all of it on HDFS; its processes are killed in mid-job, and come back on the same data."""
     kafka_scene.produce(20_000)
     lives = kafka_scene.lives
+    # HDFS takes its time to come back: the attempts have to last as long.
+    lives.add("-D", "restart-strategy.fixed-delay.delay=2 s")
     job = lives.start()
     lives.checkpoints(job, 3)
     assert not kafka_scene.caught_up(), "all was consumed before HDFS went away: give it more input"

@@ -652,6 +652,21 @@ def test_a_driver_that_stalls_before_its_decision_is_fenced_by_the_next_start() 
         machine.teardown()
 
 
+def test_a_driver_whose_plan_a_newer_one_has_overtaken_is_fenced() -> None:
+    """It stalled behind its last look at the epoch; what it is to read next goes on behind what the other has decided."""
+    machine = Transactions()
+    try:
+        machine.planned += [Batch(n, n, n + 1, (("b", (n,)),), 0) for n in range(3)]
+        machine._deliver(Driver(machine, Plan()))
+        stale = Driver(machine, Plan())
+        machine._deliver(Driver(machine, Plan()))
+        with pytest.raises(FencedError):
+            machine.ahead(machine, stale, "before").take(2)
+        machine.settle()
+    finally:
+        machine.teardown()
+
+
 def test_sweeping_before_the_ledger_is_closed_would_lose_data() -> None:
     machine = SweepsFirstMachine()
     try:

@@ -181,6 +181,7 @@ class Coordinator:
 
         Raises:
             TerminalError: the plan does not go on where the newest decision ended, or is not what was decided.
+            FencedError: a newer driver has taken over.
         """
         if self.is_produced_again(plan.checkpoint):
             self._epoch.check()  # what looks aborted to a driver that slept may be a newer one's
@@ -191,7 +192,11 @@ class Coordinator:
                 next="restore the whole checkpoint folder from one moment",
             )
         else:
-            check_continues(self._history.sources, plan.checkpoint, plan.ranges)
+            try:
+                check_continues(self._history.sources, plan.checkpoint, plan.ranges)
+            except TerminalError:
+                self._epoch.check()  # a newer driver may have gone on: then that is what is wrong
+                raise
         return self.begin(plan.checkpoint)
 
     def verify(self, plan: Planned, directive: SinkDirectives, results: TaskResults) -> Verified:
