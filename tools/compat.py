@@ -93,7 +93,7 @@ def run_tests(folder: Path, tests: Sequence[str]) -> Outcome:
     report, log = folder / "report.xml", folder / "tests.log"
     report.unlink(missing_ok=True)
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
-    command = [str(python_of(folder)), "-m", "pytest", "-q", "-m", "not torture", f"--junitxml={report}", *tests]
+    command = [str(python_of(folder)), "-m", "pytest", "-q", "-m", "compat", f"--junitxml={report}", *tests]
     with log.open("w", encoding="utf-8") as out:
         subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, check=False)
     spark = installed_spark(folder)

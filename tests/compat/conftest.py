@@ -15,6 +15,12 @@ import pytest
 _PATIENCE_S = 600.0
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.compat)
+
+
 class Terminal:
     """A folder in which commands are typed. The jobs of it are its own.
 

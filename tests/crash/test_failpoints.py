@@ -9,7 +9,7 @@ import pytest
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint
 from support.lives import DRIVERS, STATELESS, failpoint_setting, slow_commits
-from support.stores import EVERYWHERE, LOCAL_FIRST
+from support.stores import LOCAL_FIRST
 
 if TYPE_CHECKING:
     from tests.crash.conftest import FileScene, KafkaScene, Scene
@@ -21,7 +21,7 @@ def not_hit(scene: Scene) -> set[str]:
     return {point.value for point in STATELESS} - {path.name for path in scene.hit.iterdir()}
 
 
-@EVERYWHERE
+@LOCAL_FIRST
 def test_files_killed_at_every_failpoint(file_scene: FileScene) -> None:
     """At the second pass of each process: in the checkpoint after the one that a new life resumes or makes first."""
     file_scene.produce(45_000)

@@ -123,6 +123,7 @@ def test_three_sinks_of_one_query_agree(
     assert postgres_server.execute("SELECT gid FROM pg_prepared_xacts") == []
 
 
+@pytest.mark.torture
 @pytest.mark.services
 def test_a_transaction_that_timed_out_behind_the_decision(folder: Path, crash_broker: EmbeddedKafka) -> None:
     """The broker loses what was decided; the batch is delivered again, and written once more to the topic alone."""

@@ -14,7 +14,7 @@ import pytest
 from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.servers import free_port
-from support.stores import EVERYWHERE, Store
+from support.stores import REMOTE_FIRST, Store
 
 if TYPE_CHECKING:
     from tests.crash.conftest import FileScene, KafkaScene
@@ -37,7 +37,7 @@ def poundlock(scene: FileScene, *arguments: str) -> str:
     return done.stdout
 
 
-@EVERYWHERE
+@REMOTE_FIRST
 def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene, store: Store) -> None:
     """Stopped with a savepoint on the store, restored into a new folder there, killed, gone on, and looked at by the commands."""
     file_scene.produce(20_000)
@@ -50,6 +50,7 @@ def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene,
     assert file_scene.audit().lost > 0, "all was consumed before the savepoint: give it more input"
     assert "crash-files" in poundlock(file_scene, "savepoint", "inspect", path)
     moved = {"CRASH_CHECKPOINTS": store.at("checkpoints-2")}
+    file_scene.produce(10_000)  # a slow machine has read most of the first rows by now
     second = lives.start("-s", path, CRASH_WATCH="1", **moved)
     lives.checkpoints(second, 2)
     second.kill("driver")
@@ -61,6 +62,7 @@ def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene,
     assert "0 findings" in said
 
 
+@pytest.mark.torture
 @ON_HDFS
 def test_the_main_job_on_hdfs_survives_the_death_of_namenode_and_datanode(
     kafka_scene: KafkaScene, hdfs: EmbeddedHdfs
@@ -100,6 +102,7 @@ def test_the_death_of_the_datanode_alone_costs_nothing(
             scene.assert_exact()
 
 
+@pytest.mark.torture
 @ON_HDFS
 def test_a_quota_reached_in_mid_job_leaves_whole_files_only(
     file_scene: FileScene, store: Store, hdfs: EmbeddedHdfs

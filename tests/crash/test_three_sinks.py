@@ -116,6 +116,7 @@ def test_killed_at_the_steps_of_a_checkpoint(three: ThreeSinks) -> None:
     three.assert_agree()
 
 
+@pytest.mark.torture
 @ON_S3
 def test_the_server_is_killed_while_the_job_runs(three: ThreeSinks) -> None:
     three.produce(20_000)

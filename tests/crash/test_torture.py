@@ -21,8 +21,8 @@ def torture(scene: KafkaScene, kills: int) -> None:
     scene.assert_exact()
 
 
-def test_a_dozen_random_kills(kafka_scene: KafkaScene) -> None:
-    torture(kafka_scene, 12)
+def test_a_few_random_kills(kafka_scene: KafkaScene) -> None:
+    torture(kafka_scene, 6)
 
 
 @pytest.mark.torture

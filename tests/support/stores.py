@@ -95,8 +95,12 @@ REMOTE = [name for name in STORES if name != "local"]
 ALL = [pytest.param(name, marks=pytest.mark.torture if name == "minio" else ()) for name in STORES]
 S3_SERVERS = ["moto", pytest.param("minio", marks=pytest.mark.torture)]
 
-# A test on every store; and one that is run on the local disk, and on the others in torture only.
-EVERYWHERE = pytest.mark.parametrize("store", ALL, indirect=True)
+# A test on HDFS and S3, elsewhere in torture only; and one that is run on the local disk, and on the others in torture only.
+REMOTE_FIRST = pytest.mark.parametrize(
+    "store",
+    [*ALL[1:], pytest.param("local", marks=pytest.mark.torture)],
+    indirect=True,
+)
 LOCAL_FIRST = pytest.mark.parametrize(
     "store", ["local", *(pytest.param(name, marks=pytest.mark.torture) for name in REMOTE)], indirect=True
 )
