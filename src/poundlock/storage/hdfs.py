@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import io
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, OutcomeUnknown
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from hdfs_native import Client
 
 
+_T = TypeVar("_T")
 _BLOCK = 1 << 20
+LONGEST_S = 120.0  # for one call: twice what the client waits for a datanode
 _AWAY = (errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _REFUSED = (errno.EACCES, errno.EDQUOT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL)
 # How long a call waits for a single namenode that is away, 17 s in all: a restart of it goes by unnoticed, and what is
@@ -101,7 +104,7 @@ class HdfsStorage:
         temporary = self._filled(path, data)
         try:
             with self._named(path):
-                self._client.rename(self._at(temporary), self._at(path), overwrite=True)
+                _ask(self._client.rename, self._at(temporary), self._at(path), overwrite=True)
         except FileNotFoundError:
             if not self._ours(temporary, path, data):  # an answer that was lost, as in `create_exclusive`
                 raise
@@ -126,18 +129,18 @@ class HdfsStorage:
     def read(self, path: str) -> bytes:
         """Return the whole content. Raises FileNotFoundError."""
         with self._named(path):
-            return bytes(self._client.read(self._at(path)).readall())
+            return bytes(_ask(lambda: self._client.read(self._at(path)).readall()))
 
     def open(self, path: str) -> BinaryIO:
         """Open for reading, unbuffered. Raises FileNotFoundError."""
         with self._named(path):
-            return cast(BinaryIO, _Reader(self._client.read(self._at(path)), f"{self.root}/{path}"))
+            return cast(BinaryIO, _Reader(_ask(self._client.read, self._at(path)), f"{self.root}/{path}"))
 
     def stat(self, path: str) -> Entry | None:
         """Return the file's entry, or None if there is none or it is a folder."""
         try:
             with self._named(path):
-                info = self._client.get_file_info(self._at(path))
+                info = _ask(self._client.get_file_info, self._at(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         return None if info.isdir else Entry(path, info.length, info.modification_time)
@@ -147,15 +150,15 @@ class HdfsStorage:
         old, new = self._at(source), self._at(target)
         try:
             with self._named(source):
-                self._client.rename(old, new, overwrite=False)
+                _ask(self._client.rename, old, new, overwrite=False)
         except FileExistsError:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), f"{self.root}/{target}") from None
         except FileNotFoundError:
             if self.stat(source) is None:
                 raise
             with self._named(target):
-                self._client.mkdirs(os.path.dirname(new), create_parent=True)
-                self._client.rename(old, new, overwrite=False)
+                _ask(self._client.mkdirs, os.path.dirname(new), create_parent=True)
+                _ask(self._client.rename, old, new, overwrite=False)
 
     def concat(self, sources: Sequence[str], target: str) -> None:
         """Write the content of the sources, in order, to a new durable file, whole or not at all. The sources stay.
@@ -179,7 +182,7 @@ class HdfsStorage:
         """Delete a file; return False if there was none."""
         try:
             with self._named(path):
-                return bool(self._client.delete(self._at(path), recursive=False))
+                return bool(_ask(self._client.delete, self._at(path), recursive=False))
         except (FileNotFoundError, NotADirectoryError):
             return False
 
@@ -205,11 +208,11 @@ class HdfsStorage:
         for at in below:
             self.remove_folders(at[len(self._path.rstrip("/")) + 1 :])
         with suppress(OSError), translated(folder):  # not empty, or gone
-            self._client.delete(folder, recursive=False)
+            _ask(self._client.delete, folder, recursive=False)
 
     def check_reachable(self, seconds: float = 5) -> None:
         """Raise OSError unless the cluster answers within so many seconds, whatever its client would wait."""
-        _within(seconds, lambda: self.stat("."), self.root)
+        within(seconds, lambda: self.stat("."))
 
     @property
     def _path(self) -> str:
@@ -231,7 +234,7 @@ class HdfsStorage:
     def _create(self, path: str) -> Any:
         from hdfs_native import WriteOptions
 
-        return self._client.create(self._at(path), WriteOptions(overwrite=False, create_parent=True))
+        return _ask(self._client.create, self._at(path), WriteOptions(overwrite=False, create_parent=True))
 
     def _filled(self, path: str, data: bytes) -> str:
         """Write a whole temporary file beside a path and return its name."""
@@ -260,7 +263,7 @@ class HdfsStorage:
     def _listed(self, folder: str) -> Sequence[tuple[str, Any]]:
         try:
             with translated(folder):
-                items = list(self._client.list_status(folder, recursive=False))
+                items = _ask(lambda: list(self._client.list_status(folder, recursive=False)))
         except (FileNotFoundError, NotADirectoryError):
             return []
         # What is listed of a file is the file itself.
@@ -282,7 +285,7 @@ class _Writer(io.RawIOBase):
         view = memoryview(data).cast("B")
         if len(view):
             with translated(self.name):
-                self._writer.write(view)
+                _ask(self._writer.write, view)
         self._size += len(view)
         return len(view)
 
@@ -291,14 +294,14 @@ class _Writer(io.RawIOBase):
 
     def hsync(self) -> None:
         with translated(self.name):
-            self._writer.hsync()
+            _ask(self._writer.hsync)
 
     def close(self) -> None:
         inner, self._inner = self._inner, None
         super().close()
         if inner is not None:
             with translated(self.name):
-                inner.close()
+                _ask(inner.close)
 
     @property
     def _writer(self) -> Any:
@@ -327,7 +330,7 @@ class _Reader(io.RawIOBase):
         if count <= 0:
             return b""
         with translated(self.name):
-            return bytes(self._inner.read(count))
+            return bytes(_ask(self._inner.read, count))
 
     def readall(self) -> bytes:
         return self.read()
@@ -362,21 +365,38 @@ def _temporary(path: str) -> str:
     return f"{folder}/.tmp-{uuid.uuid4().hex}-{name[:150]}" if folder else f".tmp-{uuid.uuid4().hex}-{name[:150]}"
 
 
-def _within(seconds: float, work: Callable[[], Any], place: str) -> None:
-    import threading
+def _ask(call: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
+    """Return what a call of the client returns.
 
+    The client can wait for ever for an answer on a connection whose other end died at a bad moment (seen with 0.14.7, where
+    namenode and datanode were killed together). Such a call is given up, and what comes next goes by new connections.
+
+    Raises:
+        TimeoutError: there is no answer within LONGEST_S.
+    """
+    try:
+        return within(LONGEST_S, lambda: call(*arguments, **options))
+    except TimeoutError:
+        _client.cache_clear()
+        raise
+
+
+def within(seconds: float, work: Callable[[], _T]) -> _T:
+    """Return what some work returns. Raises TimeoutError where it takes longer; a thread that nobody waits for goes on with it."""
+    answered: list[_T] = []
     failed: list[BaseException] = []
 
     def call() -> None:
         try:
-            work()
+            answered.append(work())
         except BaseException as error:
             failed.append(error)
 
-    thread = threading.Thread(target=call, name="hdfs-reachable", daemon=True)
+    thread = threading.Thread(target=call, name="hdfs-call", daemon=True)
     thread.start()
     thread.join(seconds)
-    if thread.is_alive():
-        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s", place)
     if failed:
         raise failed[0]
+    if not answered:
+        raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s")
+    return answered[0]

@@ -6,6 +6,7 @@ import errno
 import io
 import pickle
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -237,3 +238,33 @@ def test_a_call_that_is_repeated_meets_its_own_work(namenode: Namenode) -> None:
     assert namenode.files == {"/a/ledger/1": b"other"}
     with pytest.raises(FileNotFoundError):
         storage.replace("ledger/2", b"")
+
+
+def test_a_call_that_is_never_answered_is_given_up_and_the_next_one_goes_by_another_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[str] = []
+    over = threading.Event()
+
+    class Silent:
+        def __init__(self, *given: object) -> None:
+            made.append("client")
+
+        def get_file_info(self, path: str) -> object:
+            if len(made) == 1:
+                over.wait(30)
+            return SimpleNamespace(isdir=False, length=7, modification_time=1)
+
+    monkeypatch.setattr("hdfs_native.Client", Silent)
+    monkeypatch.setattr(hdfs, "LONGEST_S", 0.2)
+    hdfs._client.cache_clear()
+    storage = open_storage(f"hdfs://127.0.0.1:{free_port()}/x")
+    try:
+        with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s"):
+            storage.stat("a")
+        entry = storage.stat("a")
+        assert entry is not None
+        assert (entry.bytes, made) == (7, ["client", "client"])
+    finally:
+        over.set()
+        hdfs._client.cache_clear()
