@@ -22,8 +22,18 @@ from poundlock.storage.removal import remove_tree
 from poundlock.testing.servers import ServerProcess, end, launch, port_to_use
 
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
+_NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+
+
+_NAMENODE_SETTINGS = {
+    "dfs.permissions.enabled": "false",
+    "dfs.replication": 1,
+    "dfs.namenode.fs-limits.min-block-size": 1024,
+    # A start after a crash needs no half minute to be sure that all blocks are there.
+    "dfs.namenode.safemode.extension": 0,
+}
 
 
 class EmbeddedHdfs(ServerProcess):
@@ -84,7 +94,10 @@ class EmbeddedHdfs(ServerProcess):
         self.home.mkdir(parents=True, exist_ok=True)
         self._port = port_to_use(self._port)
         self._details.unlink(missing_ok=True)
-        self._process = launch(self._command(), self.log_file, title=self.title)
+        if self._apart and not (self.home / "name").exists():
+            subprocess.run([*self._namenode_command(), "-format", "-nonInteractive"], capture_output=True, check=True)
+        command = self._namenode_command() if self._apart else self._command()
+        self._process = launch(command, self.log_file, title=self.title)
         self._wait(self._answers, time.monotonic() + timeout)
         if self._apart and self._datanode is None:
             self.start_datanode(timeout)
@@ -148,19 +161,20 @@ class EmbeddedHdfs(ServerProcess):
 
     def _command(self) -> list[str]:
         data = self.home / "dfs"
-        settings = {
-            "hdfs.minidfs.basedir": data, "dfs.permissions.enabled": "false", "dfs.replication": 1,
-            "dfs.namenode.fs-limits.min-block-size": 1024,
-            # A start after a crash needs no half minute to be sure that all blocks are there.
-            "dfs.namenode.safemode.extension": 0,
-            **self._properties,
-        }  # fmt: skip
         return [
             *self._jvm(self._heap), _MAIN, "-nomr", *([] if data.exists() else ["-format"]),
-            "-nnport", str(self._port), "-nnhttpport", "0", "-datanodes", "0" if self._apart else "1",
+            "-nnport", str(self._port), "-nnhttpport", "0", "-datanodes", "1",
             "-writeConfig", str(self.home / "site.xml"), "-writeDetails", str(self._details),
-            *(part for name, value in settings.items() for part in ("-D", f"{name}={value}")),
+            *_defined({"hdfs.minidfs.basedir": data, **_NAMENODE_SETTINGS, **self._properties}),
         ]  # fmt: skip
+
+    def _namenode_command(self) -> list[str]:
+        """A cluster of the program above without a datanode would give files no replica by default."""
+        settings = {
+            "fs.defaultFS": self.uri, "dfs.namenode.name.dir": f"file://{self.home}/name",
+            "dfs.namenode.http-address": "127.0.0.1:0", **_NAMENODE_SETTINGS, **self._properties,
+        }  # fmt: skip
+        return [*self._jvm(self._heap), _NAMENODE, *_defined(settings)]
 
     def _datanode_command(self) -> list[str]:
         settings = {
@@ -170,9 +184,15 @@ class EmbeddedHdfs(ServerProcess):
             # It is back at the namenode a second after one of the two was restarted.
             "dfs.heartbeat.interval": 1, **self._properties,
         }  # fmt: skip
-        return [*self._jvm("128m"), _DATANODE, *(f"-D{name}={value}" for name, value in settings.items())]
+        return [*self._jvm("128m"), _DATANODE, *_defined(settings)]
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError, ValueError):
+            if self._apart:
+                return open_storage(self.uri).stat(".poundlock-probe") is None
             return bool(json.loads(self._details.read_text()).get("namenode_port") == self._port)
         return False
+
+
+def _defined(settings: Mapping[str, Any]) -> list[str]:
+    return [part for name, value in settings.items() for part in ("-D", f"{name}={value}")]
