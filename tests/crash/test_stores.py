@@ -50,7 +50,6 @@ def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene,
     assert file_scene.audit().lost > 0, "all was consumed before the savepoint: give it more input"
     assert "crash-files" in poundlock(file_scene, "savepoint", "inspect", path)
     moved = {"CRASH_CHECKPOINTS": store.at("checkpoints-2")}
-    file_scene.produce(10_000)  # a slow machine has read most of the first rows by now
     second = lives.start("-s", path, CRASH_WATCH="1", **moved)
     lives.checkpoints(second, 2)
     second.kill("driver")
