@@ -19,7 +19,7 @@ import pytest
 
 from poundlock.testing.job_process import JobProcess, completed
 from support.cluster import StandaloneCluster
-from support.lives import Lives
+from support.lives import Lives, files_found
 
 if TYPE_CHECKING:
     from tests.crash.conftest import KafkaScene
@@ -127,10 +127,6 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         hidden.rename(given / f"{files:05d}.jsonl")
         files += 1
 
-    def taken() -> int:
-        log = tmp_path / "checkpoints/sources/rows/log"
-        return sum(len(json.loads(path.read_text())["files"]) for path in log.glob("*.json"))
-
     speculative = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -158,8 +154,7 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         produce(straggler=True)
         whole.executors()[0].kill()
         goes_on(job, produce)
-        # Without `watch` a source reads what was found before, and does not look again.
-        job = lives.until(lambda: taken() == files, job)
+        job = lives.until(lambda: files_found(tmp_path / "checkpoints", "rows") == files, job)
         assert lives.stop(job) == 0
         assert lives.run(CRASH_WATCH="0") == [0]  # what the stop left unread
         assert lives.left_behind() == []

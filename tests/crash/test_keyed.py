@@ -15,7 +15,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.failpoints import Failpoint
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka
-from support.lives import Lives, failpoint_setting
+from support.lives import Lives, failpoint_setting, files_found
 from support.stores import LOCAL_FIRST, Store
 from support.torture import tortured
 
@@ -149,6 +149,7 @@ def test_killed_at_random_into_files_and_topics(tmp_path: Path, kafka_broker: Em
 
     with Lives(JOB, environment=given, folder=tmp_path, patience_s=1_800) as lives:
         job = tortured(lives.start, produce, int(os.environ.get("POUNDLOCK_TORTURE_KILLS", "30")))
+        job = lives.until(lambda: files_found(tmp_path / "checkpoints", "rows") == written, job)
         assert lives.stop(job) == 0
         lives.run(CRASH_WATCH="0")  # reads what is left, and ends
     wanted = undisturbed(tmp_path / "undisturbed", tmp_path / "in")

@@ -5,6 +5,7 @@ Only a death by SIGKILL is answered with a new life; any other end that was not 
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from poundlock.failpoints import Failpoint, StreamFailpoint
 from poundlock.testing.job_process import JobProcess, completed, end_tagged, new_tag
 
-__all__ = ["DRIVERS", "STATELESS", "JobStuck", "Lives", "failpoint_setting", "slow_commits"]
+__all__ = ["DRIVERS", "STATELESS", "JobStuck", "Lives", "failpoint_setting", "files_found", "slow_commits"]
 
 STATELESS = tuple(point for point in Failpoint if point is not Failpoint.STATE_WRITING)
 """The points that a job without keyed state passes."""
@@ -54,6 +55,12 @@ def failpoint_setting(
     """
     folder.mkdir(parents=True, exist_ok=True)
     return ",".join(f"{p.value}:{action}@{times};once={folder / p.value}" for p in points)
+
+
+def files_found(checkpoints: Path, source: str) -> int:
+    """Return how many files a source has found: without `watch` it reads these, and does not look again."""
+    log = (checkpoints / "sources" / source / "log").glob("*.json")
+    return sum(len(json.loads(path.read_text())["files"]) for path in log)
 
 
 def slow_commits(folder: Path, first: int) -> str:
