@@ -40,7 +40,9 @@ JOB = Path(__file__).parent / "jobs/kafka_lives.py"
 # only lives before which nobody kills it have a timeout that a test can wait for.
 SHORT, LONG = "3 s", "120 s"
 # The steps around the decision are where work can be lost or done twice: they are chosen more often.
-POINTS = [*Failpoint, Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTING, Failpoint.SINK_COMMITTED] * 2
+# Without Spark nothing reads a source, and there is no state: a life that waits for these points makes a thousand checkpoints.
+PASSED = [point for point in Failpoint if point not in (Failpoint.TASKS_READING, Failpoint.STATE_WRITING)]
+POINTS = [*PASSED, Failpoint.DECISION_RECORDED, Failpoint.SINK_COMMITTING, Failpoint.SINK_COMMITTED] * 2
 TROUBLES = ["none", "none", "none", "time out", "time out", "broker killed", "zombie", "committed twice"]
 
 
