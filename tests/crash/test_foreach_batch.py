@@ -25,23 +25,30 @@ pytestmark = pytest.mark.crash
 
 JOBS = Path(__file__).parent / "jobs"
 JOB, THREE_SINKS, TOPIC = JOBS / "foreach_batch.py", JOBS / "foreach_three_sinks.py", JOBS / "foreach_topic.py"
-FILES, ROWS = 12, 400
+FILES, ROWS = 6, 400
 _LIFE_S = 400.0
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
-    for number in range(FILES):
+    _write_input(tmp_path, range(FILES))
+    return tmp_path
+
+
+def _write_input(folder: Path, files: range) -> None:
+    """Write files of input: each is a batch of the query."""
+    for number in files:
         rows = range(number * ROWS, (number + 1) * ROWS)
         text = "".join(json.dumps({"n": n, "text": f"row {n}"}) + "\n" for n in rows)
-        (tmp_path / "in" / f"{number:03d}.json").write_text(text)
-    return tmp_path
+        (folder / "in" / f"{number:03d}.json").write_text(text)
 
 
 def _life(folder: Path, job: Path, arguments: Sequence[str], failpoints: str) -> int:
     """Run the query until it ends or is killed; what is left of its session is ended."""
-    environment = {**os.environ, ENVIRONMENT: failpoints, "PYSPARK_PYTHON": sys.executable}
+    # A life lasts seconds: compiling further than C1 would cost more than it gives back.
+    quick = {"PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    environment = {**os.environ, ENVIRONMENT: failpoints, **quick}
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, str(job), str(folder), *arguments],
@@ -77,12 +84,14 @@ def _written(folder: Path) -> Counter[int]:
     )
 
 
+@pytest.mark.torture
 def test_killed_at_every_failpoint(folder: Path) -> None:
+    _write_input(folder, range(FILES, 2 * FILES))  # a batch for each death
     hit = folder / "hit"
     lives = _lives(folder, failpoint_setting("kill", hit, times=2), lambda life: [str(folder / "ledger")])
     assert {path.name for path in hit.iterdir()} == {point.value for point in STATELESS}
     assert lives > len(DRIVERS)
-    every = Counter(range(FILES * ROWS))
+    every = Counter(range(2 * FILES * ROWS))
     assert _written(folder / "each") == every
     assert _written(folder / "full") == every
     for bucket in range(3):

@@ -76,13 +76,20 @@ def replayed(rows: list[dict[str, Any]]) -> dict[int, str]:
     return table
 
 
-def test_incremental_killed_at_every_failpoint(pg: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param((Failpoint.SINK_WRITING, Failpoint.PREPARE_VERIFIED, Failpoint.SINK_COMMITTED), id="some"),
+        pytest.param(STATELESS, id="every", marks=pytest.mark.torture),
+    ],
+)
+def test_incremental_killed_at_failpoints(pg: Any, tmp_path: Path, points: tuple[Failpoint, ...]) -> None:
     pg.execute("INSERT INTO public.events SELECT FROM generate_series(1, 30000)")
     with lives_of(pg, tmp_path, "incremental", CRASH_UNTIL="30000") as lives:
         hit = tmp_path / "hit"
-        codes = lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", hit, times=2))
-        assert {point.value for point in STATELESS} - {path.name for path in hit.iterdir()} == set()
-        assert len(codes) - 1 >= len(DRIVERS)
+        codes = lives.run(POUNDLOCK_FAILPOINTS=failpoint_setting("kill", hit, times=2, points=points))
+        assert {path.name for path in hit.iterdir()} == {point.value for point in points}
+        assert len(codes) - 1 >= len(DRIVERS.intersection(points))
         assert lives.left_behind() == []
     assert_equal(tmp_path, pg)
 

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.crash
 JOB = Path(__file__).parent / "jobs/spark_stream.py"
 BASE = 1_545_184_220_000
 FILES, ROWS = 12, 40
+SOME = [Failpoint.SINK_PREPARED, Failpoint.DECISION_RECORDED, *StreamFailpoint]
+EVERY = [*Failpoint, *StreamFailpoint]
 
 
 def write_input(folder: Path, seed: int) -> Counter[str]:
@@ -53,7 +55,12 @@ def environment(folder: Path, given: Path) -> dict[str, str]:
     return {"CRASH_IN": str(given), "CRASH_OUT": str(folder / "out"), "CRASH_CHECKPOINTS": str(folder / "checkpoints")}
 
 
-def test_killed_at_every_step_of_a_checkpoint_and_of_a_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "points", [pytest.param(SOME, id="some"), pytest.param(EVERY, id="every", marks=pytest.mark.torture)]
+)
+def test_killed_at_steps_of_a_checkpoint_and_of_a_batch(
+    tmp_path: Path, points: list[Failpoint | StreamFailpoint]
+) -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     rows = write_input(tmp_path / "in", seed)
@@ -69,7 +76,6 @@ def test_killed_at_every_step_of_a_checkpoint_and_of_a_batch(tmp_path: Path) -> 
     assert len(sparks) > 10
     assert sparks.items() <= ours.items(), "Spark leaves the windows open that the end of the input would close"
 
-    points = [*Failpoint, *StreamFailpoint]
     deaths = failpoint_setting("kill", tmp_path / "hit", times=2, points=points)
     with Lives(JOB, environment=environment(tmp_path, tmp_path / "in"), folder=tmp_path) as lives:
         lives.run(POUNDLOCK_FAILPOINTS=deaths)

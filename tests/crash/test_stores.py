@@ -14,7 +14,7 @@ import pytest
 from poundlock.testing.fixtures import running_or_skipped
 from poundlock.testing.hdfs import EmbeddedHdfs
 from poundlock.testing.servers import free_port
-from support.stores import REMOTE_FIRST, Store
+from support.stores import HDFS_FIRST, Store
 
 if TYPE_CHECKING:
     from tests.crash.conftest import FileScene, KafkaScene
@@ -37,7 +37,7 @@ def poundlock(scene: FileScene, *arguments: str) -> str:
     return done.stdout
 
 
-@REMOTE_FIRST
+@HDFS_FIRST
 def test_a_savepoint_goes_on_in_another_checkpoint_folder(file_scene: FileScene, store: Store) -> None:
     """Stopped with a savepoint on the store, restored into a new folder there, killed, gone on, and looked at by the commands."""
     file_scene.produce(20_000)

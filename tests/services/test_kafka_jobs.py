@@ -20,7 +20,7 @@ from poundlock.errors import SourceGoneError
 from poundlock.storage import open_storage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
-pytestmark = [pytest.mark.services, pytest.mark.engine]
+pytestmark = [pytest.mark.services, pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
 TYPED: dict[str, Any] = {"format": "json", "schema": "n bigint, ts double"}
 

@@ -28,32 +28,10 @@ from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
 
 BASE = 1_545_184_220_000  # a multiple of the window
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness("1 s", timestamp="at")
-
-
-@pytest.fixture(autouse=True)
-def one_jvm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let all lives have one JVM; what would end it ends its queries."""
-    kept: list[Any] = []
-
-    def start(*given: Any, **named: Any) -> Any:
-        if not kept:
-            kept.append(start_spark(*given, **named))
-        return Shared(kept[0].context, None, kept[0].sql)
-
-    class Shared(Session):
-        def stop(self, patience_s: float = 0) -> None:
-            for query in self.sql.streams.active:
-                query.stop()
-
-        kill = stop
-
-    monkeypatch.setattr(assembly, "start_spark", start)
-    yield
-    kept[0].stop()
 
 
 class Life:

@@ -29,7 +29,7 @@ from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from poundlock.values import SystemClock
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.usefixtures("shared_jvm")]
 
 TOPIC = "edits"
 START = 1_545_184_220  # a multiple of the windows' size

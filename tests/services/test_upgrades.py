@@ -39,7 +39,7 @@ from poundlock.stream.stream import DataStream
 from poundlock.testing.kafka import EmbeddedKafka, Record
 from support.jobs_in_threads import Running, settings
 
-pytestmark = [pytest.mark.services, pytest.mark.engine]
+pytestmark = [pytest.mark.services, pytest.mark.engine, pytest.mark.usefixtures("shared_jvm")]
 
 START, SIZE, USERS = 1_545_184_220, 20, 5
 SCHEMA = "ts double, user string, n bigint"

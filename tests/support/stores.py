@@ -89,21 +89,19 @@ STORES: dict[str, Callable[[pytest.FixtureRequest, Path], Store]] = {
     "s3": s3,
     "minio": minio,
 }
-REMOTE = [name for name in STORES if name != "local"]
 
 # Every store, MinIO in torture only, since it is built first; and the servers for tests of S3 itself.
 ALL = [pytest.param(name, marks=pytest.mark.torture if name == "minio" else ()) for name in STORES]
 S3_SERVERS = ["moto", pytest.param("minio", marks=pytest.mark.torture)]
 
-# A test on HDFS and S3, elsewhere in torture only; and one that is run on the local disk, and on the others in torture only.
-REMOTE_FIRST = pytest.mark.parametrize(
-    "store",
-    [*ALL[1:], pytest.param("local", marks=pytest.mark.torture)],
-    indirect=True,
-)
-LOCAL_FIRST = pytest.mark.parametrize(
-    "store", ["local", *(pytest.param(name, marks=pytest.mark.torture) for name in REMOTE)], indirect=True
-)
+
+def _first(first: str) -> pytest.MarkDecorator:
+    """Return the mark of a test that runs on one store, and on the others in torture only."""
+    stores = [pytest.param(name, marks=() if name == first else pytest.mark.torture) for name in STORES]
+    return pytest.mark.parametrize("store", stores, indirect=True)
+
+
+LOCAL_FIRST, HDFS_FIRST = _first("local"), _first("hdfs")
 
 
 def make_store(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> Store:

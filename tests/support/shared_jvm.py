@@ -7,20 +7,22 @@ from typing import Any
 
 import pytest
 
-from poundlock import Job
-from poundlock.config import load_settings
-from poundlock.driver import context as assembly
-from poundlock.spark.launch.session import Session
-from poundlock.spark.launch.spark_launch import start_spark
+SPARK = {
+    "spark.sql.shuffle.partitions": "1",
+    # A file of tests lasts a minute: compiling further than C1 would cost more than it gives back.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 
 
 @pytest.fixture(scope="module")
 def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A Spark session for a file of tests. Its tasks know the environment of its start, not what a test sets later."""
+    from poundlock import Job
+    from poundlock.config import load_settings
+    from poundlock.spark.launch.spark_launch import start_spark
+
     settings = load_settings([f"state_dir={tmp_path_factory.mktemp('jvm')}", "master=local[2]", "driver_memory=1g"])
-    session = start_spark(
-        Job("shared", spark={"spark.sql.shuffle.partitions": "1"}), settings, log="jvm.log", quick_start=False,
-        say=lambda line: None,
-    )  # fmt: skip
+    session = start_spark(Job("shared", spark=SPARK), settings, log="jvm.log", quick_start=False, say=lambda line: None)
     yield session.sql
     session.stop()
 
@@ -28,6 +30,10 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def shared_jvm(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give every driver of a file of tests the one session; what would end it ends its queries."""
+    from poundlock import Job
+    from poundlock.driver import context as assembly
+    from poundlock.driver.interactive import replay
+    from poundlock.spark.launch.session import Session
 
     class Shared(Session):
         def stop(self, patience_s: float = 0) -> None:
@@ -39,4 +45,5 @@ def shared_jvm(jvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def start(job: Job, settings: Any, *_: Any, **__: Any) -> Session:
         return Shared(jvm.sparkContext, None, jvm)
 
-    monkeypatch.setattr(assembly, "start_spark", start)
+    for module in (assembly, replay):
+        monkeypatch.setattr(module, "start_spark", start)
