@@ -133,6 +133,8 @@ def test_state_survives_executors_and_stragglers(tmp_path: Path, whole: Standalo
         "spark.speculation.quantile": "0.1",
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.minTaskRuntime": "500ms",
+        # Small files are read by one task, and one task has no others that it could be slower than.
+        "spark.speculation.task.duration.threshold": "1s",
     }
     environment = {
         "CRASH_IN": str(given), "CRASH_OUT": str(out), "CRASH_CHECKPOINTS": str(tmp_path / "checkpoints"),
