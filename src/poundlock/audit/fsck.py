@@ -160,10 +160,7 @@ def _alone(storage: Storage, clock: Clock, *, required: bool) -> Iterator[str | 
 
 
 def rebuilt_sinks(
-    storage: Storage,
-    identity: Identity,
-    newest: Decision | None,
-    rebuild: Callable[[str, JSON], Participant | None],
+    storage: Storage, identity: Identity, newest: Decision | None, rebuild: Callable[[str, JSON], Participant | None]
 ) -> dict[str, Participant | None]:
     """Return every sink the job has, or had and decided for; a sink finds its own files by the job's id and its name."""
     decided = newest.sinks if newest else {}
@@ -176,11 +173,7 @@ def rebuilt_sinks(
 
 
 def _commit_all(
-    ledger: Ledger,
-    newest: Decision | None,
-    sinks: Mapping[str, Participant],
-    sleep: Callable[[float], None],
-    log: Log,
+    ledger: Ledger, newest: Decision | None, sinks: Mapping[str, Participant], sleep: Callable[[float], None], log: Log
 ) -> str | None:
     """Make visible what decisions name: only then is the rest an orphan. Return why that cannot be done, if it cannot."""
     if newest is None:

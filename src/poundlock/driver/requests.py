@@ -88,12 +88,7 @@ class Requests:
         self._closed: PoundlockError | None = None
 
     def trigger(
-        self,
-        kind: Kind,
-        *,
-        directory: str | None = None,
-        then: Then = "go on",
-        drain: bool = False,
+        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
     ) -> Trigger:
         """Ask for something; returns at once. After `close`, or while a hundred wait, the trigger has failed already.
 

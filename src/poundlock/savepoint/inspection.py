@@ -89,10 +89,7 @@ class Inspection:
             "watermark_ms": self.watermark_ms,
             "operators": {i: o.to_json() for i, o in metadata.operators.items()},
             "pending": {name: [asdict(file) for file in files] for name, files in self.pending.items()},
-            "state": {
-                "key_groups": self.key_groups,
-                "operators": [asdict(operator) for operator in self.state],
-            },
+            "state": {"key_groups": self.key_groups, "operators": [asdict(operator) for operator in self.state]},
             "noted": dict(metadata.noted),
             "bytes": self.bytes,
             "sizes": dict(self.sizes),

@@ -124,9 +124,7 @@ def renamed_operators(root: str, metadata: Metadata, renamed: Mapping[str, str])
     if renamed and watermarks is not None:
         watermarks = structs.replace(watermarks, state=renamed_state(watermarks.state, renamed))
     return replace(
-        metadata,
-        operators=_named(operators, renamed),
-        decision=replace(decision, state=state, watermarks=watermarks),
+        metadata, operators=_named(operators, renamed), decision=replace(decision, state=state, watermarks=watermarks)
     )
 
 

@@ -61,10 +61,7 @@ class OffsetEdit:
                 next="write --offset events:0=725, or --offset SOURCE/events:0=725",
             )
         return cls(
-            source=match["source"],
-            topic=match["topic"],
-            partition=int(match["partition"]),
-            offset=int(match["offset"]),
+            source=match["source"], topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"])
         )
 
     def sources(self, savepoint: Storage, sources: Mapping[str, SourceRange]) -> Sequence[str]:

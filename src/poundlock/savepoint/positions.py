@@ -115,10 +115,5 @@ def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> SourceP
         position=position,
         counted={"bytes": sum(file.bytes for file in before) + at.offset},
         unit="bytes",
-        details={
-            "files_read": len(before),
-            "files_known": sum(map(len, entries)),
-            "next": then,
-            "byte": at.offset,
-        },
+        details={"files_read": len(before), "files_known": sum(map(len, entries)), "next": then, "byte": at.offset},
     )

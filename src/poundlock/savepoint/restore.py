@@ -146,13 +146,7 @@ def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutpu
 
 
 def restore(
-    restoring: Restoring,
-    checkpoint: Storage,
-    *,
-    job_id: str,
-    sinks: Mapping[str, Any],
-    newer: NewerOutput,
-    now_ms: int,
+    restoring: Restoring, checkpoint: Storage, *, job_id: str, sinks: Mapping[str, Any], newer: NewerOutput, now_ms: int
 ) -> Decision:
     """Make an empty checkpoint folder that of a job which goes on from a savepoint; return its first record.
 

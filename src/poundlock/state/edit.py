@@ -221,8 +221,7 @@ class StateEditor:
             slots = len(was) if operator in self._slots and isinstance(was, list) else None
             if slots is not None and not (isinstance(value, list) and len(value) == slots):
                 raise DefinitionError(
-                    f"{value!r} is no accumulator of {operator}",
-                    next=f"write it like the one that is there: {was!r}",
+                    f"{value!r} is no accumulator of {operator}", next=f"write it like the one that is there: {was!r}"
                 )
             kind = "value" if meta.broadcast else meta.kind
             place[entry] = value if meta.ttl_ms is None else _touched(kind, value, state.processing_time)

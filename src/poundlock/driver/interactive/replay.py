@@ -211,11 +211,7 @@ class _Replay:
 
     def _session(self) -> Session:
         return start_spark(
-            self.job,
-            on_this_machine(self.settings),
-            log=self._log,
-            quick_start=not enters_jvm(self.plan),
-            say=self.say,
+            self.job, on_this_machine(self.settings), log=self._log, quick_start=not enters_jvm(self.plan), say=self.say
         )
 
     def _collect(self, session: Session, sources: Mapping[str, SplitSource], planner: Planner) -> TaskResults:

@@ -56,14 +56,7 @@ class Beginning:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 
-def begin(
-    plan: Plan,
-    checkpoint: Storage,
-    beginning: Beginning,
-    *,
-    clock: Clock,
-    say: Callable[[str], None],
-) -> None:
+def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]) -> None:
     """Make a job's empty checkpoint folder that of one which goes on from a savepoint.
 
     Args:
@@ -104,14 +97,7 @@ def begin(
                 next="give this one another checkpoint_dir",
             )
         hit(SavepointFailpoint.RESTORE_BEGUN)
-        restore(
-            restoring,
-            checkpoint,
-            job_id=job_id,
-            sinks=sinks,
-            newer=beginning.newer,
-            now_ms=clock.now_ms(),
-        )
+        restore(restoring, checkpoint, job_id=job_id, sinks=sinks, newer=beginning.newer, now_ms=clock.now_ms())
         if beginning.claim == "CLAIM":
             claim(checkpoint, savepoint.root)
         open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)

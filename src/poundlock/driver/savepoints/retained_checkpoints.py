@@ -64,13 +64,7 @@ class Retained:
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        *,
-        job_id: str,
-        keep: int,
-        cut: Callable[[str, str], Cut],
-        say: Callable[[str], None],
+        self, storage: Storage, *, job_id: str, keep: int, cut: Callable[[str, str], Cut], say: Callable[[str], None]
     ) -> None:
         self._storage, self._keep, self._cut, self._say = storage, keep, cut, say
         self._waiting: deque[tuple[int, Cut]] = deque()

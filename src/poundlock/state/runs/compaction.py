@@ -90,11 +90,7 @@ class MergePlan:
 
 
 def plan_merges(
-    fragments: Sequence[Fragment],
-    runs: Mapping[int, Run],
-    delta: Delta,
-    operators: Iterable[int],
-    policy: MergePolicy,
+    fragments: Sequence[Fragment], runs: Mapping[int, Run], delta: Delta, operators: Iterable[int], policy: MergePolicy
 ) -> MergePlan:
     """Return what is to be merged.
 

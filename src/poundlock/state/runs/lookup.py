@@ -64,11 +64,7 @@ class View:
     """
 
     def __init__(
-        self,
-        fragments: Sequence[Fragment],
-        runs: Mapping[int, Run],
-        max_parallelism: int,
-        cuts: Sequence[Removal] = (),
+        self, fragments: Sequence[Fragment], runs: Mapping[int, Run], max_parallelism: int, cuts: Sequence[Removal] = ()
     ) -> None:
         self.max_parallelism = max_parallelism
         self._cuts = cuts
