@@ -7,8 +7,10 @@ committing it. Hence only the newest record may have work left, and its sink sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
@@ -36,11 +38,6 @@ class SourceRange:
     identity: Mapping[str, Any] = field(default_factory=dict)
     rows: int | None = None
     bytes: int | None = None
-
-    def to_json(self) -> JSON:
-        """Return the range as a JSON object."""
-        value = {"start": self.start, "end": self.end, "identity": dict(self.identity), "rows": self.rows}
-        return {**value, "bytes": self.bytes} if self.bytes is not None else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,63 +127,34 @@ class Decision:
 
     def to_json(self) -> JSON:
         """Return the record as a JSON object."""
-        redo = {name: {"again": list(r.again), "done": list(r.done)} for name, r in self.redo.items()}
-        return {
-            "v": FORMAT,
-            "number": self.number,
-            "occasion": self.occasion,
-            "checkpoint": self.checkpoint,
-            "job_id": self.job_id,
-            "epoch": self.epoch,
-            "time_ms": self.time_ms,
-            "sources": {name: span.to_json() for name, span in self.sources.items()},
-            "sinks": {name: _sink_json(sink) for name, sink in self.sinks.items()},
-            "durations_ms": dict(self.durations_ms),
-            **({"redo": redo} if redo else {}),
-            **({"started_ms": self.started_ms} if self.started_ms is not None else {}),
-            **({"event_time": asdict(self.event_time)} if self.event_time is not None else {}),
-            **({"tasks": self.tasks} if self.tasks is not None else {}),
-            **({"watermarks": self.watermarks.to_json()} if self.watermarks is not None else {}),
-            **({"restored": dict(self.restored)} if self.restored is not None else {}),
-            **({"state": self.state.to_json()} if self.state is not None else {}),
+        value = msgspec.to_builtins(self, str_keys=True)
+        spans = {name: _without_none(span, "bytes") for name, span in value["sources"].items()}
+        sinks = {
+            name: _without_none({**sink, "wrote": sink["wrote"] and _without_none(sink["wrote"])}, "wrote")
+            for name, sink in value["sinks"].items()
         }
+        whole = {"v": FORMAT, **value, "sources": spans, "sinks": sinks, "redo": value["redo"] or None}
+        return _without_none(whole, *_OPTIONAL)
 
     @classmethod
     def from_json(cls, value: JSON) -> Decision:
-        """Return the record of a JSON object. Raises ValueError for a format this version does not know."""
+        """Return the record of a JSON object.
+
+        Raises:
+            ValueError: it is none, or of a format this version does not know.
+            TerminalError: what it says of event time or state is damaged, or of another format.
+        """
         if value.get("v") != FORMAT:
             raise ValueError(f"decision format {value.get('v')!r} is not known to this version")
-        return cls(
-            number=value["number"],
-            occasion=value["occasion"],
-            checkpoint=value["checkpoint"],
-            job_id=value["job_id"],
-            epoch=value["epoch"],
-            time_ms=value["time_ms"],
-            sources={
-                n: SourceRange(r["start"], r["end"], r["identity"], r.get("rows"), r.get("bytes"))
-                for n, r in value["sources"].items()
-            },
-            sinks={
-                n: SinkDecision(
-                    s["committables"],
-                    s["state"],
-                    Counts.from_json(s["counts"]),
-                    Written.from_json(s["wrote"]) if "wrote" in s else None,
-                )
-                for n, s in value["sinks"].items()
-            },
-            durations_ms=value.get("durations_ms", {}),
-            redo={name: Redo(r["again"], r["done"]) for name, r in value.get("redo", {}).items()},
-            started_ms=value.get("started_ms"),
-            event_time=EventTime(**value["event_time"]) if "event_time" in value else None,
-            tasks=value.get("tasks"),
-            watermarks=DecidedTime.from_json(value["watermarks"]) if "watermarks" in value else None,
-            restored=value.get("restored"),
-            state=DecidedState.from_json(value["state"]) if "state" in value else None,
+        known = {"watermarks": DecidedTime, "state": DecidedState}
+        return msgspec.convert(
+            {name: known[name].from_json(each) if name in known else each for name, each in value.items()}, cls
         )
 
 
-def _sink_json(sink: SinkDecision) -> JSON:
-    value = {"committables": list(sink.committables), "state": sink.state, "counts": sink.counts.to_json()}
-    return {**value, "wrote": sink.wrote.to_json()} if sink.wrote is not None else value
+_OPTIONAL = ("redo", "started_ms", "event_time", "tasks", "watermarks", "restored", "state")
+
+
+def _without_none(value: JSON, *names: str) -> JSON:
+    """Return a JSON object without those of some fields, by default of all, that are null."""
+    return {name: each for name, each in value.items() if each is not None or (names and name not in names)}
