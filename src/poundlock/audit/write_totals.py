@@ -5,9 +5,8 @@ The digest adds up in any order, so that it does not depend on which task was do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Prepared
 
@@ -50,11 +49,6 @@ class Written:
     def to_json(self) -> JSON:
         """Return the known figures as a JSON object."""
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Written:
-        """Return the figures of a JSON object."""
-        return cls(**{name: value.get(name, 0 if name == "pieces" else None) for name in cls.__slots__})
 
 
 def written(prepared: Iterable[Prepared]) -> dict[str, Written]:

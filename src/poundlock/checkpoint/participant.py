@@ -72,11 +72,6 @@ class Counts:
         """Return the counts as a JSON object."""
         return {name: getattr(self, name) for name in self.__slots__}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, int]) -> Counts:
-        """Return the counts of a JSON object; fields that are missing are 0."""
-        return cls(**{name: int(value.get(name, 0)) for name in cls.__slots__})
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:

@@ -13,7 +13,7 @@ from poundlock.checkpoint.portable import Legible, PendingFile
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import MAX, MIN, TimeState
-from poundlock.savepoint.metadata import Metadata, damage, damaged, read_metadata
+from poundlock.savepoint.metadata import FORMAT, Metadata, damage, damaged, read_metadata
 from poundlock.savepoint.positions import SourceProgress, reading
 from poundlock.savepoint.take import saved_state
 from poundlock.state.decided_state import manifests_of
@@ -77,7 +77,7 @@ class Inspection:
         metadata = self.metadata
         return {
             "path": self.path,
-            "format": metadata.to_json()["v"],
+            "format": FORMAT,
             "name": metadata.name,
             "job": metadata.job,
             "job_id": metadata.job_id,
@@ -87,7 +87,7 @@ class Inspection:
             "edited": None if metadata.edited is None else dict(metadata.edited),
             "sources": {name: source.to_json() for name, source in self.sources.items()},
             "watermark_ms": self.watermark_ms,
-            "operators": {i: o.to_json() for i, o in metadata.operators.items()},
+            "operators": {i: asdict(o) for i, o in metadata.operators.items()},
             "pending": {name: [asdict(file) for file in files] for name, files in self.pending.items()},
             "state": {"key_groups": self.key_groups, "operators": [asdict(operator) for operator in self.state]},
             "noted": dict(metadata.noted),

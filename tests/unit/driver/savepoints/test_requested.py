@@ -48,7 +48,7 @@ class Scene:
                 decision=Decision(
                     number=4, occasion="checkpoint", checkpoint=3, job_id="0" * 32, epoch=1, time_ms=0, sources={}, sinks={}
                 ),
-                operators={},
+                operators={}, sinks={}, files={},
             ),
         )  # fmt: skip
         made.put("file", b"content")
