@@ -135,7 +135,7 @@ class Script:
     def restart_from(self, n: int) -> None:
         self.checkpoint_complete(n - 1)
         if self.decided < n:
-            self.coordinator._participants["sink"] = DyingSink(self.out, self.clock)
+            self.coordinator.participants = {"sink": DyingSink(self.out, self.clock)}
             with pytest.raises(Death):
                 self.decide(n)
         self.storage_fails = False

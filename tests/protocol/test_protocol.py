@@ -26,7 +26,6 @@ from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import decision_log as history
-from poundlock.checkpoint.ledger.decision_log import History
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
@@ -104,8 +103,6 @@ class Driver:
             "log": Silence(),
         }
         self.coordinator = world.variant(**given)
-        if world.history is not History:
-            self.coordinator._history = world.history(**given)
         self.coordinator.recover()
 
     def arm(self, plan: Plan) -> None:
@@ -227,7 +224,6 @@ class ProtocolMachine(RuleBasedStateMachine):
     """Drivers come and go; what readers see is compared with what Spark delivered after every step."""
 
     variant: type[Coordinator] = Coordinator
-    history: type[History] = History
     sink: type[ModelSink] = ModelSink
     ledger: type[Ledger] = Ledger
     ahead: type[Ahead] = Ahead
@@ -527,7 +523,7 @@ class Forgets(Coordinator):
     """Broken on purpose: what was aborted after the decision is not produced again, as Flink's Kafka sink does."""
 
     def is_produced_again(self, checkpoint: int) -> bool:
-        self._history.redo = {}
+        self.redo = {}
         return super().is_produced_again(checkpoint)
 
 
@@ -556,7 +552,7 @@ class TooEarlyMachine(ProtocolMachine):
     ahead = TooEarly
 
 
-class CommitsFirst(History):
+class CommitsFirst(Coordinator):
     """Broken on purpose: makes things visible, then decides."""
 
     def _append(self, decision: Decision) -> None:
@@ -565,10 +561,10 @@ class CommitsFirst(History):
 
 
 class CommitsFirstMachine(ProtocolMachine):
-    history = CommitsFirst
+    variant = CommitsFirst
 
 
-class SweepsFirst(History):
+class SweepsFirst(Coordinator):
     """Broken on purpose: a start removes orphans without closing the ledger to older drivers."""
 
     def take_over(self, before: Decision | None, carried: Carried | None) -> bool:
@@ -579,10 +575,10 @@ class SweepsFirst(History):
 
 
 class SweepsFirstMachine(ProtocolMachine):
-    history = SweepsFirst
+    variant = SweepsFirst
 
 
-class AbortsDecided(History):
+class AbortsDecided(Coordinator):
     """Broken on purpose: what was decided is aborted when carrying it out fails."""
 
     def commit(self, decision: Decision) -> Carried:
@@ -592,12 +588,12 @@ class AbortsDecided(History):
             for name, sink in decision.sinks.items():
                 for part in sink.committables:
                     for path in part["sources"]:
-                        self._participants[name].abort(Prepared(name, 0, {"path": path}))
+                        self.participants[name].abort(Prepared(name, 0, {"path": path}))
             raise
 
 
 class AbortsDecidedMachine(ProtocolMachine):
-    history = AbortsDecided
+    variant = AbortsDecided
 
 
 _THOROUGH = int(os.environ.get("POUNDLOCK_PROTOCOL_EXAMPLES", "60"))

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Prepared, Staged
 from poundlock.state.decided_state import DecidedState
+
+if TYPE_CHECKING:
+    from poundlock.checkpoint.committer import Carried
+    from poundlock.checkpoint.ledger.decision_log import History
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class Verified:
 
 P = TypeVar("P")
 R = TypeVar("R", bound=Ran)
+S = TypeVar("S")
 
 
 class CheckpointSteps(Protocol[P, R]):
@@ -131,33 +136,13 @@ def run_checkpoint(steps: CheckpointSteps[P, R]) -> Decision | None:
         return decision
 
 
-C = TypeVar("C")
-S = TypeVar("S")
-
-
-class RecoverySteps(Protocol[C]):
-    """What finishes what an earlier driver of the job has left."""
-
-    def newest_decision(self) -> Decision | None:
-        """Read what was decided last."""
-        ...
-
-    def commit_again(self, before: Decision | None, /) -> C:
-        """Make all of it visible that is not yet."""
-        ...
-
-    def take_over(self, before: Decision | None, outcome: C, /) -> bool:
-        """Close the ledger to older drivers; return False where one of them was first and has decided once more."""
-        ...
-
-
-def recover(steps: RecoverySteps[C], sweep: Callable[[], S]) -> tuple[Decision | None, C, S]:
+def recover(history: History, sweep: Callable[[], S]) -> tuple[Decision | None, Carried | None, S]:
     """Commit what was decided, and remove what was not; return the newest decision, what became of it, and of the rest.
 
     What nobody decided never happened: it is planned again, with other ranges if that suits.
     """
     while True:
-        decision = steps.newest_decision()
-        outcome = steps.commit_again(decision)
-        if steps.take_over(decision, outcome):
+        decision = history.newest_decision()
+        outcome = history.commit_again(decision)
+        if history.take_over(decision, outcome):
             return decision, outcome, sweep()  # only now can nobody else name what no decision names yet

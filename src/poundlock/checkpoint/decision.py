@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from poundlock.operators.decided_time import DecidedTime
 from poundlock.state.decided_state import DecidedState
 
 FORMAT = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +147,16 @@ class Decision:
         """
         if value.get("v") != FORMAT:
             raise ValueError(f"decision format {value.get('v')!r} is not known to this version")
-        known = {"watermarks": DecidedTime, "state": DecidedState}
-        return msgspec.convert(
-            {name: known[name].from_json(each) if name in known else each for name, each in value.items()}, cls
-        )
+        known: Mapping[str, type[DecidedTime | DecidedState]] = {"watermarks": DecidedTime, "state": DecidedState}
+        return typed({n: known[n].from_json(each) if n in known else each for n, each in value.items()}, cls)
+
+
+def typed(value: Any, kind: type[T]) -> T:
+    """Return plain data as a value of a type. Raises ValueError where it is none."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
 
 
 _OPTIONAL = ("redo", "started_ms", "event_time", "tasks", "watermarks", "restored", "state")

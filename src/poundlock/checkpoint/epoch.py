@@ -15,8 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 
-import msgspec
-
+from poundlock.checkpoint.decision import typed
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError, FencedError, TerminalError
 from poundlock.storage.base import Storage
@@ -281,7 +280,7 @@ def _dump(life: Life) -> bytes:
 
 def _load(storage: Storage, number: int) -> Life:
     try:
-        return msgspec.json.decode(storage.read(_path(number)), type=Life)
+        return typed(json.loads(storage.read(_path(number))), Life)
     except ValueError as error:
         raise TerminalError(
             f"{storage.root}/{_path(number)} cannot be read: {error}",

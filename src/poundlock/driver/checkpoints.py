@@ -19,7 +19,6 @@ from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.outcome import Outcome
 from poundlock.checkpoint.participant import Prepared
 from poundlock.driver.failure_tolerance import Attempt, Attempts, known_undecided
-from poundlock.driver.job_state import JobState
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress_reporter import Tracker
@@ -34,6 +33,7 @@ from poundlock.operators.time_values import SourceInput, TimeDirective
 from poundlock.plan.stages import StageChain
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.state.directive import StateDirective
+from poundlock.state.job_state import JobState
 from poundlock.tasks.report import Directive
 
 _POLL_S = 0.05

@@ -23,7 +23,6 @@ from poundlock.connectors.base import BindableSource
 from poundlock.control import cluster_driver as submitted
 from poundlock.driver.checkpoints import JobCheckpoints
 from poundlock.driver.failure_tolerance import Attempts
-from poundlock.driver.job_state import JobState
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.planner import Planner
@@ -43,6 +42,7 @@ from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch, check_executors, needs_of
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import start_spark
+from poundlock.state.job_state import JobState
 from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock, duration

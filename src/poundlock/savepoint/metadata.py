@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from poundlock.checkpoint.decision import Decision
+from poundlock.checkpoint.decision import Decision, typed
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
@@ -109,7 +109,7 @@ class Metadata:
             raise ValueError(f"it was taken by {OF_FIRST_EDITION}")
         if value.get("v") != FORMAT:
             raise ValueError(f"savepoint format {value.get('v')!r} is not known to this version")
-        made = msgspec.convert({**value, "decision": Decision.from_json(value["decision"])}, cls)
+        made = typed({**value, "decision": Decision.from_json(value["decision"])}, cls)
         for path, file in made.files.items():
             if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
                 raise ValueError(f"{path!r} is no path of a file in it")

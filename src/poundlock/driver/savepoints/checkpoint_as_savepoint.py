@@ -15,9 +15,8 @@ from poundlock.checkpoint.capabilities import HoldsReaders, Inspectable, bound
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
-from poundlock.checkpoint.keyed_state import state_parts
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.ledger.records import to_redo
+from poundlock.checkpoint.ledger.records import state_parts, to_redo
 from poundlock.checkpoint.participant import JSON, Participant
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.driver.savepoints.checkpoint_deletion import refuse_deleted

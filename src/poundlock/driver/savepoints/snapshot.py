@@ -62,7 +62,9 @@ def cut(
     metadata = metadata_of(
         identity,
         name,
-        replace(c.newest, sources=c.sources, watermarks=c.watermarks, state=c.state),
+        replace(
+            c.newest, sources=c.sources, watermarks=c.watermarks, state=None if c.state is None else c.state.snapshot()
+        ),
         operators=operators(plan),
         sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
         clock=clock,

@@ -19,7 +19,7 @@ _WHOLE_EVERY = 50  # so many decisions say what changed, then one says all there
 
 
 class JobState:
-    """See `KeyedState`.
+    """Prepared, verified and decided like a sink, though nothing of it ever becomes visible.
 
     Args:
         participant: knows the files.
@@ -53,7 +53,12 @@ class JobState:
         return _least([event for event, _ in result]), _least([clock for _, clock in result])
 
     def resume(self, parts: Sequence[DecidedState], *, again: bool) -> DecidedState:
-        """Take the state as the ledger has it; see `KeyedState`."""
+        """Take the state as the ledger has it; return what the record of this start says of it.
+
+        Args:
+            parts: what decisions say, oldest first, beginning with one that says all there is; none for a new job.
+            again: whether part of the newest checkpoint has to be produced again, for which the state before it is needed.
+        """
         known, before = followed(parts)
         refuse_dropped(known or {}, self._spaces)
         self._manifests = in_spaces(known or {}, self._spaces, max_parallelism=self._max_parallelism)
@@ -80,7 +85,15 @@ class JobState:
         return self._directives
 
     def stage(self, prepared: Sequence[Any], *, again: bool) -> DecidedState | None:
-        """Check what the tasks prepared; see `KeyedState`. Reports come as (name of the stage, PreparedState)."""
+        """Check what the tasks prepared; return what the decision is to say.
+
+        Args:
+            prepared: their reports, as (name of the stage, PreparedState).
+            again: whether they ran a decided checkpoint once more; its state is decided already.
+
+        Raises:
+            TerminalError: it does not add up.
+        """
         reports: dict[str, list[PreparedState]] = {name: [] for name in self._directives}
         for name, report in prepared:
             reports[name].append(report)
