@@ -13,13 +13,12 @@ from typing import Any
 
 from poundlock.audit.write_totals import written
 from poundlock.checkpoint.capabilities import Repeatable, prepares_ahead
-from poundlock.checkpoint.committer import Carried
+from poundlock.checkpoint.committer import Carried, verify_all
 from poundlock.checkpoint.cycle import Planned, Ran, Verified, recover, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.ledger.decision_log import History
 from poundlock.checkpoint.ledger.records import resting, state_of
 from poundlock.checkpoint.outcome import Outcome, Recovery, SinkDirectives, TaskResults
-from poundlock.checkpoint.parallel import verify_all
 from poundlock.checkpoint.participant import Occasion, Orphan, Prepared, Staged
 from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
 from poundlock.errors import CommitUnknown, TerminalError

@@ -33,7 +33,7 @@ from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
 from poundlock.savepoint.claim import settle_claim
-from poundlock.savepoint.first_edition import refuse_first_edition
+from poundlock.savepoint.metadata import refuse_first_edition
 from poundlock.savepoint.operator_ids import refuse_changed
 from poundlock.spark.error_translation import explain, is_transient
 from poundlock.spark.executors import ApplicationLost

@@ -20,7 +20,6 @@ from poundlock.checkpoint.decision import Decision, typed
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
-from poundlock.savepoint.first_edition import OF_FIRST_EDITION
 from poundlock.storage import LocalStorage, Storage
 from poundlock.values import Clock
 from poundlock.versions import version_of
@@ -223,3 +222,15 @@ def digest_of(storage: Storage, path: str) -> str:
 def listed(value: Any) -> str:
     """Return a part of what an operator's state is made of, for people: a list as its items."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+OF_FIRST_EDITION = "poundlock 0.1, whose state and positions are Spark's and cannot be read by this version"
+
+
+def refuse_first_edition(checkpoint: Storage) -> None:
+    """Raise DefinitionError if a job of the first edition left a checkpoint folder."""
+    if next(iter(checkpoint.list("spark/offsets")), None) is not None:
+        raise DefinitionError(
+            f"the checkpoint {checkpoint.root} was taken by {OF_FIRST_EDITION}",
+            next="let that version finish the job's input (poundlock stop --drain), then begin in another checkpoint_dir",
+        )

@@ -223,7 +223,7 @@ def _beginning(
         return None
     from poundlock.driver.savepoints.restore import Beginning
     from poundlock.savepoint.claim import parse_mode
-    from poundlock.savepoint.operator_changes import parse_renamed
+    from poundlock.savepoint.operator_ids import parse_renamed
 
     return Beginning(
         savepoint,

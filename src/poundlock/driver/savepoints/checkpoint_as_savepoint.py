@@ -25,8 +25,7 @@ from poundlock.driver.savepoints.restore import Beginning
 from poundlock.driver.savepoints.retained_checkpoints import copies, copy_name
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.first_edition import refuse_first_edition
-from poundlock.savepoint.metadata import METADATA, Metadata, Operator, metadata_of
+from poundlock.savepoint.metadata import METADATA, Metadata, Operator, metadata_of, refuse_first_edition
 from poundlock.savepoint.operator_ids import operators, operators_before
 from poundlock.savepoint.take import finish, take
 from poundlock.state.decided_state import DecidedState, manifests_of, state_behind

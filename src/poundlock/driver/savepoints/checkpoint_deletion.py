@@ -24,8 +24,7 @@ from poundlock.driver.savepoints.retained_checkpoints import FOLDER
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import DeletionPoint, hit
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.operator_changes import refuse_stranger
-from poundlock.savepoint.operator_ids import operators, operators_before
+from poundlock.savepoint.operator_ids import operators, operators_before, refuse_stranger
 from poundlock.savepoint.restore import OF_A_CHECKPOINT
 from poundlock.storage import Storage
 from poundlock.storage.removal import remove_empty

@@ -34,8 +34,7 @@ from poundlock.driver.savepoints.snapshot import cut
 from poundlock.failpoints import DeletionPoint, Failpoint, InjectedFailure
 from poundlock.formats.chunk import Batch
 from poundlock.plan.plan import Plan, make_plan
-from poundlock.savepoint.first_edition import refuse_first_edition
-from poundlock.savepoint.metadata import METADATA, check_files, read_metadata
+from poundlock.savepoint.metadata import METADATA, check_files, read_metadata, refuse_first_edition
 from poundlock.storage import LocalStorage, open_storage
 from poundlock.storage.copying import copy
 from poundlock.values import SystemClock
