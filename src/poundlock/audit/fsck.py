@@ -118,7 +118,7 @@ def fsck(
             if fixed and seen.named:
                 fixed, refused = False, f"{seen.named[0].path} would be removed, but a decision names it"
             for name, sink in sinks.items() if fixed else ():
-                sink.sweep(state_of(newest, name) if newest and left is None else {}, remove=True)
+                sink.sweep({} if left is not None else state_of(newest, name), remove=True)
             return FsckReport(
                 root=storage.root,
                 job=identity,
@@ -230,7 +230,7 @@ def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[t
 
 
 def _sweep(name: str, sink: Participant, newest: Decision | None) -> Sequence[Orphan]:
-    state = state_of(newest, name) if newest else {}
+    state = state_of(newest, name)
     orphans = sink.sweep(state, remove=False)
     wrong = _named(orphans, state)
     if wrong:

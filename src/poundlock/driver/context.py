@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -28,8 +28,8 @@ from poundlock.driver.loop import JobLoop
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress_reporter import Tracker
 from poundlock.driver.requests import Requests
+from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.retained_checkpoints import Retained
-from poundlock.driver.savepoints.snapshot import cut
 from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
@@ -45,10 +45,10 @@ from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.state.job_state import JobState
 from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
-from poundlock.values import Clock, duration
+from poundlock.values import Clock, SystemClock, duration
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Assembly:
     """Puts the lives of one job together.
 
@@ -66,25 +66,15 @@ class Assembly:
     plan: Plan
     settings: Settings
     tracker: Tracker
-    clock: Clock
     requests: Requests
     attempts: Attempts
     session: Session | None = None
     read_only: bool = False
+    clock: Clock = field(default_factory=SystemClock)
     watch: Watch | None = None
     _tried: bool = False
     _planner: Planner | None = None
     _state: JobState | None = None
-
-    @property
-    def has_session(self) -> bool:
-        """Whether Spark was started, whatever became of it since."""
-        return self.session is not None
-
-    @property
-    def jvm_alive(self) -> bool:
-        """Whether the JVM of the session runs."""
-        return self.session is not None and self.session.jvm_alive
 
     def kill_session(self) -> None:
         """End Spark at once, if it was started for the job."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 from poundlock.checkpoint.participant import Occasion
 from poundlock.driver.checkpoints import JobCheckpoints
@@ -17,7 +17,7 @@ from poundlock.driver.progress import StopRequest
 from poundlock.driver.requests import Requests, Trigger
 from poundlock.driver.savepoints.requested import NotDrained, Saved, Savepoints
 from poundlock.driver.savepoints.retained_checkpoints import Retained
-from poundlock.driver.turns import Turn
+from poundlock.driver.turns import has_ended, in_thread
 from poundlock.savepoint.take import Cut
 from poundlock.spark.executors import Watch
 from poundlock.values import Clock
@@ -46,7 +46,7 @@ class JobLoop:
     save: Callable[[str | None], Cut]
     retained: Retained
     watch: Watch | None = None
-    _turn: Turn[Any] | None = field(default=None, init=False)
+    _turn: Future[None] | None = field(default=None, init=False)
     _held: bool = field(default=False, init=False)
     _shown_at: float = field(default=0.0, init=False)
     _savepoints: Savepoints = field(init=False)
@@ -73,10 +73,10 @@ class JobLoop:
             self.checkpoints.attempts.check()
             if self._turn is not None:
                 self.checkpoints.committing(0)  # raises what the commit beside it failed with
-                if not self._turn.wait(_POLL_S):
+                if not has_ended(self._turn, _POLL_S):
                     continue
                 turn, self._turn = self._turn, None
-                turn.result  # noqa: B018  # raises what it failed with
+                turn.result()  # raises what it failed with
             self._receive_requests()
             self._show_lag()
             if self._goes_on(stop):
@@ -109,7 +109,7 @@ class JobLoop:
         return None
 
     def _begin(self, call: Callable[[], None], what: str) -> None:
-        self._turn = Turn(call, f"poundlock-{what}")
+        self._turn = in_thread(call, f"poundlock-{what}")
 
     def _goes_on(self, stop: StopRequest) -> bool:
         """Return whether the next checkpoint's tasks run beside the commit that is under way: nobody waits for a border."""
@@ -195,7 +195,7 @@ class JobLoop:
         self.checkpoints.give_up()
         self.checkpoints.jobs.cancel()
         if self._turn is not None:
-            self._turn.wait(_END_TASKS_S)
+            has_ended(self._turn, _END_TASKS_S)
         self.checkpoints.await_end(_END_TASKS_S)
         self.checkpoints.scheduler.release()
         self._savepoints.requeue(self.requests)
@@ -207,5 +207,5 @@ class JobLoop:
     @property
     def hangs(self) -> bool:
         """Whether a checkpoint goes on although the attempt was ended."""
-        turn = self._turn is not None and not self._turn.wait(0)
+        turn = self._turn is not None and not self._turn.done()
         return turn or not self.checkpoints.await_end(0)

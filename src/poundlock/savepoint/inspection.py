@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.portable import Legible, PendingFile
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import MAX, MIN, TimeState
 from poundlock.savepoint.metadata import FORMAT, Metadata, damage, damaged, read_metadata
 from poundlock.savepoint.positions import SourceProgress, reading
-from poundlock.savepoint.take import saved_state
 from poundlock.state.decided_state import manifests_of
 from poundlock.state.manifest import Manifest
 from poundlock.storage import Storage
@@ -164,7 +164,7 @@ def pending(metadata: Metadata) -> dict[str, Sequence[PendingFile]]:
         except DefinitionError:
             continue  # a package that it needs is not installed here
         if isinstance(sink, Legible):
-            waiting[name] = sink.pending(saved_state(metadata.decision, name))
+            waiting[name] = sink.pending(state_of(metadata.decision, name))
     return waiting
 
 

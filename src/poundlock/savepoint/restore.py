@@ -16,6 +16,7 @@ from poundlock.checkpoint.epoch import FOLDER as EPOCHS
 from poundlock.checkpoint.identity import PATH as IDENTITY
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
@@ -23,7 +24,6 @@ from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
 from poundlock.savepoint.operator_ids import compare, refuse_stranger, renamed_operators, without_operators
 from poundlock.savepoint.position_edits import check_moved
-from poundlock.savepoint.take import saved_state
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
 
@@ -106,7 +106,7 @@ def check(
 def _check_saved(metadata: Metadata, sinks: Mapping[str, Any]) -> None:
     """Raise DefinitionError if a sink cannot take what was saved of it."""
     for name, sink in sinks.items():
-        if isinstance(sink, Portable) and (state := saved_state(metadata.decision, name)):
+        if isinstance(sink, Portable) and (state := state_of(metadata.decision, name)):
             sink.check_saved(state)
 
 
@@ -118,7 +118,7 @@ def _called(sink: Any) -> str:
 def _refuse_newer(metadata: Metadata, sinks: Mapping[str, Any], then: NewerOutput) -> Iterator[str]:
     """Raise DefinitionError for newer output that may not be there or cannot be removed; yield what is not known."""
     for name, sink in sinks.items():
-        state, note = saved_state(metadata.decision, name), metadata.noted.get(name, {})
+        state, note = state_of(metadata.decision, name), metadata.noted.get(name, {})
         known = bool(state or note)
         output = sink.newer(state, note) if isinstance(sink, Portable) else Newer(unknown=_called(sink))
         if output.lost and known:
@@ -170,7 +170,7 @@ def restore(
     hit(SavepointFailpoint.RESTORE_COPIED)
     states = {}
     for name, sink in sinks.items():
-        state = saved_state(metadata.decision, name)
+        state = state_of(metadata.decision, name)
         if state and isinstance(sink, Portable):
             state = sink.restore(state, savepoint, f"sinks/{name}", newer)
         states[name] = SinkDecision([], state)

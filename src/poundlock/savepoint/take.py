@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.participant import JSON
+from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
@@ -120,7 +120,7 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
         if not is_temporary(entry.path):
             cut.add(checkpoint, entry.path, entry.path, linked=linked)
     for name, sink in portable.items():
-        carried = saved_state(metadata.decision, name)
+        carried = state_of(metadata.decision, name)
         if carried:
             sink.save(carried, cut.savepoint, f"sinks/{name}", _adder(cut))
 
@@ -165,9 +165,3 @@ def state_files(decision: Decision) -> list[str]:
     """Return the files of the keyed state that a decision names whole: paths below the checkpoint folder."""
     manifests = manifests_of(decision.state).values()
     return list(dict.fromkeys(file.name for manifest in manifests for file in manifest.files))
-
-
-def saved_state(decision: Decision, sink: str) -> JSON:
-    """Return what a decision says a sink carries on, {} if it does not know it."""
-    part = decision.sinks.get(sink)
-    return dict(part.state) if part else {}

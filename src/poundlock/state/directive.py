@@ -11,41 +11,11 @@ from typing import TypeVar
 import msgspec
 
 from poundlock.errors import TerminalError
-from poundlock.state.hashing import groups_of_task
-from poundlock.state.manifest import Fragment, Manifest, OperatorChange, OperatorMeta, RunFile, TimerBound, clip
+from poundlock.state.manifest import Manifest, OperatorChange, RunFile, TimerBound
 
 FORMAT = 1
 Versioned = TypeVar("Versioned", "StateDirective", "PreparedState")
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class TaskDirective(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task needs of the state.
-
-    Args:
-        job, epoch, checkpoint: what its files are named by.
-        first: its first key group.
-        stop: the one behind its last.
-        max_parallelism: number of key groups.
-        operators: by id.
-        files: the runs of its groups and those of broadcast state.
-        fragments: its groups and their runs, oldest first.
-        broadcast: ids of the runs of broadcast state, oldest first.
-        fan_in, budget: when it merges runs; see MergePolicy.
-    """
-
-    job: str
-    epoch: int
-    checkpoint: int
-    first: int
-    stop: int
-    max_parallelism: int
-    operators: Mapping[str, OperatorMeta]
-    files: tuple[RunFile, ...]
-    fragments: tuple[Fragment, ...]
-    broadcast: tuple[int, ...]
-    fan_in: int
-    budget: int
 
 
 class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,27 +37,6 @@ class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     fan_in: int
     budget: int
-
-    def task(self, number: int) -> TaskDirective:
-        """Return what a task needs, 0 … parallelism - 1."""
-        manifest = self.manifest
-        first, stop = groups_of_task(number, self.parallelism, manifest.max_parallelism)
-        fragments = clip(manifest.fragments, first, stop)
-        needed = {i for fragment in fragments for i in fragment.runs} | set(manifest.broadcast)
-        return TaskDirective(
-            job=self.job,
-            epoch=self.epoch,
-            checkpoint=self.checkpoint,
-            first=first,
-            stop=stop,
-            max_parallelism=manifest.max_parallelism,
-            operators=manifest.operators,
-            files=tuple(file for file in manifest.files if file.id in needed),
-            fragments=tuple(fragments),
-            broadcast=manifest.broadcast,
-            fan_in=self.fan_in,
-            budget=self.budget,
-        )
 
     def encode(self) -> bytes:
         """Return the directive as bytes."""

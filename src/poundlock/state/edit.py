@@ -107,7 +107,7 @@ class StateEditor:
         self._now = now
         self._slots = slots
         self._directive = participant.directive(manifest, checkpoint=manifest.checkpoint, parallelism=1)
-        self._task = TaskState(self._directive.task(0), files, attempt)
+        self._task = TaskState(self._directive, 0, files, attempt)
 
     def put(self, operator: str, table: str, key: Any, value: Any) -> None:
         """Give a key another value.

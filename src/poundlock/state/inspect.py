@@ -88,7 +88,7 @@ class StateReader:
         """
         meta = self._meta(operator)
         for key, table, of in self._tables(meta, self.manifest.fragments):
-            rows = merge_rows(table.parts(), drop_deleted=True)
+            rows = merge_rows(table.parts, drop_deleted=True)
             subkeys = rows.subkeys_or_none().to_pylist()
             for data, subkey, value in zip(rows.keys.to_pylist(), subkeys, rows.values.to_pylist(), strict=True):
                 yield from _listed(key, of, canonical_key(decode(data)), subkey, value)

@@ -74,7 +74,7 @@ class ScratchState:
             )
             self._directive = StateDirective.decode(directive.encode())
         if task not in self._tasks:
-            self._tasks[task] = TaskState(self._directive.task(task), self.files, uuid4().hex)
+            self._tasks[task] = TaskState(self._directive, task, self.files, uuid4().hex)
         return self._tasks[task].operator(OPERATOR, watermark=watermark, processing_time=processing_time)
 
     def write(self) -> list[PreparedState]:

@@ -85,7 +85,7 @@ class StoredTable(dict[Any, Any]):
         self.load()
         self._whole = True
         assert self._view is not None
-        rows = merge_rows(self._view.parts(), drop_deleted=True)
+        rows = merge_rows(self._view.parts, drop_deleted=True)
         known = self._keys
         rest: dict[Any, bytes | None] = {}
         subkeys = rows.subkeys_or_none().to_pylist() if self._windowed else None

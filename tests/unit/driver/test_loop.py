@@ -264,7 +264,7 @@ def test_who_ends_an_attempt_keeps_what_was_prepared_ahead_from_being_decided(wo
     assert world.loop.hangs
     killing = threading.Thread(target=world.loop.kill)
     killing.start()
-    world.until(lambda: world.loop._turn is not None and world.loop._turn.wait(0))
+    world.until(lambda: world.loop._turn is not None and world.loop._turn.done())
     world.sink.gate.set()
     killing.join(SECONDS)
     assert not world.loop.hangs

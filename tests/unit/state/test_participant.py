@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from poundlock.errors import DefinitionError, TerminalError
 from poundlock.state.decided_state import DecidedState
 from poundlock.state.directive import PreparedState, StateDirective
+from poundlock.state.hashing import groups_of_task
 from poundlock.state.inspect import StateReader
 from poundlock.state.manifest import (
     Fragment,
@@ -56,13 +57,14 @@ class Job:
         directive = self.participant.directive(self.manifest, checkpoint=self.number, parallelism=parallelism)
         reports = []
         for task in range(parallelism):
-            state = TaskState(directive.task(task), self.files, f"t{task}")
+            state = TaskState(directive, task, self.files, f"t{task}")
             for name in self.manifest.operators:
                 operator = state.operator(name, watermark=self.number, processing_time=100 + self.number)
                 mine = [
                     key
                     for key in keys
-                    if directive.task(task).first <= group(key, self.manifest) < directive.task(task).stop
+                    if group(key, self.manifest)
+                    in range(*groups_of_task(task, parallelism, self.manifest.max_parallelism))
                 ]
                 operator.declare("count", "value")
                 operator.prefetch(mine)
@@ -207,7 +209,7 @@ def test_a_task_names_the_operators_of_a_damaged_file(tmp_path: Path) -> None:
     (tmp_path / file.name).write_bytes(whole[:-1] + b"x")
     directive = job.participant.directive(job.manifest, checkpoint=2, parallelism=2)
     with pytest.raises(DamagedRunError, match=r"its digest differs; operators with state: a, b"):
-        TaskState(directive.task(0), RunFiles(job.storage), "x")
+        TaskState(directive, 0, RunFiles(job.storage), "x")
 
 
 def test_values_of_other_versions_are_refused() -> None:

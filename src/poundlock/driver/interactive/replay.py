@@ -26,9 +26,9 @@ from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Kind, Occasion, Prepared
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, SplitSource
+from poundlock.driver.checkpoints import task_results
 from poundlock.driver.driver import checkpoint_dir, two_lines
 from poundlock.driver.planner import CheckpointPlan, Planner
-from poundlock.driver.results import task_results
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
 from poundlock.operators.time_graph import TimeGraph

@@ -210,7 +210,7 @@ class Compaction:
         for merge, view in zip(self._plan.merges, self._views, strict=True):
             yield in_groups(changed, done, merge.first, groups)
             own, table, done = in_groups(changed, merge.first, merge.stop, groups), view.table(key), merge.stop
-            for parts in in_chunks([own, *(table.parts() if table else ())], limit=CHUNK):
+            for parts in in_chunks([own, *(table.parts if table else ())], limit=CHUNK):
                 rows = merge_rows(parts, drop_deleted=False)
                 if limit is not None:
                     rows = expire(rows, limit)

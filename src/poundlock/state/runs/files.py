@@ -21,6 +21,7 @@ from poundlock.storage.local import LocalStorage
 FOLDER = "state"
 _SUFFIX = ".arrow"
 _STEP = 8 << 20
+_KEPT_OPEN = 256
 
 
 def run_name(job: str, epoch: int, checkpoint: int, first: int, attempt: str) -> str:
@@ -45,40 +46,18 @@ def parse_name(name: str) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[1])
 
 
-class OpenRuns:
-    """Runs that a process keeps open, the latest used ones. A run never changes, so an open one is as good as a new one.
-
-    Args:
-        most: how many.
-    """
-
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._runs: OrderedDict[tuple[str, str], Run] = OrderedDict()
-
-    def get(self, path: str, file: RunFile) -> Run:
-        """Return the open run of a file, opened now if it is not yet; raises as Run."""
-        key = path, file.digest
-        run = self._runs.pop(key, None) or Run(file, path)
-        self._runs[key] = run
-        while len(self._runs) > self._most:
-            self._runs.popitem(last=False)
-        return run
-
-
 class RunFiles:
     """The state files of a checkpoint directory.
 
     Args:
         storage: the checkpoint directory.
         copies: local copies, for a directory that is not local; without them such a directory's files are refused.
-        open_runs: those that this process keeps open.
     """
 
-    def __init__(self, storage: Storage, copies: LocalCopies | None = None, open_runs: OpenRuns | None = None) -> None:
+    def __init__(self, storage: Storage, copies: LocalCopies | None = None) -> None:
         self._storage = storage
         self._copies = copies
-        self._open = open_runs or OpenRuns()
+        self._open: OrderedDict[tuple[str, str], Run] = OrderedDict()  # the latest used; a run never changes
 
     def open(self, file: RunFile) -> Run:
         """Return the run of a file.
@@ -87,7 +66,12 @@ class RunFiles:
             DamagedRunError: it is missing or damaged.
             TerminalError: the directory is not local and there is no folder for copies.
         """
-        return self._open.get(self._path(file), file)
+        path = self._path(file)
+        key = path, file.digest
+        self._open[key] = run = self._open.pop(key) if key in self._open else Run(file, path)
+        while len(self._open) > _KEPT_OPEN:
+            self._open.popitem(last=False)
+        return run
 
     def open_all(self, files: Iterable[RunFile], operators: Mapping[int, str]) -> dict[int, Run]:
         """Return runs by their ids; raises as `open`, and says whose state it is.

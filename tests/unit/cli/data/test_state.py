@@ -79,7 +79,7 @@ def kept(folder: Path, values: dict[str, int]) -> None:
     participant = StateParticipant(storage, job=identity.job_id, epoch=1)
     manifest = in_spaces({}, {"stage": ["totals"]}, max_parallelism=128)["stage"]
     directive = participant.directive(manifest, checkpoint=0, parallelism=1)
-    task = TaskState(directive.task(0), RunFiles(storage), "attempt")
+    task = TaskState(directive, 0, RunFiles(storage), "attempt")
     operator = task.operator("totals", watermark=5, processing_time=0)
     operator.declare("state:sum", "value")
     operator.prefetch(list(values))

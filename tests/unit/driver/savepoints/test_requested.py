@@ -137,9 +137,7 @@ def whole(scene: Scene, **how: Any) -> Trigger:
     """Ask for one and have it cut and made whole, told to nobody yet."""
     trigger = scene.ask(**how)
     scene.savepoints._cut(scene.savepoints._waiting.popleft())
-    thread = scene.savepoints._making[-1].thread
-    assert thread is not None
-    thread.join(30)
+    assert scene.savepoints._making[-1].bytes.exception(30) is None
     return trigger
 
 
