@@ -54,9 +54,6 @@ class AuditReport:
 
     Args:
         first, last: the checkpoints looked at; None where the ledger has none in the range.
-        records: decisions read.
-        rows_read: per source, rows read.
-        sinks: per sink.
         disagreements: per sink, or "" for the ledger itself, what does not agree.
     """
 
@@ -95,7 +92,6 @@ def audit(
     """Audit a range of checkpoints.
 
     Args:
-        ledger: the decisions.
         sinks: per name, the sink; None where it cannot be made without the job's own code.
         first, last: checkpoints to look at, both included; None = from the beginning, to the newest.
         progress: takes a line on how far it has come, often.

@@ -31,10 +31,6 @@ class FsckReport:
     """What was found, and done.
 
     Args:
-        root: the checkpoint folder.
-        job: whose it is.
-        time_ms: when it was checked, ms since the epoch.
-        records: how many decisions the ledger holds.
         checkpoint: the newest decided checkpoint, -1 if none.
         driver: who is running on it now, None if nobody is. What a running job is writing looks like orphans.
         orphans: per sink, output that no decision names; removed if `fixed`.
@@ -85,13 +81,10 @@ def fsck(
     """Compare every decision of a job with what its sinks hold.
 
     Args:
-        storage: the job's checkpoint folder.
         rebuild: returns a sink from its name and what its `describe_json` said last ({} if it said nothing); None if it
             cannot be rebuilt. The sink is bound to the job here.
-        clock: the time.
         fix: carry out what is decided and not done, then remove the orphans.
         left: the savepoint to which the job left all that it carried hidden.
-        log: where events go.
         sleep: waits so many seconds, between repeated commits.
 
     Raises:

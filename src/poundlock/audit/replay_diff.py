@@ -20,7 +20,6 @@ class Measure:
     """What a checkpoint did to one sink.
 
     Args:
-        counts: rows by fate.
         wrote: what was written; None = nothing, or not known.
         places: rows per place, such as a bucket, where the sink has any.
         full: whether `wrote` is known, so that None means nothing.
@@ -51,10 +50,7 @@ class ReplayDifference:
     """A figure that is not what was committed.
 
     Args:
-        sink: name of the sink.
         figure: which one, such as "written" or "rows in dt=20181219".
-        committed: as it was decided.
-        now: as it was measured.
     """
 
     sink: str
@@ -68,8 +64,6 @@ class SinkReplay:
     """What a replay found of one sink.
 
     Args:
-        committed: what the checkpoint did, as it was decided.
-        now: what it would do.
         shown: the first records that came to it, as texts, where asked for.
     """
 
@@ -83,15 +77,9 @@ class ReplayReport:
     """What a replay found.
 
     Args:
-        job: name of the job.
-        checkpoint: which checkpoint.
-        record: number of the decision.
-        time_ms: when it was decided, ms since the epoch.
         again: numbers of later decisions that named parts of it anew, because those were aborted from outside.
         rows_read: per source, rows read then and now; None where nobody counted.
-        sinks: per sink that was compared.
         left_out: per sink that was not, why.
-        differences: where then and now differ.
     """
 
     job: str

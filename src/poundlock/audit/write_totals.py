@@ -19,7 +19,6 @@ class Written:
 
     Args:
         pieces: how many prepared pieces it is: segments of files, transactions.
-        rows: rows.
         bytes: their size as written: of files after compression, of messages the values.
         digest: 16 hex digits, the sum modulo 2**64 of those of the pieces.
         min_ms, max_ms: the earliest and latest event time, ms since the epoch, where the sink looks at times.

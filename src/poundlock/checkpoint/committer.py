@@ -29,7 +29,6 @@ class Carried:
         done: per sink, the details of what is visible now.
         committed: per sink, the committables that are visible.
         aborted: per sink, the committables that are proven never to become visible; sinks without any are left out.
-        took_ms: how long it took, ms.
     """
 
     done: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -206,7 +205,6 @@ class TimeoutWarning:
     """A transaction was open for much of its timeout when it was committed.
 
     Args:
-        open_ms: how long it was open.
         timeout_ms: when the other system would have aborted it.
     """
 
@@ -224,8 +222,6 @@ def timeout_warning(*, begun_ms: int, now_ms: int, timeout_ms: int, ratio: float
     """Return a warning if a transaction committed now was open longer than `ratio` of its timeout, else None.
 
     Args:
-        begun_ms: when it began, ms since the epoch.
-        now_ms: the present, ms since the epoch.
         timeout_ms: when the other system aborts it, ms after its beginning.
         ratio: share of the timeout that is still comfortable, 0 to 1.
     """
@@ -242,7 +238,6 @@ def at_once(work: Mapping[str, Work], participants: Mapping[str, Participant]) -
 
     Args:
         work: by the participant's name; what is in the way of one must not keep others from theirs, so it should not raise.
-        participants: by name.
 
     Raises:
         Exception: what a piece of work raised, the first in order. The rest of its thread's work is left out then.
@@ -268,11 +263,6 @@ def _in_turn(work: Sequence[Work]) -> None:
 
 def verify_all(participants: Mapping[str, Participant], prepared: Sequence[Prepared], checkpoint: int) -> None:
     """Have every participant verify what its tasks prepared, all of them at once.
-
-    Args:
-        participants: by name.
-        prepared: of all of them.
-        checkpoint: its number.
 
     Raises:
         TransientError, TerminalError: something cannot be committed; that of the first participant in order is raised when all

@@ -209,8 +209,6 @@ class Coordinator(History):
         """Take one checkpoint and wait until it is committed, or see that it was decided before.
 
         Args:
-            n: its number.
-            sources: what it reads.
             run: runs its tasks; once, and once more for each time that parts of it were aborted from outside.
 
         Raises:

@@ -26,7 +26,6 @@ class Planned:
     """What a checkpoint is to read.
 
     Args:
-        checkpoint: its number.
         ranges: per source; one that ends where it starts has nothing to read.
     """
 
@@ -36,12 +35,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Ran:
-    """What the tasks of a checkpoint came to.
-
-    Args:
-        directive: what they were given.
-        results: what they reported.
-    """
+    """What the tasks of a checkpoint came to."""
 
     directive: SinkDirectives
     results: TaskResults
@@ -52,7 +46,6 @@ class Verified:
     """What the tasks of a checkpoint prepared, once it is known that all of it can be committed.
 
     Args:
-        results: what they reported.
         kept: what the decision is to name of what they prepared.
         staged: per sink, what the decision is to say.
         started_ms: when the tasks were started, ms since the epoch.

@@ -34,8 +34,6 @@ class Life:
 
     Args:
         epoch: its number, from 1.
-        host, pid: where it ran.
-        started_ms: when it started, ms since the epoch.
         sinks: per sink name, what `Inspectable.describe_json` said.
         operators: per operator id, what the job was made of.
     """
@@ -157,8 +155,6 @@ class Epoch:
         """Begin a new life: take the lock where there is one, then the next free number.
 
         Args:
-            storage: the job's checkpoint folder.
-            clock: the time of the start.
             sinks: per sink name, what `Inspectable.describe_json` says; kept for `fsck`.
             operators: per operator id, what the job is made of; kept for who restores the checkpoint.
 
@@ -246,7 +242,6 @@ def described_sinks(storage: Storage, names: Collection[str] = ()) -> dict[str, 
     """Return what the sinks of the newest start said of themselves, by name.
 
     Args:
-        storage: the job's checkpoint folder.
         names: of further sinks, which may have been taken out since; what they said last is looked up too.
     """
     result: dict[str, JSON] = {}

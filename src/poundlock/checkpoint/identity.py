@@ -25,8 +25,6 @@ class Identity:
 
     Args:
         job_id: 32 hex digits.
-        name: the job's name.
-        created_ms: when the job first ran, ms since the epoch.
     """
 
     job_id: str
@@ -43,9 +41,7 @@ def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | No
     """Return the identity kept in a checkpoint folder; write it if the folder is new.
 
     Args:
-        storage: the job's checkpoint folder.
         name: the name of a first run; one that is kept may be another, see `rename`.
-        clock: the time of a first run.
         job_id: 32 hex digits for a first run; random if not given. On a later run it must be the kept one.
 
     Raises:

@@ -20,9 +20,6 @@ class SinkDirectives:
     """What the sinks of a checkpoint hand to its tasks.
 
     Args:
-        checkpoint: its number.
-        epoch: of the driver's life.
-        started_ms: when it began, ms since the epoch.
         decided: whether it was decided before: read everything, write nothing.
         sinks: per name, what the sink tells its tasks, JSON; empty where it is decided.
     """
@@ -39,14 +36,10 @@ class TaskResults:
     """What the tasks of one checkpoint report, added up.
 
     Args:
-        prepared: everything that was prepared, of all tasks and sinks.
         counts: per sink name, the rows on the way to it.
-        rows_read: per source name, rows read.
         bytes_read: per source name, how large that was; see SourceRange.
-        event_time: what watermarks saw; None where there are none.
         tasks: over how many tasks splits were spread; None where there are none.
         watermarks: the watermark behind the checkpoint and what goes with it; None where the job has none.
-        state: what tasks prepared of keyed state.
     """
 
     prepared: Sequence[Prepared]
@@ -64,7 +57,6 @@ class Outcome:
     """A decision that is carried out.
 
     Args:
-        decision: the ledger record.
         replayed: whether it had been decided before and was only delivered again.
         committed: per sink name, the details of each committable made visible now; empty for a replay.
         durations_ms: how long "run", "verify", "decide" and "commit" took.
@@ -86,12 +78,10 @@ class Recovery:
     """What a start found and did.
 
     Args:
-        newest: the newest decision before this start, None on a first start.
         checkpoint: the newest decided checkpoint, -1 if none.
         sources: per source name, what that checkpoint read; the job resumes at each `end`.
         committed: how many committables were asked for again.
         orphans: per sink name, output that no decision named, now removed.
-        took_ms: how long it took.
     """
 
     newest: Decision | None

@@ -46,10 +46,7 @@ class JobPlan:
     """What a checkpoint of a job is to do.
 
     Args:
-        reads: what its tasks read.
-        times: what event time they begin with.
         began: when it was planned, by the monotonic clock, seconds.
-        served: who waits for it.
         again: whether it is decided, and parts of it are produced once more.
         drain: whether the input ends for good with it.
     """
@@ -87,19 +84,11 @@ class _Commit:
 
 @dataclass
 class JobCheckpoints:
-    """The checkpoints of one attempt of a job. See `cycle.CheckpointSteps`.
+    """The checkpoints of one attempt of a job, whose coordinator has recovered. See `cycle.CheckpointSteps`.
 
     Args:
-        chain: the stages that its tasks run.
-        jobs: runs them.
-        planner: plans what they read.
-        time: the job's event time.
         state: its keyed state; None where it has none.
-        coordinator: has recovered already.
         scheduler: says when a checkpoint may begin, and who waits for it.
-        tracker: notified of every checkpoint.
-        attempts: notified of every checkpoint that begins.
-        on_checkpoint: called after each completed checkpoint.
     """
 
     chain: StageChain
@@ -312,13 +301,6 @@ def task_results(
     event_time: EventTime | None,
 ) -> TaskResults:
     """Return the sums of a checkpoint's reports.
-
-    Args:
-        chain: the stages.
-        plan: what was read.
-        reports: of all tasks.
-        watermarks: what the decision is to say of watermarks.
-        event_time: what it is to say of the rows' times.
 
     Raises:
         TransientError: the tasks did not read just the splits that were planned for them.

@@ -53,11 +53,6 @@ class Assembly:
     """Puts the lives of one job together.
 
     Args:
-        job, plan, settings: what runs, and how.
-        tracker: told of every checkpoint, and of what is worth a line.
-        clock: the time.
-        requests: what others ask of the job.
-        attempts: told of every checkpoint that begins.
         session: where its tasks run; None = a session is started for the job, and again when its JVM is gone.
         read_only: whether sources are not to learn what was read.
     """
@@ -144,15 +139,7 @@ class Assembly:
         sources: Mapping[str, Any],
         on_checkpoint: Callable[[], None],
     ) -> JobLoop:
-        """Return the loop of one life; nothing runs yet.
-
-        Args:
-            storage: the checkpoint folder.
-            identity: whose it is.
-            coordinator: has recovered.
-            sources: as `reading` gave them.
-            on_checkpoint: called after each completed checkpoint.
-        """
+        """Return the loop of one life, whose coordinator has recovered; nothing runs yet."""
         session = self._session(storage)
         sources = self._with_streams(session, sources)
         context = session.context

@@ -84,13 +84,9 @@ def run(
     """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
 
     Args:
-        job: what to run.
         settings: the machine's and the run's settings; default: file and environment.
         on_progress: told of every checkpoint and change of state, from this process's threads.
-        stop: how to end it; see StopRequest.
-        requests: what others ask of it while it runs.
         on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
-        beginning: the savepoint to begin with.
         session: the user's Spark session to run in; None = the job has one of its own.
         read_only: whether sources are not to learn what was read.
 

@@ -22,17 +22,11 @@ class CheckpointTimedOut(PoundlockError):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One checkpoint that is under way.
-
-    Args:
-        checkpoint: its number.
-        began: when, by the monotonic clock.
-        ran: whether its tasks are through, so that what fails now is the checkpoint.
-    """
+    """One checkpoint that is under way."""
 
     checkpoint: int
-    began: float
-    ran: bool = False
+    began: float  # by the monotonic clock
+    ran: bool = False  # its tasks are through, so that what fails now is the checkpoint
 
 
 class Attempts:
@@ -41,7 +35,6 @@ class Attempts:
     Args:
         timeout: how long a checkpoint may take; None or zero = as long as it likes.
         tolerable: how many in a row may fail before that counts for the restart strategy.
-        now: the monotonic clock, seconds.
     """
 
     def __init__(
@@ -62,7 +55,6 @@ class Attempts:
         """Watch a checkpoint while the block runs.
 
         Args:
-            checkpoint: its number.
             undecided: tells, when it has failed, whether it is known not to be decided.
             began: when it began, by the monotonic clock; None = now.
         """
@@ -98,11 +90,7 @@ class Attempts:
         self._in_a_row = 0
 
     def tolerates(self, error: PoundlockError) -> bool:
-        """Return whether a life ended with a failed checkpoint that need not count for the restart strategy.
-
-        Args:
-            error: what it ended with.
-        """
+        """Return whether a life ended with a failed checkpoint that need not count for the restart strategy."""
         failed, self._failed, self._running, self._newest = self._failed, False, [], None
         if isinstance(error, DefinitionError | TerminalError | FencedError):
             return False  # no restart mends it
@@ -117,7 +105,6 @@ def known_undecided(newest: Callable[[], int], checkpoint: int) -> bool:
 
     Args:
         newest: gives the newest decided checkpoint; raises TransientError where that is not known.
-        checkpoint: its number.
     """
     try:
         return newest() < checkpoint

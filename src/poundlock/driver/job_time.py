@@ -14,14 +14,7 @@ from poundlock.values import Clock
 
 
 class JobTime:
-    """The event time of a job. Used by one thread at a time.
-
-    Args:
-        times: how it flows.
-        clock: the time.
-        decided: what the newest decision says of it; None before the first.
-        operators: ids of the operators that keep state.
-    """
+    """The event time of a job. Used by one thread at a time."""
 
     def __init__(self, times: StreamTimes, clock: Clock, decided: DecidedTime | None, operators: Sequence[str]) -> None:
         self._times, self._clock, self._operators = times, clock, operators
@@ -41,7 +34,6 @@ class JobTime:
         """Return what the tasks of a new checkpoint begin with.
 
         Args:
-            sources: by name.
             drain: whether the input ends for good with the checkpoint.
         """
         return self._times.directive(self._state, self._clock.now_ms(), sources, drain=drain)
@@ -72,7 +64,6 @@ class JobTime:
         """Let time pass without rows; return whether a timer is due by it, for which a checkpoint is to be taken.
 
         Args:
-            sources: by name.
             timers: when the first timer of any operator is due, by event time and by the clock, ms.
         """
         directive = self.directive(sources)

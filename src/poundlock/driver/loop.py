@@ -32,11 +32,7 @@ class JobLoop:
     """One attempt at running a job.
 
     Args:
-        checkpoints: takes them.
-        requests: what others ask of the job.
-        clock: what rolls go by.
         save: copies what a savepoint is made of into a directory; called between two checkpoints.
-        retained: keeps copies of the newest checkpoints.
         watch: looks after the cluster that the tasks run on; None = they run here.
     """
 

@@ -39,8 +39,6 @@ class CheckpointPlan(Planned):
 
     Args:
         work: what each task reads; no task where there is nothing to read.
-        splits: per source, how many splits.
-        places: of all splits, by number.
     """
 
     work: Sequence[TaskWork]
@@ -57,9 +55,6 @@ class Planner:
     """The enumerators of one attempt of a job; used by one thread at a time.
 
     Args:
-        sources: by name.
-        workspace: gives the durable folder of a source.
-        parallelism: greatest number of tasks.
         whole: sources of which all splits of a partition go to one task.
         alone: whether each partition has a task of its own, whatever the parallelism: a sink knows its tasks by them.
         read_only: whether sources are not notified of what was read.
@@ -88,8 +83,6 @@ class Planner:
         """Plan a new checkpoint.
 
         Args:
-            checkpoint: its number.
-            decided: per source, the newest decided range.
             held: per source, what has to wait for others of its alignment group.
         """
         ranges = {}
@@ -196,8 +189,6 @@ def assign_splits(
     """Return the work of each task: of every source about equal weights, the same for the same splits.
 
     Args:
-        splits: per source.
-        parallelism: greatest number of tasks.
         whole: sources of which all splits of a partition go to one task, in their order.
     """
     tasks = min(parallelism, sum(len(result) for result in splits.values()))

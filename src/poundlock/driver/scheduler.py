@@ -20,8 +20,6 @@ class CheckpointScheduler:
     Args:
         interval: time between the beginnings of two checkpoints; also how often an idle job looks for data.
         min_pause: least time between the end of a checkpoint and the beginning of the next.
-        requests: where checkpoints are asked for.
-        now: the monotonic clock, seconds.
     """
 
     interval: timedelta
@@ -72,13 +70,7 @@ class CheckpointScheduler:
         self._due = began + self.interval.total_seconds()
 
     def completed(self, began: float, served: Sequence[Trigger], checkpoint: int) -> None:
-        """Take note of a checkpoint that was decided and committed.
-
-        Args:
-            began: when it began, by `now`.
-            served: who waited for it.
-            checkpoint: its number.
-        """
+        """Take note of a checkpoint that was decided and committed."""
         end = self.now() + self.min_pause.total_seconds() if self.pauses else 0.0
         self._due = max(self._due, began + self.interval.total_seconds(), end)
         self._serve(served, checkpoint)
@@ -87,7 +79,6 @@ class CheckpointScheduler:
         """Take note that there was nothing to take a checkpoint for.
 
         Args:
-            served: who waited for it.
             newest: the newest decided checkpoint, -1 if there is none.
         """
         self._due = self.now() + max(self.interval.total_seconds(), _LOOK_S)

@@ -28,13 +28,9 @@ def edit(
     """Write a new savepoint; return its path and what it says of itself.
 
     Args:
-        savepoint: the old one, which is not touched.
         folder: where the new one is made, under a name of its own.
-        positions: where sources are to be read from.
         drop: ids of operators whose part is left out.
         rename: the new ids of operators with state, by their old ones.
-        state: what is written into keyed state, by the new ids.
-        now_ms: the time, ms since the epoch.
 
     Raises:
         DefinitionError: it is damaged, there is nothing to do, or something asked for is not in it; nothing was written.
@@ -57,12 +53,7 @@ class _Edit:
     """An edit under way, all of it in memory.
 
     Args:
-        savepoint: the old one.
-        metadata: of the new one, in the making.
         left_out: says of a path whether the new one goes without it.
-        state: what is written into keyed state.
-        done: what was done, in words.
-        moved: the sources that have another position.
     """
 
     savepoint: Storage

@@ -27,7 +27,6 @@ class StateOperator:
 
     Args:
         number: in the files of state.
-        name: its id in the job.
         bytes: size of its files; those that it shares count for the first of them.
     """
 
@@ -41,14 +40,10 @@ class Inspection:
     """What a savepoint holds.
 
     Args:
-        path: its folder.
-        metadata: what it says of itself.
         sources: per source, or use of one, how far it was read.
         watermark_ms: the watermark of the next checkpoint, ms since the epoch; None where there is none.
         pending: per sink, what waits to become visible; a sink that cannot say is left out.
         key_groups: into how many key groups keyed state is divided; None where there is none.
-        state: what keeps state.
-        sizes: bytes of each part.
         damage: path and fault of each file that is not as it was written; None where nobody looked.
     """
 
@@ -101,7 +96,6 @@ def inspect(savepoint: Storage, *, check: bool = True) -> Inspection:
     """Return what a savepoint holds.
 
     Args:
-        savepoint: its folder.
         check: whether to compare every file with its digest, which reads all of them.
 
     Raises:

@@ -65,10 +65,6 @@ class Metadata:
     """What a savepoint says of itself.
 
     Args:
-        name: of the savepoint.
-        job, job_id: whose it is.
-        created_ms: when it was taken, ms since the epoch.
-        versions: of poundlock and pyspark.
         decision: the newest decision at the cut, with where every source stands and what every sink carries on.
         operators: by operator id, in the order of the job.
         sinks: per sink, what `Inspectable.describe_json` said.
@@ -126,16 +122,7 @@ def metadata_of(
     sinks: Mapping[str, JSON],
     clock: Clock,
 ) -> Metadata:
-    """Return what a savepoint that is taken now says of itself, all but its files.
-
-    Args:
-        identity: whose it is.
-        name: of the savepoint.
-        decision: the newest, with all of its keyed state.
-        operators: by id.
-        sinks: per sink, what it says of itself.
-        clock: the time.
-    """
+    """Return what a savepoint of a decision, with all of its keyed state, says of itself now: all but its files."""
     return Metadata(
         name=name,
         job=identity.name,

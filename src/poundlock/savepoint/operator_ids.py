@@ -30,11 +30,7 @@ _GROUPS = "key groups"
 
 
 def operators(plan: Plan) -> dict[str, Operator]:
-    """Return the operators a savepoint can hold something of, by id, in the order of the job.
-
-    Args:
-        plan: the job's.
-    """
+    """Return the operators a savepoint can hold something of, by id, in the order of the job."""
     unnamed = plan.job.unnamed
     result = {n: Operator("source", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sources.items()}
     result |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
@@ -53,11 +49,6 @@ def operators_before(storage: Storage) -> dict[str, Operator]:
 
 def refuse_changed(storage: Storage, identity: Identity, plan: Plan) -> None:
     """Refuse to go on from what is another job's, or from state that is made of something else, as a restore does.
-
-    Args:
-        storage: the job's checkpoint folder.
-        identity: whose it is.
-        plan: of the job that is to go on.
 
     Raises:
         DefinitionError: nothing of the job is what was there under another name, or an operator that is named as before
@@ -109,9 +100,6 @@ def refuse_stranger(
 
     Args:
         place: what it goes on from, in words.
-        before, now: the names.
-        saved, operators: the operators under each.
-        next: what to type.
     """
     shared = [i for i in _telling(saved) & _telling(operators) if saved[i].kind == operators[i].kind]
     if before != now and not shared:
@@ -181,11 +169,6 @@ def parse_renamed(texts: Sequence[str]) -> dict[str, str]:
 
 def renamed_operators(root: str, metadata: Metadata, renamed: Mapping[str, str]) -> Metadata:
     """Return a savepoint in which operators with state have other ids, all at once: two can change places.
-
-    Args:
-        root: of the savepoint, for errors.
-        metadata: what it says.
-        renamed: the new ids by the old ones.
 
     Raises:
         DefinitionError: there is no such operator with state, or a new id is another one's.

@@ -42,7 +42,6 @@ class OffsetEdit:
 
     Args:
         source: name of the source; None = every source that reads the topic.
-        topic, partition: of Kafka.
         offset: of the next record to read.
     """
 
@@ -96,12 +95,7 @@ class OffsetEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholePosition:
-    """Another position of one source; what it leaves out stays as it is.
-
-    Args:
-        source: its name.
-        position: as JSON.
-    """
+    """Another position of one source; what it leaves out stays as it is."""
 
     source: str
     position: Any
@@ -216,11 +210,6 @@ def moved_sources(metadata: Metadata) -> Sequence[str]:
 
 def check_moved(savepoint: Storage, metadata: Metadata, sources: Mapping[str, Any]) -> None:
     """Have the job's sources look at positions that a person wrote.
-
-    Args:
-        savepoint: its folder.
-        metadata: what it says.
-        sources: of the job, by name.
 
     Raises:
         DefinitionError: one is no position of its source.

@@ -22,7 +22,6 @@ class SourceProgress:
 
     Args:
         kind: what the form of the position tells of the source.
-        position: as the source wrote it.
         counted: how far each part of it is: by "topic:partition", or under one name.
         unit: what that is counted in; "" where nothing is.
         details: of files: how many were read whole, how many are known, and which is next from which byte on.
@@ -75,8 +74,6 @@ def reading(savepoint: Storage, source: str, position: Any) -> SourceProgress:
 
     Args:
         savepoint: whose it is; a file source keeps in it which files it has met.
-        source: name of the source.
-        position: where it stands.
     """
     if is_kafka(position):
         from poundlock.connectors.kafka.offsets import from_json

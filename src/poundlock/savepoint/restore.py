@@ -36,8 +36,6 @@ class Restoring:
     """A savepoint that fits a job.
 
     Args:
-        savepoint: its folder.
-        metadata: what it says.
         dropped: the operator ids whose part is not restored.
         unseen: of which sinks nobody can tell whether they have newer output, and why, in words.
     """
@@ -64,11 +62,6 @@ def check(
     """Compare a savepoint with the job that is to go on from it; nothing is touched.
 
     Args:
-        savepoint: its folder.
-        checkpoint: the checkpoint folder to restore into.
-        job: name of the job.
-        operators: the job's operators, by id.
-        sinks: its participants by name.
         allow_non_restored: whether what the job has no operator for may be left behind.
         newer: what to do about output that was finished after the savepoint was taken.
         replace: whether the job in the folder has ended with a savepoint, so that its checkpoint may go.
@@ -153,12 +146,8 @@ def restore(
     The caller writes the identity afterwards.
 
     Args:
-        restoring: what `check` found to fit.
-        checkpoint: the folder.
-        job_id: 32 hex digits, of the new job.
         sinks: participants by name, as the new job owns them.
         newer: what to do about output that was finished after the savepoint was taken.
-        now_ms: the time, ms since the epoch.
     """
     for entry in list(checkpoint.list()):  # of a restore that was killed, or of the job that ended with a savepoint
         if entry.path.partition("/")[0] in (*OF_A_CHECKPOINT, IDENTITY):

@@ -28,11 +28,8 @@ class KeyEdit:
     """The value of one key.
 
     Args:
-        operator: id of the operator.
-        state: name of the state.
         key: as the records have it: a tuple where it is made of several columns; a KeyInWindow of what is kept by window.
         value: what it is to hold: a list for list state, a dict for map state.
-        delete: whether the key is to have no value instead.
     """
 
     operator: str
@@ -69,9 +66,6 @@ class ParquetEdit:
     """The values of a Parquet file.
 
     Args:
-        operator: id of the operator.
-        state: name of the state.
-        path: of the local file.
         keys: its columns that are the key.
         value: its column with the values; None: a value is a record of the columns that are not the key.
         window: its column with the starts of windows, where it is kept by window too.
@@ -161,7 +155,6 @@ def write_state(cut: Cut, edits: Sequence[StateEdit], now_ms: int) -> Iterator[s
 
     Args:
         cut: the new savepoint, with the files of state of the old one.
-        edits: in order.
         now_ms: the time, which state with a time to live counts from.
 
     Raises:

@@ -23,12 +23,7 @@ from poundlock.storage.removal import remove_root, remove_tree
 
 
 class Cut:
-    """A savepoint whose files are copied, most of them, and whose metadata is not written yet.
-
-    Args:
-        savepoint: its folder.
-        metadata: all but the files.
-    """
+    """A savepoint whose files are copied, most of them, and whose metadata is not written yet."""
 
     def __init__(self, savepoint: Storage, metadata: Metadata) -> None:
         self.savepoint, self.metadata = savepoint, metadata
@@ -39,8 +34,6 @@ class Cut:
         """Copy a file into the savepoint.
 
         Args:
-            source, path: the file.
-            new_path: its path in the savepoint.
             linked: whether a second name of it will do.
             stays: whether it will be there for a while, so that its bytes need not be copied while the job waits.
         """
@@ -88,10 +81,6 @@ def take(
     """Copy what a savepoint is made of; `finish` makes it one. Quick where hard links can be made.
 
     Args:
-        checkpoint: the job's checkpoint folder.
-        savepoint: a new, empty folder.
-        metadata: all but the files.
-        sinks: participants by name.
         linked: whether it stays with the checkpoint: all that can be linked is. Else small files are copied, for a
             savepoint's user may open them in an editor.
         noting: whether the sinks are asked for what they want noted; where the cut was long ago it is too late for that.
@@ -134,7 +123,6 @@ def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: 
     """Make the files of a cut durable, digest them, and write the metadata, which makes it a savepoint. Needs no lock.
 
     Args:
-        cut: what `take` copied.
         known: tells what a file is, by its path, where that is known and need not be found out again.
     """
     files: dict[str, SavedFile] = {}

@@ -19,9 +19,6 @@ class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What a record says of keyed state: `manifest` or `change`.
 
     Args:
-        v: the version of this form.
-        manifest: all there is.
-        change: what is changed.
         before: in the record of a start with something to be redone, all there was before the newest checkpoint.
     """
 

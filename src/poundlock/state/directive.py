@@ -22,11 +22,7 @@ class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
     """What all tasks of a checkpoint need of the state.
 
     Args:
-        v: format.
         job, epoch, checkpoint: what files are named by.
-        parallelism: number of tasks.
-        manifest: the state as the checkpoint begins.
-        fan_in, budget: when tasks merge runs.
     """
 
     v: int = FORMAT
@@ -76,8 +72,6 @@ class PreparedState(msgspec.Struct, frozen=True, kw_only=True):
     """What one task has prepared of its state.
 
     Args:
-        v: format.
-        checkpoint: of the directive.
         first: the task's first key group.
         stop: the one behind its last.
         file: the run it wrote; None if nothing changed.
@@ -85,9 +79,6 @@ class PreparedState(msgspec.Struct, frozen=True, kw_only=True):
         removed: key groups whose runs with some ids are no longer needed: (first, stop, ids).
         broadcast_file: the run of broadcast state; only the task of group 0 writes one.
         broadcast_removed: ids of runs of broadcast state that are no longer needed.
-        operators: what became of them, by number.
-        timers: the first timers of its groups.
-        work: what was done.
     """
 
     v: int = FORMAT

@@ -84,9 +84,6 @@ class StateEditor:
     """Writes entries of the state that a manifest names.
 
     Args:
-        manifest: the state.
-        participant: of the directory it is in.
-        files: opens and writes its runs.
         attempt: a text that nothing else that writes there has.
         now: the clock in ms, which state with a time to live counts from.
         slots: operators whose accumulators are lists of one length.
@@ -113,7 +110,6 @@ class StateEditor:
         """Give a key another value.
 
         Args:
-            operator: id of the operator.
             table: name of the state, such as "state:count".
             key: as the records have it: a tuple where it is made of several columns; a KeyInWindow of what is kept by window;
                 of broadcast state a key of its map.
@@ -148,14 +144,6 @@ class StateEditor:
         window: str | None = None,
     ) -> int:
         """Give keys the values of a Parquet file; return how many rows it has.
-
-        Args:
-            operator: id of the operator.
-            table: name of the state.
-            path: of the local file.
-            keys: its columns that are the key.
-            value: its column with the values; None: a value is a record of the columns that are not the key.
-            window: its column with the starts of windows, as ms or timestamps; None: it is kept by key alone.
 
         Raises:
             DefinitionError: a column is missing, or as of `put`.

@@ -33,10 +33,7 @@ class StateEntry:
     """One entry of a table.
 
     Args:
-        table: name.
-        key: of the entry.
         window: (start, end) in ms or the number of a count window, None for the global window and where there is none.
-        windowed: whether the entry belongs to a window.
         value: what is kept; [last touched in ms, value] where it has a time to live.
     """
 
@@ -49,14 +46,7 @@ class StateEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerEntry:
-    """One timer.
-
-    Args:
-        domain: by which time it fires.
-        time: in ms.
-        key: of it.
-        window: as of a StateEntry.
-    """
+    """One timer, at a time in ms."""
 
     domain: Literal["event", "processing"]
     time: int
@@ -65,12 +55,7 @@ class TimerEntry:
 
 
 class StateReader:
-    """Reads the state that a manifest names.
-
-    Args:
-        manifest: of a checkpoint or a savepoint.
-        files: opens its runs.
-    """
+    """Reads the state that a manifest names."""
 
     def __init__(self, manifest: Manifest, files: RunFiles) -> None:
         self.manifest = manifest
@@ -78,9 +63,6 @@ class StateReader:
 
     def entries(self, operator: str) -> Iterator[StateEntry]:
         """Yield every entry of an operator, table by table, by hash.
-
-        Args:
-            operator: its id.
 
         Raises:
             DefinitionError: there is no state of such an operator.
@@ -97,7 +79,6 @@ class StateReader:
         """Yield the entries of one key; raises as `entries`.
 
         Args:
-            operator: its id.
             key: as the records have it: a tuple where it is made of several columns.
         """
         meta = self._meta(operator)
@@ -168,9 +149,6 @@ def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> 
     """Return the state of an operator, or that of one key, as plain data.
 
     Args:
-        manifest: of a checkpoint or a savepoint.
-        files: opens its runs.
-        operator: its id.
         key: one key, as the records have it; without one, all keys.
 
     Returns:

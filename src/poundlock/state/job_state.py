@@ -22,9 +22,7 @@ class JobState:
     """Prepared, verified and decided like a sink, though nothing of it ever becomes visible.
 
     Args:
-        participant: knows the files.
         spaces: the operators that keep state, by the name of their stage.
-        max_parallelism: number of key groups.
     """
 
     def __init__(
@@ -73,7 +71,6 @@ class JobState:
         """Return which state the tasks of each stage begin a checkpoint with.
 
         Args:
-            checkpoint: its number.
             parallelism: how many tasks share the key groups; it may change from checkpoint to checkpoint.
             again: whether it is decided and its tasks run once more: they begin with the state before it.
         """

@@ -21,7 +21,6 @@ class KeyBatch:
     """Keys that were met together, in the order of their hashes.
 
     Args:
-        keys: the keys.
         hashes: of each, ascending.
         encoded: the bytes of each, large_binary.
     """
@@ -32,13 +31,7 @@ class KeyBatch:
 
 
 class KeysInUse:
-    """The keys of one operator in one task.
-
-    Args:
-        first: the first key group of the task.
-        stop: the one behind the last.
-        max_parallelism: number of key groups.
-    """
+    """The keys of one operator in one task."""
 
     def __init__(self, first: int, stop: int, max_parallelism: int) -> None:
         self.batches: list[KeyBatch] = []

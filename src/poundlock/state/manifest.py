@@ -21,8 +21,6 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         name: path below the checkpoint directory.
         digest: of its content, blake2b of 16 bytes in hex.
-        bytes: its length.
-        rows: how many.
         checkpoint: at which it was written.
         first: the first key group that it may have rows of.
         stop: the one behind the last.
@@ -68,7 +66,6 @@ class OperatorMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         number: what its rows have in the files; an operator that is renamed keeps it.
-        tables: by name.
         watermark: event time in ms that it has reached; None before its first checkpoint.
         processing_time: the clock in ms as of its last checkpoint.
     """
@@ -93,7 +90,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """All state of a job as of a checkpoint.
 
     Args:
-        v: format.
         max_parallelism: number of key groups, fixed for the life of the state.
         checkpoint: that it was decided with.
         operators: by id.
@@ -160,10 +156,8 @@ class ManifestChange(msgspec.Struct, frozen=True, kw_only=True):
     """What a decision says of state.
 
     Args:
-        v: format.
         checkpoint: of the decision.
         added: the new files, with their ids.
-        parts: what became of which key groups.
         broadcast_removed: ids of runs of broadcast state that are no longer needed; a new one is among `added`.
         operators: what became of them, by number.
         roster: numbers of all operators by id, where that is not what the decision before said.

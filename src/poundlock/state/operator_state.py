@@ -27,13 +27,7 @@ class OperatorState(KeyGroup):
     """Key groups `first` to `stop` - 1 of an operator.
 
     Args:
-        meta: what the manifest says of the operator.
-        view: the runs of the groups.
-        broadcast: the runs of broadcast state.
-        groups: the first group and the one behind the last.
         watermark: event time in ms that elements are judged by.
-        processing_time: the clock in ms.
-        work: what is counted.
     """
 
     def __init__(
@@ -141,11 +135,7 @@ class OperatorState(KeyGroup):
         return self._declared
 
     def changed_tables(self, *, broadcast: bool) -> Iterator[tuple[SectionKey, TableMeta, Rows]]:
-        """Yield what was changed in each table, in no order of rows.
-
-        Args:
-            broadcast: whether of broadcast state, or of the state of keys.
-        """
+        """Yield what was changed in each table, in no order of rows."""
         for (name, namespace), table in self._stored.items():
             meta = self._declared.get(name, TableMeta())
             if meta.broadcast is broadcast:

@@ -30,14 +30,7 @@ class Swept:
 
 
 class StateParticipant:
-    """The keyed state of a job.
-
-    Args:
-        storage: the checkpoint directory.
-        job: id of the job.
-        epoch: of this driver.
-        policy: when tasks merge runs.
-    """
+    """The keyed state of a job."""
 
     def __init__(self, storage: Storage, *, job: str, epoch: int, policy: MergePolicy | None = None) -> None:
         self._storage = storage
@@ -59,11 +52,6 @@ class StateParticipant:
 
     def directive(self, manifest: Manifest, *, checkpoint: int, parallelism: int) -> StateDirective:
         """Return what the tasks of a checkpoint need.
-
-        Args:
-            manifest: the state as the checkpoint begins.
-            checkpoint: its number.
-            parallelism: how many tasks share the key groups, which may change from checkpoint to checkpoint.
 
         Raises:
             DefinitionError: there are more tasks than key groups.
@@ -108,7 +96,6 @@ class StateParticipant:
         """Return what the decision of a checkpoint says of state, and the manifest as it is once that is recorded.
 
         Args:
-            directive: what the tasks were given.
             prepared: their reports; a task that had nothing to do may have none.
         """
         number = directive.manifest.next_file

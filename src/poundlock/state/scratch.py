@@ -41,9 +41,7 @@ class ScratchState:
     """State of one operator from checkpoint to checkpoint.
 
     Args:
-        groups: how many key groups there are.
         parallelism: how many tasks share them; it may be set anew after `write`.
-        policy: when runs are merged.
     """
 
     def __init__(self, groups: int, parallelism: int = 1, *, policy: MergePolicy | None = None) -> None:

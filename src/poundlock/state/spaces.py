@@ -18,10 +18,6 @@ from poundlock.state.manifest import Fragment, Manifest, OperatorMeta, TimerBoun
 def refuse_dropped(known: Mapping[str, Manifest], spaces: Mapping[str, Sequence[str]]) -> None:
     """Raise if there is state of an operator that the job no longer has.
 
-    Args:
-        known: the state there is, by space.
-        spaces: the operators of each stage of the job.
-
     Raises:
         DefinitionError: there is.
     """
@@ -41,8 +37,6 @@ def in_spaces(
     """Return the state of each stage of a job, out of what there is; new operators have a number and no state.
 
     Args:
-        known: the state there is, by space.
-        spaces: the operators of each stage of the job.
         max_parallelism: number of key groups; the same as that of the state.
 
     Raises:

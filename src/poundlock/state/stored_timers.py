@@ -24,7 +24,6 @@ class StoredTimers(Timers):
     """The timers of one operator and kind in one task.
 
     Args:
-        view: the timers in runs.
         prefetch: is given the keys whose timers are about to fire.
         entries: returns what timers are registered for; asked when it is needed, as the operator sets it when it begins.
     """
@@ -109,7 +108,6 @@ class StoredTimers(Timers):
         """Return the timers that were registered or deleted, as rows in order; None if there are none.
 
         Args:
-            keys: those in use.
             checkpoint: its number, which begins the order of registration.
         """
         times, counts, entries = self.content()

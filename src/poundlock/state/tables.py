@@ -28,13 +28,7 @@ class TableWork:
 
 
 class StoredTable(dict[Any, Any]):
-    """One table and namespace of an operator in one task.
-
-    Args:
-        view: what runs have of it, None for nothing.
-        keys: those in use.
-        windowed: whether an entry is (key, window).
-        work: what is counted.
+    """One table and namespace of an operator in one task; where it is windowed an entry is (key, window).
 
     Looking an entry up is what it is in a dict; its key must be in use. Going through the table reads the rest of it.
     """

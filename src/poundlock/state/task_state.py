@@ -39,9 +39,7 @@ class TaskState:
     """The state of some key groups, all operators of them.
 
     Args:
-        directive: which runs there are.
         task: its number, 0 … parallelism - 1.
-        files: opens and writes them.
         attempt: a text that no other attempt of any task has.
     """
 
@@ -69,12 +67,7 @@ class TaskState:
         self._operators.clear()
 
     def operator(self, name: str, *, watermark: int = MIN, processing_time: int = 0) -> OperatorState:
-        """Return the state of an operator: one object for all key groups of the task, the same at every call.
-
-        Args:
-            name: id of the operator.
-            watermark: event time in ms that elements are judged by, as of the first call.
-            processing_time: the clock in ms, as of the first call.
+        """Return the state of an operator: one object for all key groups of the task, with the times in ms of the first call.
 
         Raises:
             TerminalError: the manifest does not have the operator.

@@ -21,11 +21,7 @@ _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.jsonl\.gz")
 
 
 class Archive:
-    """The archived records of one job.
-
-    Args:
-        storage: the job's checkpoint folder.
-    """
+    """The archived records of one job."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

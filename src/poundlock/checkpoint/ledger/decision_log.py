@@ -38,10 +38,6 @@ class History:
     """The decisions of one life of a job's driver.
 
     Args:
-        identity: whose checkpoint it is.
-        epoch: this life.
-        ledger: the decisions so far.
-        participants: per name, the job's sinks.
         retry: how commits with unknown outcomes are repeated.
         sleep: waits so many seconds.
         state: the job's keyed state; None where it has none.

@@ -24,7 +24,6 @@ class Ledger:
     """The decisions of one job.
 
     Args:
-        storage: the job's checkpoint folder.
         retention_ms: how long archived records are kept; None = for ever.
         per_file: records to an archive file, and how many stay outside at least.
     """

@@ -28,7 +28,6 @@ def to_redo(decision: Decision | None, carried: Carried | None = None) -> dict[s
     """Return what has to be produced again after a decision.
 
     Args:
-        decision: the decision; None if there is none.
         carried: what became of it; None = look only at what it says itself was left to do.
     """
     if decision is None:

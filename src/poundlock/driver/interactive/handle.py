@@ -27,10 +27,7 @@ class JobHandle:
     """A running job. Safe to use from any thread.
 
     Args:
-        job: what runs.
-        settings: of the machine and the run.
         session: where its tasks run; None = one is started for it, and ends with it.
-        beginning: the savepoint to begin with.
     """
 
     def __init__(self, job: Job, settings: Settings, session: Session | None, beginning: Beginning | None) -> None:

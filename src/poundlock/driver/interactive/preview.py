@@ -123,11 +123,7 @@ def _folder(settings: Settings, session: Session | None, *, shared: bool) -> Ite
 
 @dataclass
 class _RowSink(Participant):
-    """Keeps the first rows of each task; they travel in the decision, and are kept when it is carried out.
-
-    Args:
-        limit: how many rows.
-    """
+    """Keeps the first rows of each task; they travel in the decision, and are kept when it is carried out."""
 
     limit: int
     kind: ClassVar[Kind] = Kind.APPEND

@@ -59,12 +59,7 @@ def replay(
     """Run one checkpoint's input once more and compare.
 
     Args:
-        job: the job as it is now, with what the settings say of it.
-        identity: whose checkpoint it is.
-        checkpoint: its number.
-        settings: of the machine and the run.
         show: so many records of each sink are part of the report.
-        say: told of what takes long.
 
     Raises:
         DefinitionError: the ledger does not have this checkpoint, or it cannot be replayed; says why.
@@ -121,13 +116,7 @@ class _Replay:
     """One replay.
 
     Args:
-        job, plan, settings: what runs, sinks that are left out taken away.
-        identity: of the job's checkpoint.
         decision, before: the checkpoint's record, and the one before it where it is kept.
-        root: the job's checkpoint folder.
-        folder: the only place that is written to.
-        show: so many records of each sink.
-        say: told of what takes long.
     """
 
     job: Job

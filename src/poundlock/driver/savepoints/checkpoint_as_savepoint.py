@@ -50,10 +50,6 @@ def savepoint_of(
     """Give the savepoint to begin with: the one that was named, or one made of the checkpoint that was named.
 
     Args:
-        beginning: what was named.
-        checkpoint: the folder of the job that begins.
-        plan: its plan.
-        clock: the time.
         say: told of what is done; use what is given instead, which knows how the user calls it.
 
     Raises:

@@ -28,7 +28,6 @@ class Saved:
 
     Args:
         trigger: who asked for it; completed when the job has ended.
-        path: its folder.
     """
 
     trigger: Trigger
@@ -66,7 +65,6 @@ class Savepoints:
 
     Args:
         cut: copies what one is made of into a directory, after all pending files were finished where that is asked for.
-        hold: keeps checkpoints from beginning, since the job is to end.
         go_on: lets them begin again, since it does not end after all.
         say: told of each that is whole.
     """

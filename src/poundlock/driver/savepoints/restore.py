@@ -37,13 +37,10 @@ class Beginning:
     """The savepoint a job begins with.
 
     Args:
-        path: its folder.
         allow_non_restored: whether what the job has no operator for may be left behind.
-        newer: what to do about output that was finished after it was taken.
         claim: whose it is afterwards: the user's, or the job's, which deletes it at its first checkpoint.
         job_id: 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder
             already, it has begun before, and goes on from its checkpoint.
-        named: how the user calls it; None = as the path.
         renamed: the ids that operators with state have in the job, by those they have in it.
     """
 
@@ -58,13 +55,6 @@ class Beginning:
 
 def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]) -> None:
     """Make a job's empty checkpoint folder that of one which goes on from a savepoint.
-
-    Args:
-        plan: the job's.
-        checkpoint: the folder.
-        beginning: the savepoint, and how to take it.
-        clock: the time.
-        say: told what was restored.
 
     Raises:
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.

@@ -56,7 +56,6 @@ class Retained:
     """The copies of one job.
 
     Args:
-        storage: the job's checkpoint folder.
         job_id: of the job; copies of one that had the folder before go.
         keep: how many; below two there are none.
         cut: copies what the newest checkpoint is made of into a directory, under a name; called at a checkpoint's border.

@@ -68,7 +68,6 @@ class MergePlan:
     """What is merged at a checkpoint.
 
     Args:
-        merges: which runs of which groups.
         dead: groups and ids of runs that hold nothing of them any more: (first, stop, ids).
         owed: bytes of runs that are due and wait for a later checkpoint.
     """
@@ -95,11 +94,7 @@ def plan_merges(
     """Return what is to be merged.
 
     Args:
-        fragments: the key groups and their runs.
-        runs: the open runs by id.
-        delta: what was changed.
         operators: numbers of the operators there are; rows of others are of no use.
-        policy: how much.
     """
     merges: list[Merge] = []
     dead: list[tuple[int, int, tuple[int, ...]]] = []
@@ -164,11 +159,6 @@ class Compaction:
     """Puts together the rows and cuts of a new run.
 
     Args:
-        view: all runs of the task.
-        runs: the open runs by id.
-        delta: what was changed.
-        plan: what is merged.
-        operators: numbers of the operators there are.
         expired_before: returns up to what time in ms entries of a section have expired; None: never.
     """
 

@@ -28,9 +28,6 @@ def run_name(job: str, epoch: int, checkpoint: int, first: int, attempt: str) ->
     """Return the path of a run below the checkpoint directory.
 
     Args:
-        job: id of the job.
-        epoch: of the driver.
-        checkpoint: number of the checkpoint.
         first: first key group of the task, -1 for broadcast state.
         attempt: a text that no other attempt has; letters, digits and dots.
     """
@@ -50,7 +47,6 @@ class RunFiles:
     """The state files of a checkpoint directory.
 
     Args:
-        storage: the checkpoint directory.
         copies: local copies, for a directory that is not local; without them such a directory's files are refused.
     """
 
@@ -74,12 +70,7 @@ class RunFiles:
         return run
 
     def open_all(self, files: Iterable[RunFile], operators: Mapping[int, str]) -> dict[int, Run]:
-        """Return runs by their ids; raises as `open`, and says whose state it is.
-
-        Args:
-            files: of the runs.
-            operators: ids of the operators by number.
-        """
+        """Return runs by their ids; raises as `open`, and says whose state it is."""
         result: dict[int, Run] = {}
         for file in files:
             try:

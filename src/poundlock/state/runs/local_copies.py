@@ -26,7 +26,6 @@ class LocalCopies:
     """Copies in a local folder.
 
     Args:
-        folder: where they are.
         limit: about how many bytes of them are kept; the ones that were not used for the longest time go first.
     """
 
@@ -35,10 +34,6 @@ class LocalCopies:
 
     def path(self, storage: Storage, file: RunFile) -> str:
         """Return the path of a local copy, fetched if there is none.
-
-        Args:
-            storage: where the file itself is.
-            file: what the manifest says of it.
 
         Raises:
             DamagedRunError: the file itself is missing or damaged.

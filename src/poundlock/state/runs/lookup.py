@@ -50,8 +50,6 @@ class View:
 
     Args:
         fragments: ranges of groups and the ids of their runs, oldest first.
-        runs: the open runs by id.
-        max_parallelism: number of key groups.
         cuts: what is gone from all of them.
     """
 

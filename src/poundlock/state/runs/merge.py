@@ -35,8 +35,6 @@ def runs_to_merge(sizes: Sequence[int], added: int, fan_in: int) -> int:
 
     Args:
         sizes: of the runs in bytes, oldest first.
-        added: bytes of the new run.
-        fan_in: how many runs of similar size become one.
     """
     if not sizes:
         return 0
@@ -102,7 +100,6 @@ def _newest_of_each(rows: Rows, order: npt.NDArray[np.int64], same: npt.NDArray[
     """Return the order without the entries that a newer part has too.
 
     Args:
-        rows: all of them.
         order: by hash; of equal ones the newest first.
         same: whether each hash in order is that of the row before, from the second on.
     """

@@ -32,10 +32,8 @@ class Section(msgspec.Struct, frozen=True):
 
     Args:
         operator: number of the operator in the manifest.
-        table: name.
         namespace: the window whose table it is, (start, end) in ms; None for a table of all windows.
         row: the first row.
-        rows: how many.
     """
 
     operator: int
@@ -77,11 +75,8 @@ class RunIndex(msgspec.Struct, frozen=True, kw_only=True):
     """What a run says of itself; JSON in the file's schema, for people too.
 
     Args:
-        format: of the file.
-        max_parallelism: number of key groups.
         operators: the operators' ids by number, as they were when it was written.
         sections: in the order of their rows.
-        cuts: what it takes away from older runs.
     """
 
     format: int = FORMAT
@@ -119,8 +114,6 @@ class Run:
     """A run that is open, mapped into memory.
 
     Args:
-        file: what the manifest says of it.
-        path: of the local file.
         verify: whether to hold the content against the digest whatever its length; short files always are.
 
     Raises:

@@ -65,13 +65,7 @@ class RunWriter:
     def content(
         self, cuts: Sequence[Removal], *, max_parallelism: int, operators: Mapping[int, str]
     ) -> tuple[pa.Buffer, int]:
-        """Return the bytes of the run's file, mapped where they are many, and how many rows it has.
-
-        Args:
-            cuts: what it takes away from older runs.
-            max_parallelism: number of key groups.
-            operators: ids of the operators by number.
-        """
+        """Return the bytes of the run's file, mapped where they are many, and how many rows it has."""
         index = RunIndex(max_parallelism=max_parallelism, operators=operators, sections=self._sections, cuts=cuts)
         if self._spool is None:
             sink = pa.BufferOutputStream()
