@@ -71,39 +71,30 @@ class CheckpointSteps(Protocol[P, R]):
 
     def plan(self) -> P | None:
         """Choose what it reads; None where there is nothing to take a checkpoint for."""
-        ...
 
     def taking(self, plan: P) -> AbstractContextManager[Any]:
         """Watch it, and name it in what goes wrong."""
-        ...
 
     def run(self, plan: P) -> R:
         """Run its tasks; return when all have ended."""
-        ...
 
     def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[Any]:
         """Abort what was prepared where the block fails before a decision."""
-        ...
 
     def await_commit(self, plan: P) -> bool:
         """Wait until the outcome of the commit before is known; return whether this checkpoint can still be decided."""
-        ...
 
     def drop(self, plan: P, ran: R) -> None:
         """Abort what was prepared: parts of the checkpoint before were aborted from outside, and are produced again first."""
-        ...
 
     def verify(self, plan: P, ran: R) -> Verified:
         """Check that all that was prepared adds up and can be committed."""
-        ...
 
     def decide(self, plan: P, ran: R, verified: Verified) -> Decision:
         """Record the decision."""
-        ...
 
     def commit(self, plan: P, ran: R, decision: Decision, verified: Verified) -> None:
         """Begin to make all of it visible; see `await_commit`."""
-        ...
 
 
 def run_checkpoint(steps: CheckpointSteps[P, R]) -> Decision | None:

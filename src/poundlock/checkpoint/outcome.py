@@ -97,11 +97,9 @@ class Log(Protocol):
 
     def info(self, event: str, **fields: Any) -> Any:
         """Note something a person may want to know."""
-        ...
 
     def warning(self, event: str, **fields: Any) -> Any:
         """Note something a person should look at."""
-        ...
 
 
 class StandardLog:

@@ -22,7 +22,7 @@ from poundlock.checkpoint.participant import Prepared
 from poundlock.driver.failure_tolerance import Attempt, Attempts, known_undecided
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
-from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import Trigger
 from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.driver.turns import has_ended, in_thread

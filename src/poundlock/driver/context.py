@@ -26,7 +26,7 @@ from poundlock.driver.failure_tolerance import Attempts
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.planner import Planner
-from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.progress import Tracker
 from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.retained_checkpoints import Retained

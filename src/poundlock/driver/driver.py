@@ -18,8 +18,7 @@ from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
 from poundlock.driver.context import Assembly
 from poundlock.driver.failure_tolerance import Attempts, CheckpointTimedOut
-from poundlock.driver.progress import Progress, State, StopRequest
-from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.progress import Progress, State, StopRequest, Tracker
 from poundlock.driver.requests import Requests
 from poundlock.driver.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
 from poundlock.driver.savepoints.checkpoint_as_savepoint import described, savepoint_of

@@ -9,7 +9,7 @@ from poundlock.checkpoint.decision import SourceRange
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import Metadata, check_files, new_name, read_metadata
 from poundlock.savepoint.operator_ids import renamed_operators, without_operators
-from poundlock.savepoint.position_edits import MOVED, PositionEdit, moved_sources
+from poundlock.savepoint.positions import MOVED, PositionEdit, moved_sources
 from poundlock.savepoint.state_edits import StateEdit, write_state
 from poundlock.savepoint.take import Cut, finish, state_files
 from poundlock.storage import Storage, open_checkpoint

@@ -21,7 +21,7 @@ from poundlock.operators.time_values import renamed_state
 from poundlock.plan.plan import Plan
 from poundlock.savepoint.metadata import Metadata, Operator, listed
 from poundlock.state.decided_state import DecidedState
-from poundlock.state.spaces import restricted
+from poundlock.state.manifest import restricted
 from poundlock.storage import Storage
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.process_nodes import KeyedNode

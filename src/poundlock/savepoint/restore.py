@@ -23,7 +23,7 @@ from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.claim import CLAIM
 from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
 from poundlock.savepoint.operator_ids import compare, refuse_stranger, renamed_operators, without_operators
-from poundlock.savepoint.position_edits import check_moved
+from poundlock.savepoint.positions import check_moved
 from poundlock.storage import Storage
 from poundlock.storage.copying import copy
 

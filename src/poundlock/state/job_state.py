@@ -11,9 +11,8 @@ from typing import Any
 
 from poundlock.state.decided_state import FORMAT, DecidedState, Manifests, followed
 from poundlock.state.directive import PreparedState, StateDirective
-from poundlock.state.manifest import Manifest, ManifestChange
+from poundlock.state.manifest import Manifest, ManifestChange, in_spaces, refuse_dropped
 from poundlock.state.participant import StateParticipant
-from poundlock.state.spaces import in_spaces, refuse_dropped
 
 _WHOLE_EVERY = 50  # so many decisions say what changed, then one says all there is
 

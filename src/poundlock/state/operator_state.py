@@ -11,14 +11,13 @@ from weakref import proxy
 
 from poundlock.operators.keyed.group import KeyGroup, Table
 from poundlock.operators.keyed.timers import Timers
-from poundlock.state.keys_in_use import KeysInUse
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.columns import Rows
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
 from poundlock.state.stored_timers import StoredTimers
-from poundlock.state.tables import StoredTable, TableWork
+from poundlock.state.tables import KeysInUse, StoredTable, TableWork
 
 _TIMERS = EVENT_TIMERS, PROCESSING_TIMERS
 

@@ -17,12 +17,11 @@ import msgspec
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.directive import PreparedState, StateDirective
 from poundlock.state.inspect import described
-from poundlock.state.manifest import Manifest, ManifestChange, apply_change
+from poundlock.state.manifest import Manifest, ManifestChange, apply_change, in_spaces
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.spaces import in_spaces
 from poundlock.state.task_state import TaskState
 from poundlock.storage.local import LocalStorage
 

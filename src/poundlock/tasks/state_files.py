@@ -9,8 +9,7 @@ import os
 import tempfile
 from functools import lru_cache
 
-from poundlock.state.runs.files import RunFiles
-from poundlock.state.runs.local_copies import LocalCopies
+from poundlock.state.runs.files import LocalCopies, RunFiles
 from poundlock.storage import LocalStorage, open_storage
 
 

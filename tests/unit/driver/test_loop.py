@@ -24,8 +24,7 @@ from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
 from poundlock.driver.failure_tolerance import Attempts
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.planner import Planner
-from poundlock.driver.progress import StopRequest
-from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.progress import StopRequest, Tracker
 from poundlock.driver.requests import Requests
 from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.errors import PoundlockError, TerminalError

@@ -25,13 +25,14 @@ from poundlock.state.manifest import (
     TimerBound,
     apply_change,
     clip,
+    in_spaces,
+    refuse_dropped,
     subtract,
 )
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.runs.run import DamagedRunError
-from poundlock.state.spaces import in_spaces, refuse_dropped
 from poundlock.state.task_state import TaskState
 from poundlock.storage import LocalStorage
 

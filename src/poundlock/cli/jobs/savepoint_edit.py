@@ -69,7 +69,7 @@ def command(
     from poundlock.errors import DefinitionError
     from poundlock.savepoint.edit import edit
     from poundlock.savepoint.operator_ids import parse_renamed
-    from poundlock.savepoint.position_edits import OffsetEdit, PositionEdit, WholePosition
+    from poundlock.savepoint.positions import OffsetEdit, PositionEdit, WholePosition
     from poundlock.savepoint.state_edits import KeyEdit, ParquetEdit, StateEdit
     from poundlock.storage import open_storage
     from poundlock.storage.storage_errors import explained

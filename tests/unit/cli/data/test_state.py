@@ -17,9 +17,9 @@ from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.data.state import _State
 from poundlock.state.decided_state import DecidedState
+from poundlock.state.manifest import in_spaces
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
-from poundlock.state.spaces import in_spaces
 from poundlock.state.task_state import TaskState
 from poundlock.storage import LocalStorage
 from poundlock.testing import ProcessHarness, Snapshot, WindowHarness
