@@ -106,10 +106,10 @@ def fsck(
             sinks = {name: sink for name, sink in rebuilt.items() if sink is not None}
             refused = _commit_all(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
             # What a living driver carries on may be finished before it is looked at.
-            seen = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
+            orphans, named, findings = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
             fixed = fix and refused is None
-            if fixed and seen.named:
-                fixed, refused = False, f"{seen.named[0].path} would be removed, but a decision names it"
+            if fixed and named:
+                fixed, refused = False, f"{named[0].path} would be removed, but a decision names it"
             for name, sink in sinks.items() if fixed else ():
                 sink.sweep({} if left is not None else state_of(newest, name), remove=True)
             return FsckReport(
@@ -119,8 +119,8 @@ def fsck(
                 records=newest.number + 1 if newest else 0,
                 checkpoint=newest.checkpoint if newest else -1,
                 driver=driver,
-                orphans=seen.orphans,
-                findings=seen.findings,
+                orphans=orphans,
+                findings=findings,
                 unchecked=_unchecked(rebuilt),
                 fixed=fixed,
                 refused=refused,
@@ -186,18 +186,10 @@ def _is_pending(decision: Decision, sinks: Mapping[str, Participant]) -> bool:
     return any(finding.problem == "pending" for _, finding in _inspect(decision, sinks))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What the sinks hold. `named` are files that a sink has no use for although a decision names them."""
-
-    orphans: Mapping[str, Sequence[Orphan]]
-    named: Sequence[Orphan]
-    findings: Mapping[str, Sequence[Finding]]
-
-
 def _look(
     ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | None, *, carried: bool, left: bool
-) -> _Seen:
+) -> tuple[Mapping[str, Sequence[Orphan]], Sequence[Orphan], Mapping[str, Sequence[Finding]]]:
+    """Return orphans, those of them that a decision names although their sink has no use for them, and what is not as decided."""
     swept = {name: _sweep(name, sink, None if left else newest) for name, sink in sinks.items()}
     findings: dict[str, list[Finding]] = {name: [] for name in sinks}
     named: list[Orphan] = []
@@ -211,7 +203,7 @@ def _look(
         if carried and not left and newest is not None and isinstance(sink, Inspectable):
             findings[name] += sink.inspect_state(state_of(newest, name))
     orphans = {name: [orphan for orphan in orphaned if orphan not in named] for name, orphaned in swept.items()}
-    return _Seen(orphans=orphans, named=named, findings=findings)
+    return orphans, named, findings
 
 
 def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[tuple[str, Finding]]:

@@ -100,18 +100,12 @@ class ReplayReport:
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
         return {
-            "job": self.job,
-            "checkpoint": self.checkpoint,
-            "record": self.record,
-            "time_ms": self.time_ms,
-            "again": list(self.again),
+            **asdict(self),
             "rows_read": {name: {"committed": a, "now": b} for name, (a, b) in self.rows_read.items()},
             "sinks": {
                 name: {"committed": s.committed.to_json(), "now": s.now.to_json(), "shown": list(s.shown)}
                 for name, s in self.sinks.items()
             },
-            "left_out": dict(self.left_out),
-            "differences": [asdict(difference) for difference in self.differences],
         }
 
 

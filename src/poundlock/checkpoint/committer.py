@@ -72,7 +72,7 @@ def commit_all(
     failures: list[PoundlockError] = []
     for name, sink in decision.sinks.items():
         if sink.committables and name in participants:
-            results[name] = _SinkCommits(name, participants[name], decision, _Pauses(retry, sleep), log)
+            results[name] = _SinkCommits(name, participants[name], decision, _pauses(retry, sleep), log)
         elif sink.committables:
             failures.append(
                 TerminalError(f"decision {decision.number} names sink {name!r}, which the job does not have")
@@ -97,7 +97,7 @@ class _SinkCommits:
     name: str
     participant: Participant
     decision: Decision
-    pauses: _Pauses
+    pauses: Iterator[bool]
     log: Log
     details: list[Mapping[str, Any]] = field(default_factory=list)
     committed: list[JSON] = field(default_factory=list)
@@ -114,7 +114,7 @@ class _SinkCommits:
             return
         unknown = self._many(self.participant, committables, first=True)
         while unknown:
-            if not self.pauses.again():
+            if not next(self.pauses, False):
                 self.failures.append(self._not_known(unknown[0][1]))
                 return
             self._warn(unknown[0][1])
@@ -138,7 +138,7 @@ class _SinkCommits:
             try:
                 return self.participant.commit(committable)
             except CommitUnknown as error:
-                if not self.pauses.again():
+                if not next(self.pauses, False):
                     return self._not_known(error)
                 self._warn(error)
             except (OSError, PoundlockError) as error:
@@ -186,18 +186,11 @@ def _announced(committables: Sequence[JSON]) -> Iterator[JSON]:
         yield committable
 
 
-class _Pauses:
-    """The pauses of one sink in one decision; when they are used up, every further unknown outcome fails at once."""
-
-    def __init__(self, retry: Retry, sleep: Callable[[float], None]) -> None:
-        self._retry, self._sleep, self._used = retry, sleep, 0
-
-    def again(self) -> bool:
-        if self._used >= self._retry.attempts:
-            return False
-        self._sleep(min(self._retry.most_s, self._retry.first_s * 2**self._used))
-        self._used += 1
-        return True
+def _pauses(retry: Retry, sleep: Callable[[float], None]) -> Iterator[bool]:
+    """Pause, as often as it is asked; behind the last pause every further unknown outcome of the sink's fails at once."""
+    for used in range(retry.attempts):
+        sleep(min(retry.most_s, retry.first_s * 2**used))
+        yield True
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,7 @@ class JobLoop:
     def __post_init__(self) -> None:
         self._savepoints = Savepoints(
             cut=self._cut,
-            hold=lambda: self._hold(True),
-            go_on=lambda: self._hold(False),
+            hold=self._hold,
             say=lambda line: self.checkpoints.tracker.state(self.checkpoints.tracker.progress.state, line),
         )
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict, deque
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from poundlock.driver.turns import has_ended
 from poundlock.errors import PoundlockError
 
 Kind = Literal["checkpoint", "savepoint", "stop"]
@@ -37,45 +40,40 @@ class Trigger:
     then: Then = "go on"
     drain: bool = False
     id: str = field(default_factory=lambda: secrets.token_hex(16))
-    _done: threading.Event = field(default_factory=threading.Event, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _location: str | int | None = None
-    _failure: PoundlockError | None = None
+    _outcome: Future[str | int | None] = field(default_factory=Future, repr=False)
 
     @property
     def status(self) -> Status:
         """What became of it so far, in Flink's words."""
-        if not self._done.is_set():
+        if not self._outcome.done():
             return "IN_PROGRESS"
-        return "COMPLETED" if self._failure is None else "FAILED"
+        return "COMPLETED" if self.failure is None else "FAILED"
 
     @property
     def location(self) -> str | int | None:
         """The savepoint's path, or the checkpoint's number; None unless it is completed."""
-        return self._location
+        return self._outcome.result() if self.status == "COMPLETED" else None
 
     @property
     def failure(self) -> PoundlockError | None:
         """Why it failed; None unless it did."""
-        return self._failure
+        error = self._outcome.exception() if self._outcome.done() else None
+        assert error is None or isinstance(error, PoundlockError)
+        return error
 
     def complete(self, location: str | int | None = None) -> None:
         """End it well. Does nothing if it has ended."""
-        with self._lock:
-            if not self._done.is_set():
-                self._location = location
-                self._done.set()
+        with suppress(InvalidStateError):
+            self._outcome.set_result(location)
 
     def fail(self, error: PoundlockError) -> None:
         """End it with an error. Does nothing if it has ended."""
-        with self._lock:
-            if not self._done.is_set():
-                self._failure = error
-                self._done.set()
+        with suppress(InvalidStateError):
+            self._outcome.set_exception(error)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has ended, at most so long; return whether it has."""
-        return self._done.wait(seconds)
+        return has_ended(self._outcome, seconds)
 
 
 class Requests:

@@ -27,6 +27,6 @@ def in_thread(call: Callable[[], T], name: str) -> Future[T]:
     return future
 
 
-def has_ended(future: Future[Any], seconds: float) -> bool:
+def has_ended(future: Future[Any], seconds: float | None) -> bool:
     """Wait until a call has ended, at most so long; return whether it has."""
     return bool(wait([future], seconds).done)

@@ -191,7 +191,7 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {name: getattr(self, name) for name in ("what", "before", "after", "distance", "unit")}
+        return asdict(self)
 
 
 def compare(a: Inspection, b: Inspection) -> list[Difference]:

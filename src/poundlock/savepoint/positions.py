@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from poundlock.checkpoint.decision import SourceRange
 from poundlock.connectors.base import PositionChecking
@@ -125,16 +125,6 @@ def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> SourceP
     )
 
 
-class PositionEdit(Protocol):
-    """Another position of one or several sources."""
-
-    def sources(self, savepoint: Storage, sources: Mapping[str, SourceRange]) -> Sequence[str]:
-        """Return the names of the sources it is of. Raises DefinitionError if there is none."""
-
-    def moved(self, savepoint: Storage, name: str, position: Any) -> tuple[Any, str]:
-        """Return a source's new position, and what was done, in words. Raises DefinitionError."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetEdit:
     """Where a partition of Kafka is to be read from; it may be one that the source has not met yet.
@@ -163,7 +153,7 @@ class OffsetEdit:
         )
 
     def sources(self, savepoint: Storage, sources: Mapping[str, SourceRange]) -> Sequence[str]:
-        """Return the names of the sources that read the topic; see `PositionEdit`."""
+        """Return the names of the sources that read the topic. Raises DefinitionError if there is none."""
         if self.source is not None:
             _require(savepoint, sources, self.source)
         mine = {name: span.end for name, span in sources.items() if self.source in (None, name)}
@@ -183,7 +173,7 @@ class OffsetEdit:
         return readers
 
     def moved(self, savepoint: Storage, name: str, position: Any) -> tuple[Any, str]:
-        """Return the position with the offset in it; see `PositionEdit`."""
+        """Return a source's new position, and what was done, in words."""
         place, known = f"{self.topic}:{self.partition}", position[self.topic]
         before = known.get(str(self.partition))
         end = {**position, self.topic: {**known, str(self.partition): self.offset}}
@@ -211,12 +201,12 @@ class WholePosition:
             ) from None
 
     def sources(self, savepoint: Storage, sources: Mapping[str, SourceRange]) -> Sequence[str]:
-        """Return the name of the source; see `PositionEdit`."""
+        """Return the name of the source. Raises DefinitionError if there is none."""
         _require(savepoint, sources, self.source)
         return [self.source]
 
     def moved(self, savepoint: Storage, name: str, position: Any) -> tuple[Any, str]:
-        """Return the position; see `PositionEdit`."""
+        """Return the source's new position, and what was done, in words. Raises DefinitionError."""
         wanted = self.position
         if not isinstance(wanted, dict) or not isinstance(position, dict) or not wanted:
             raise self._wrong(position, "is no JSON object with what is to change")
@@ -288,6 +278,9 @@ class WholePosition:
             f"--position {self.source}={_text(self.position)} {why}",
             next=f"write it like the one that is there: {_text(position)}",
         )
+
+
+PositionEdit = OffsetEdit | WholePosition
 
 
 def _require(savepoint: Storage, sources: Mapping[str, SourceRange], name: str) -> None:

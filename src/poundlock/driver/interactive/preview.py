@@ -8,12 +8,11 @@ from __future__ import annotations
 import base64
 import pickle
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, WriterContext
@@ -106,11 +105,8 @@ def _folder(settings: Settings, session: Session | None, *, shared: bool) -> Ite
     """Give a folder for what a job keeps, and remove it; one that all machines see where tasks keep state in it."""
     local = settings.master.startswith("local") if session is None else session.local
     if local or not shared:
-        folder = tempfile.mkdtemp(prefix="poundlock-preview-")
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with TemporaryDirectory(prefix="poundlock-preview-", ignore_cleanup_errors=True) as made:
+            yield made
         return
     folder = f"{settings.state_dir}/previews/{secrets.token_hex(8)}"
     try:

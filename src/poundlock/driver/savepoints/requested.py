@@ -65,13 +65,12 @@ class Savepoints:
 
     Args:
         cut: copies what one is made of into a directory, after all pending files were finished where that is asked for.
-        go_on: lets them begin again, since it does not end after all.
+        hold: keeps checkpoints from beginning, since the job is to end; or lets them, since it does not end after all.
         say: told of each that is whole.
     """
 
     cut: Callable[[Trigger], Cut]
-    hold: Callable[[], None]
-    go_on: Callable[[], None]
+    hold: Callable[[bool], None]
     say: Callable[[str], None]
     _waiting: deque[Trigger] = field(default_factory=deque)
     _making: list[_Making] = field(default_factory=list)
@@ -133,7 +132,7 @@ class Savepoints:
             trigger.fail(_not_saved(error))
             return
         if trigger.then != "go on":
-            self.hold()  # what came after the cut would be lost to who goes on from it
+            self.hold(True)  # what came after the cut would be lost to who goes on from it
         self._making.append(_Making(trigger, made, time.monotonic() - began, began))
 
     def _settle(self) -> Saved | None:
@@ -144,7 +143,7 @@ class Savepoints:
                 return Saved(making.trigger, making.cut.savepoint.root)  # it is kept in mind: the job has not ended yet
             self._making.remove(making)
             if not whole and making.ends:
-                self.go_on()
+                self.hold(False)
         return None
 
     def _tell(self, making: _Making) -> bool:

@@ -6,14 +6,13 @@ copies, and leftovers that the next life removes.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, check_files, read_metadata
 from poundlock.savepoint.take import Cut, finish
 from poundlock.storage import Storage, open_storage
@@ -129,8 +128,8 @@ class Retained:
 
     def _read(self, name: str) -> Metadata | None:
         try:
-            return Metadata.from_json(json.loads(self._storage.read(f"{FOLDER}/{name}/{METADATA}")))
-        except (OSError, ValueError, KeyError, TypeError):
+            return read_metadata(open_storage(f"{self._storage.root}/{FOLDER}/{name}"))
+        except (OSError, DefinitionError):
             return None
 
     def _remove(self, name: str) -> None:

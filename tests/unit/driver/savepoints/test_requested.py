@@ -32,8 +32,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.savepoints = Savepoints(
             cut=self.cut,
-            hold=lambda: self.held.append("hold"),
-            go_on=lambda: self.held.append("go on"),
+            hold=lambda held: self.held.append("hold" if held else "go on"),
             say=self.said.append,
         )
 
