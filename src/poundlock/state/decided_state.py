@@ -44,11 +44,7 @@ class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedState:
-        """Return what a JSON object says.
-
-        Raises:
-            TerminalError: it is damaged, or of a newer format.
-        """
+        """Return what a JSON object says. Raises TerminalError: it is damaged, or of a newer format."""
         try:
             state = msgspec.convert(value, cls, str_keys=True, strict=False)
         except msgspec.ValidationError as error:

@@ -40,11 +40,7 @@ class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, data: bytes) -> StateDirective:
-        """Return the directive of bytes.
-
-        Raises:
-            TerminalError: they are none of this version.
-        """
+        """Return the directive of bytes. Raises TerminalError: they are none of this version."""
         return _decoded(data, cls)
 
 

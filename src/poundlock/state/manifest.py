@@ -296,11 +296,7 @@ def _least(times: Iterable[int | None]) -> int | None:
 
 
 def refuse_dropped(known: Mapping[str, Manifest], spaces: Mapping[str, Sequence[str]]) -> None:
-    """Raise if there is state of an operator that the job no longer has.
-
-    Raises:
-        DefinitionError: there is.
-    """
+    """Raise DefinitionError if there is state of an operator that the job no longer has."""
     wanted = {name for operators in spaces.values() for name in operators}
     dropped = sorted({name for manifest in known.values() for name in manifest.operators} - wanted)
     if dropped:

@@ -51,11 +51,7 @@ class StateParticipant:
                 raise damaged(file, how, sorted(manifest.operators))
 
     def directive(self, manifest: Manifest, *, checkpoint: int, parallelism: int) -> StateDirective:
-        """Return what the tasks of a checkpoint need.
-
-        Raises:
-            DefinitionError: there are more tasks than key groups.
-        """
+        """Return what the tasks of a checkpoint need. Raises DefinitionError: there are more tasks than key groups."""
         groups_of_task(0, parallelism, manifest.max_parallelism)
         return StateDirective(
             job=self._job,

@@ -45,11 +45,7 @@ class Ledger:
         return self.read(count - 1) if count else None
 
     def read(self, number: int) -> Decision:
-        """Return one decision.
-
-        Raises:
-            TerminalError: it is missing or damaged.
-        """
+        """Return one decision. Raises TerminalError: it is missing or damaged."""
         path = record_path(number)
         try:
             decision = Decision.from_json(self._value(number))
