@@ -19,12 +19,11 @@ from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, EventTime
 from poundlock.checkpoint.outcome import Outcome, TaskResults
 from poundlock.checkpoint.participant import Prepared
-from poundlock.driver.failure_tolerance import Attempt, Attempts, known_undecided
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
-from poundlock.driver.requests import Trigger
-from poundlock.driver.scheduler import CheckpointScheduler
+from poundlock.driver.requests import CheckpointScheduler, Trigger
+from poundlock.driver.restart import Attempt, Attempts, known_undecided
 from poundlock.driver.turns import has_ended, in_thread
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit

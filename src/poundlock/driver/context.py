@@ -22,15 +22,14 @@ from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource
 from poundlock.control import cluster_driver as submitted
 from poundlock.driver.checkpoints import JobCheckpoints
-from poundlock.driver.failure_tolerance import Attempts
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import Tracker
-from poundlock.driver.requests import Requests
+from poundlock.driver.requests import CheckpointScheduler, Requests
+from poundlock.driver.restart import Attempts
 from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.retained_checkpoints import Retained
-from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan

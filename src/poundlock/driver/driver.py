@@ -17,10 +17,16 @@ from poundlock.checkpoint.identity import Identity, open_identity, rename
 from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
 from poundlock.driver.context import Assembly
-from poundlock.driver.failure_tolerance import Attempts, CheckpointTimedOut
 from poundlock.driver.progress import Progress, State, StopRequest, Tracker
 from poundlock.driver.requests import Requests
-from poundlock.driver.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
+from poundlock.driver.restart import (
+    Attempts,
+    CheckpointTimedOut,
+    ExponentialDelayRestart,
+    RestartState,
+    RestartStrategy,
+    restart_strategy,
+)
 from poundlock.driver.savepoints.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.driver.savepoints.checkpoint_deletion import delete_checkpoint, finish_deletion
 from poundlock.driver.savepoints.handover import leave, refuse_left
@@ -31,9 +37,9 @@ from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
-from poundlock.savepoint.claim import settle_claim
 from poundlock.savepoint.metadata import refuse_first_edition
 from poundlock.savepoint.operator_ids import refuse_changed
+from poundlock.savepoint.restore import settle_claim
 from poundlock.spark.error_translation import explain, is_transient
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.launch.master import Master

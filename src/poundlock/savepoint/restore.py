@@ -1,14 +1,17 @@
-"""Restoring a savepoint: into an empty checkpoint folder, as a new job with an id of its own.
+"""Restoring a savepoint: into an empty checkpoint folder, as a new job with an id of its own; and whose it is afterwards.
 
 Everything is compared before anything is written. The folder becomes a job's by its identity, written last, so a restore
-that was killed is begun anew.
+that was killed is begun anew. The savepoint stays its user's (NO_CLAIM), or becomes the job's, which deletes it (CLAIM). A claim is
+noted in the checkpoint before the job is one, so that no crash forgets it; only what the savepoint's own list names is ever deleted.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from poundlock.checkpoint.capabilities import Describable
 from poundlock.checkpoint.decision import Decision, SinkDecision
@@ -20,12 +23,84 @@ from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.portable import Newer, NewerOutput, Portable
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
-from poundlock.savepoint.claim import CLAIM
-from poundlock.savepoint.metadata import Metadata, Operator, check_files, read_metadata
+from poundlock.savepoint.metadata import METADATA, Metadata, Operator, check_files, damaged, read_metadata, strays
 from poundlock.savepoint.operator_ids import compare, refuse_stranger, renamed_operators, without_operators
 from poundlock.savepoint.positions import check_moved
-from poundlock.storage import Storage
+from poundlock.storage import Storage, open_storage
 from poundlock.storage.copying import copy
+from poundlock.storage.removal import remove_empty
+
+ClaimMode = Literal["NO_CLAIM", "CLAIM"]
+CLAIM = "claim.json"
+
+
+def parse_mode(text: str) -> ClaimMode:
+    """Return the claim mode a user gave, in any case. Raises DefinitionError."""
+    wanted = text.strip().upper().replace("-", "_")
+    if wanted == "LEGACY":
+        raise DefinitionError(
+            "claim mode LEGACY is not supported: Flink has removed it, because nobody owned the savepoint",
+            next="use NO_CLAIM, the default, or CLAIM",
+        )
+    if wanted == "NO_CLAIM":
+        return "NO_CLAIM"
+    if wanted == "CLAIM":
+        return "CLAIM"
+    raise DefinitionError(f"claim mode {text!r} is not known", next="use NO_CLAIM, the default, or CLAIM")
+
+
+def claim(checkpoint: Storage, savepoint: str) -> None:
+    """Note that a savepoint is the job's. Nothing happens if that was noted."""
+    checkpoint.create_exclusive(CLAIM, json.dumps({"v": 1, "savepoint": savepoint}).encode() + b"\n")
+
+
+def claimed(checkpoint: Storage) -> str | None:
+    """Return the savepoint that the job of a checkpoint folder owns and has not deleted yet, None if there is none."""
+    try:
+        return str(json.loads(checkpoint.read(CLAIM))["savepoint"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError):
+        return None  # a savepoint that stays does no harm
+
+
+def settle_claim(checkpoint: Storage) -> str | None:
+    """Delete the savepoint that the job owns, where it owns one; call it when the job has a checkpoint of its own.
+
+    Returns:
+        What to say about it; None if there is none. It never raises: a savepoint that cannot be deleted stays.
+    """
+    path = claimed(checkpoint)
+    if path is None:
+        return None
+    try:
+        dispose(open_storage(path))
+    except DefinitionError:
+        message = f"The claimed savepoint {path} is no longer there"
+    except OSError as error:
+        message = f"The claimed savepoint {path} could not be deleted whole: {error.strerror or error}"
+    else:
+        message = f"Deleted the claimed savepoint {path}"
+    with suppress(OSError):
+        checkpoint.delete(CLAIM)
+    return message
+
+
+def dispose(savepoint: Storage) -> Metadata:
+    """Delete what a savepoint's own list names, and nothing else.
+
+    Raises:
+        DefinitionError: it is no savepoint, or part of it is a link to elsewhere; nothing was deleted.
+    """
+    metadata = read_metadata(savepoint)
+    for name in metadata.files:
+        if strays(savepoint, name):
+            raise damaged(savepoint, name, "is a link, and a savepoint has none")
+    for name in (*metadata.files, METADATA):  # the list goes last: what was cut short can be gone on with
+        savepoint.delete(name)
+    remove_empty(savepoint, "")
+    return metadata
+
 
 OF_A_CHECKPOINT = ("sources", "state", "ledger", "ledger-archive", "carried-out", EPOCHS, CLAIM)
 """The files and folders of a job's checkpoint, besides its identity, notes and copies."""

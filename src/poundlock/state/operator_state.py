@@ -16,8 +16,7 @@ from poundlock.state.runs.columns import Rows
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
-from poundlock.state.stored_timers import StoredTimers
-from poundlock.state.tables import KeysInUse, StoredTable, TableWork
+from poundlock.state.tables import KeysInUse, StoredTable, StoredTimers, TableWork
 
 _TIMERS = EVENT_TIMERS, PROCESSING_TIMERS
 

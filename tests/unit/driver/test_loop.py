@@ -21,12 +21,11 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Counts, Occasion, Prepared, Staged
 from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
-from poundlock.driver.failure_tolerance import Attempts
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.planner import Planner
 from poundlock.driver.progress import StopRequest, Tracker
-from poundlock.driver.requests import Requests
-from poundlock.driver.scheduler import CheckpointScheduler
+from poundlock.driver.requests import CheckpointScheduler, Requests
+from poundlock.driver.restart import Attempts
 from poundlock.errors import PoundlockError, TerminalError
 from poundlock.savepoint.take import Cut
 from poundlock.storage import LocalStorage

@@ -102,8 +102,8 @@ def command(
 
     No JVM is started; one key costs a look-up, whatever there is besides.
     """
+    from poundlock.savepoint.edit import parse_key
     from poundlock.savepoint.metadata import METADATA
-    from poundlock.savepoint.state_edits import parse_key
     from poundlock.state.runs.run import DamagedRunError
     from poundlock.storage import open_storage
 

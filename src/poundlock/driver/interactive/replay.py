@@ -14,8 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from poundlock.audit.replay_diff import Measure, ReplayDifference, ReplayReport, SinkReplay, compare
-from poundlock.audit.write_totals import written
+from poundlock.audit.write_totals import Measure, ReplayDifference, ReplayReport, SinkReplay, compare, written
 from poundlock.checkpoint.capabilities import Measurable, bound
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import Identity

@@ -23,11 +23,10 @@ from poundlock.driver.savepoints.handover import (
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.claim import ClaimMode, claim
 from poundlock.savepoint.inspection import pending
 from poundlock.savepoint.metadata import Metadata
 from poundlock.savepoint.operator_ids import operators
-from poundlock.savepoint.restore import check, restore
+from poundlock.savepoint.restore import ClaimMode, check, claim, restore
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock
 
