@@ -19,33 +19,19 @@ from poundlock.checkpoint.participant import Counts, Participant
 
 @dataclass(slots=True)
 class SinkAudit:
-    """What the audit found of one sink.
+    """What the audit found of one sink."""
 
-    Args:
-        counts: what the ledger says went to it.
-        visible: rows that decisions made visible, as the ledger says.
-        at_once: rows that became visible without a decision that names them, and cannot be compared.
-        again: rows that were decided, aborted from outside, and are to be produced again by the next start.
-        waiting_before: rows that waited hidden before the first checkpoint looked at.
-        waiting_after: rows that wait hidden after the last one.
-        read_back: committables that were read and compared.
-        removed: rows of these that the system removed itself, as it keeps them for a time only.
-        others: rows in the same place that others wrote; no fault.
-        uncompared: why some committables could not be compared.
-        unchecked: why its output was not read; "" if it was.
-    """
-
-    counts: Counts = field(default_factory=Counts)
-    visible: int = 0
-    at_once: int = 0
-    again: int = 0
-    waiting_before: int = 0
-    waiting_after: int = 0
-    read_back: int = 0
-    removed: int = 0
-    others: int = 0
-    uncompared: Sequence[str] = ()
-    unchecked: str = ""
+    counts: Counts = field(default_factory=Counts)  # what the ledger says went to it
+    visible: int = 0  # rows that decisions made visible, as the ledger says
+    at_once: int = 0  # rows that became visible without a decision that names them, and cannot be compared
+    again: int = 0  # rows that were decided, aborted from outside, and are to be produced again by the next start
+    waiting_before: int = 0  # rows that waited hidden before the first checkpoint looked at
+    waiting_after: int = 0  # rows that wait hidden after the last one
+    read_back: int = 0  # committables that were read and compared
+    removed: int = 0  # rows of these that the system removed itself, as it keeps them for a time only
+    others: int = 0  # rows in the same place that others wrote; no fault
+    uncompared: Sequence[str] = ()  # why some committables could not be compared
+    unchecked: str = ""  # why its output was not read; "" if it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

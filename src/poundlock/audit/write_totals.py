@@ -70,18 +70,12 @@ _NOTHING = Written(pieces=0, rows=0, bytes=0, digest=f"{0:016x}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """What a checkpoint did to one sink.
-
-    Args:
-        wrote: what was written; None = nothing, or not known.
-        places: rows per place, such as a bucket, where the sink has any.
-        full: whether `wrote` is known, so that None means nothing.
-    """
+    """What a checkpoint did to one sink."""
 
     counts: Counts
-    wrote: Written | None
-    places: Mapping[str, int] = field(default_factory=dict)
-    full: bool = True
+    wrote: Written | None  # what was written; None = nothing, or not known
+    places: Mapping[str, int] = field(default_factory=dict)  # rows per place, such as a bucket, where the sink has any
+    full: bool = True  # whether `wrote` is known, so that None means nothing
 
     @property
     def written(self) -> Written | None:
@@ -100,29 +94,21 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDifference:
-    """A figure that is not what was committed.
-
-    Args:
-        figure: which one, such as "written" or "rows in dt=20181219".
-    """
+    """A figure that is not what was committed."""
 
     sink: str
-    figure: str
+    figure: str  # which one, such as "written" or "rows in dt=20181219"
     committed: Any
     now: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReplay:
-    """What a replay found of one sink.
-
-    Args:
-        shown: the first records that came to it, as texts, where asked for.
-    """
+    """What a replay found of one sink."""
 
     committed: Measure
     now: Measure
-    shown: Sequence[str] = ()
+    shown: Sequence[str] = ()  # the first records that came to it, as texts, where asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,17 +39,11 @@ class Carried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often a commit with an unknown outcome is asked for again, per sink and decision.
+    """How often a commit with an unknown outcome is asked for again, per sink and decision."""
 
-    Args:
-        attempts: repetitions before the job gives up for now; the next start goes on.
-        first_s: pause before the first repetition, seconds; it doubles each time.
-        most_s: the longest pause, seconds.
-    """
-
-    attempts: int = 12
-    first_s: float = 0.05
-    most_s: float = 5.0
+    attempts: int = 12  # repetitions before the job gives up for now; the next start goes on
+    first_s: float = 0.05  # pause before the first repetition, seconds; it doubles each time
+    most_s: float = 5.0  # the longest pause, seconds
 
 
 def commit_all(
@@ -195,14 +189,10 @@ def _pauses(retry: Retry, sleep: Callable[[float], None]) -> Iterator[bool]:
 
 @dataclass(frozen=True, slots=True)
 class TimeoutWarning:
-    """A transaction was open for much of its timeout when it was committed.
-
-    Args:
-        timeout_ms: when the other system would have aborted it.
-    """
+    """A transaction was open for much of its timeout when it was committed."""
 
     open_ms: int
-    timeout_ms: int
+    timeout_ms: int  # when the other system would have aborted it
 
     def __str__(self) -> str:
         return (

@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """What a checkpoint is to read.
-
-    Args:
-        ranges: per source; one that ends where it starts has nothing to read.
-    """
+    """What a checkpoint is to read."""
 
     checkpoint: int
-    ranges: Mapping[str, SourceRange]
+    ranges: Mapping[str, SourceRange]  # per source; one that ends where it starts has nothing to read
 
 
 @dataclass(frozen=True)
@@ -43,22 +39,14 @@ class Ran:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What the tasks of a checkpoint prepared, once it is known that all of it can be committed.
-
-    Args:
-        kept: what the decision is to name of what they prepared.
-        staged: per sink, what the decision is to say.
-        started_ms: when the tasks were started, ms since the epoch.
-        durations_ms: how long "run" and "verify" took.
-        state: what the decision is to say of keyed state; None where there is none.
-    """
+    """What the tasks of a checkpoint prepared, once it is known that all of it can be committed."""
 
     results: TaskResults
-    kept: Sequence[Prepared]
-    staged: Mapping[str, Staged]
-    started_ms: int
-    durations_ms: Mapping[str, int]
-    state: DecidedState | None = None
+    kept: Sequence[Prepared]  # what the decision is to name of what they prepared
+    staged: Mapping[str, Staged]  # per sink, what the decision is to say
+    started_ms: int  # when the tasks were started, ms since the epoch
+    durations_ms: Mapping[str, int]  # how long "run" and "verify" took
+    state: DecidedState | None = None  # what the decision is to say of keyed state; None where there is none
 
 
 P = TypeVar("P")

@@ -70,15 +70,10 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """What of a sink's part in a decided checkpoint was aborted from outside and must be produced again.
+    """What of a sink's part in a decided checkpoint was aborted from outside and must be produced again."""
 
-    Args:
-        again: the committables that were aborted; empty in a record that names what replaces them.
-        done: those that are visible, so that what is produced again can be distinguished.
-    """
-
-    again: Sequence[JSON]
-    done: Sequence[JSON]
+    again: Sequence[JSON]  # the committables that were aborted; empty in a record that names what replaces them
+    done: Sequence[JSON]  # those that are visible, so that what is produced again can be distinguished
 
 
 @dataclass(frozen=True, slots=True)

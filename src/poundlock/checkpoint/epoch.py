@@ -30,20 +30,14 @@ _NAME = re.compile(r"([0-9]{8})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One life of a driver.
+    """One life of a driver."""
 
-    Args:
-        epoch: its number, from 1.
-        sinks: per sink name, what `Inspectable.describe_json` said.
-        operators: per operator id, what the job was made of.
-    """
-
-    epoch: int
+    epoch: int  # its number, from 1
     host: str
     pid: int
     started_ms: int
-    sinks: Mapping[str, JSON] = field(default_factory=dict)
-    operators: Mapping[str, JSON] = field(default_factory=dict)
+    sinks: Mapping[str, JSON] = field(default_factory=dict)  # per sink name, what `Inspectable.describe_json` said
+    operators: Mapping[str, JSON] = field(default_factory=dict)  # per operator id, what the job was made of
 
 
 class DriverLock:

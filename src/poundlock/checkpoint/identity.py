@@ -21,13 +21,9 @@ _JOB_ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a checkpoint belongs to.
+    """Who a checkpoint belongs to."""
 
-    Args:
-        job_id: 32 hex digits.
-    """
-
-    job_id: str
+    job_id: str  # 32 hex digits
     name: str
     created_ms: int
 

@@ -17,18 +17,13 @@ from poundlock.operators.decided_time import DecidedTime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkDirectives:
-    """What the sinks of a checkpoint hand to its tasks.
-
-    Args:
-        decided: whether it was decided before: read everything, write nothing.
-        sinks: per name, what the sink tells its tasks, JSON; empty where it is decided.
-    """
+    """What the sinks of a checkpoint hand to its tasks."""
 
     checkpoint: int
     epoch: int
     started_ms: int
-    decided: bool
-    sinks: Mapping[str, dict[str, Any]]
+    decided: bool  # whether it was decided before: read everything, write nothing
+    sinks: Mapping[str, dict[str, Any]]  # per name, what the sink tells its tasks, JSON; empty where it is decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +70,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What a start found and did.
-
-    Args:
-        checkpoint: the newest decided checkpoint, -1 if none.
-        sources: per source name, what that checkpoint read; the job resumes at each `end`.
-        committed: how many committables were asked for again.
-        orphans: per sink name, output that no decision named, now removed.
-    """
+    """What a start found and did."""
 
     newest: Decision | None
-    checkpoint: int
-    sources: Mapping[str, SourceRange]
-    committed: int
-    orphans: Mapping[str, Sequence[Orphan]]
+    checkpoint: int  # the newest decided checkpoint, -1 if none
+    sources: Mapping[str, SourceRange]  # per source name, what that checkpoint read; the job resumes at each `end`
+    committed: int  # how many committables were asked for again
+    orphans: Mapping[str, Sequence[Orphan]]  # per sink name, output that no decision named, now removed
     took_ms: int
 
 

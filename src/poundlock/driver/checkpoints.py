@@ -42,20 +42,14 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What a checkpoint of a job is to do.
-
-    Args:
-        began: when it was planned, by the monotonic clock, seconds.
-        again: whether it is decided, and parts of it are produced once more.
-        drain: whether the input ends for good with it.
-    """
+    """What a checkpoint of a job is to do."""
 
     reads: CheckpointPlan
     times: TimeDirective
-    began: float
+    began: float  # when it was planned, by the monotonic clock, seconds
     served: Sequence[Trigger] = ()
-    again: bool = False
-    drain: bool = False
+    again: bool = False  # whether it is decided, and parts of it are produced once more
+    drain: bool = False  # whether the input ends for good with it
 
     @property
     def checkpoint(self) -> int:
@@ -83,20 +77,15 @@ class _Commit:
 
 @dataclass
 class JobCheckpoints:
-    """The checkpoints of one attempt of a job, whose coordinator has recovered. See `cycle.CheckpointSteps`.
-
-    Args:
-        state: its keyed state; None where it has none.
-        scheduler: says when a checkpoint may begin, and who waits for it.
-    """
+    """The checkpoints of one attempt of a job, whose coordinator has recovered. See `cycle.CheckpointSteps`."""
 
     chain: StageChain
     jobs: BatchJobs
     planner: Planner
     time: JobTime
-    state: JobState | None
+    state: JobState | None  # its keyed state; None where it has none
     coordinator: Coordinator
-    scheduler: CheckpointScheduler
+    scheduler: CheckpointScheduler  # says when a checkpoint may begin, and who waits for it
     tracker: Tracker
     attempts: Attempts
     on_checkpoint: Callable[[], None] = lambda: None

@@ -35,13 +35,9 @@ from poundlock.tasks.report import SourceSplit, TaskWork
 
 @dataclass(frozen=True)
 class CheckpointPlan(Planned):
-    """What one checkpoint reads, and which task reads what.
+    """What one checkpoint reads, and which task reads what."""
 
-    Args:
-        work: what each task reads; no task where there is nothing to read.
-    """
-
-    work: Sequence[TaskWork]
+    work: Sequence[TaskWork]  # what each task reads; no task where there is nothing to read
     splits: Mapping[str, int]
     places: Sequence[SplitPlace] = ()
 
@@ -80,11 +76,7 @@ class Planner:
     def plan(
         self, checkpoint: int, decided: Mapping[str, SourceRange], held: Mapping[str, Held] | None = None
     ) -> CheckpointPlan:
-        """Plan a new checkpoint.
-
-        Args:
-            held: per source, what has to wait for others of its alignment group.
-        """
+        """Plan a new checkpoint. `held`: per source, what has to wait for others of its alignment group."""
         ranges = {}
         for name, enumerator in self._enumerators.items():
             start = self._position(name, decided)

@@ -29,21 +29,13 @@ _LOOK_S = 0.05  # at the least between two looks for data
 
 @dataclass(eq=False, kw_only=True)
 class Trigger:
-    """One thing that was asked for.
+    """One thing that was asked for."""
 
-    Args:
-        kind: a checkpoint, a savepoint, or a clean stop without a savepoint.
-        directory: where a savepoint goes; None = as the job's settings say.
-        then: what the job does after a savepoint.
-        drain: every window is fired and all pending files are finished first.
-        id: 32 hex digits.
-    """
-
-    kind: Kind
-    directory: str | None = None
-    then: Then = "go on"
-    drain: bool = False
-    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    kind: Kind  # a checkpoint, a savepoint, or a clean stop without a savepoint
+    directory: str | None = None  # where a savepoint goes; None = as the job's settings say
+    then: Then = "go on"  # what the job does after a savepoint
+    drain: bool = False  # every window is fired and all pending files are finished first
+    id: str = field(default_factory=lambda: secrets.token_hex(16))  # 32 hex digits
     _outcome: Future[str | int | None] = field(default_factory=Future, repr=False)
 
     @property
@@ -150,15 +142,10 @@ class Requests:
 
 @dataclass
 class CheckpointScheduler:
-    """Keeps the interval and the pause between checkpoints. Used by the driver's main thread alone.
+    """Keeps the interval and the pause between checkpoints. Used by the driver's main thread alone."""
 
-    Args:
-        interval: time between the beginnings of two checkpoints; also how often an idle job looks for data.
-        min_pause: least time between the end of a checkpoint and the beginning of the next.
-    """
-
-    interval: timedelta
-    min_pause: timedelta
+    interval: timedelta  # time between the beginnings of two checkpoints; also how often an idle job looks for data
+    min_pause: timedelta  # least time between the end of a checkpoint and the beginning of the next
     requests: Requests
     now: Callable[[], float] = time.monotonic
     _due: float = 0.0

@@ -23,16 +23,11 @@ from poundlock.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class StateOperator:
-    """An operator that keeps state.
+    """An operator that keeps state."""
 
-    Args:
-        number: in the files of state.
-        bytes: size of its files; those that it shares count for the first of them.
-    """
-
-    number: str
+    number: str  # in the files of state
     name: str
-    bytes: int
+    bytes: int  # size of its files; those that it shares count for the first of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

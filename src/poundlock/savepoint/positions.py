@@ -79,11 +79,7 @@ def is_kafka(position: Any) -> bool:
 
 
 def reading(savepoint: Storage, source: str, position: Any) -> SourceProgress:
-    """Return what a position says.
-
-    Args:
-        savepoint: whose it is; a file source keeps in it which files it has met.
-    """
+    """Return what a position says. `savepoint`: whose it is; a file source keeps in it which files it has met."""
     if is_kafka(position):
         from poundlock.connectors.kafka.offsets import from_json
 
@@ -127,17 +123,12 @@ def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> SourceP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetEdit:
-    """Where a partition of Kafka is to be read from; it may be one that the source has not met yet.
+    """Where a partition of Kafka is to be read from; it may be one that the source has not met yet."""
 
-    Args:
-        source: name of the source; None = every source that reads the topic.
-        offset: of the next record to read.
-    """
-
-    source: str | None
+    source: str | None  # name of the source; None = every source that reads the topic
     topic: str
     partition: int
-    offset: int
+    offset: int  # of the next record to read
 
     @classmethod
     def parse(cls, text: str) -> OffsetEdit:

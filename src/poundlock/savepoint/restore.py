@@ -108,17 +108,12 @@ OF_A_CHECKPOINT = ("sources", "state", "ledger", "ledger-archive", "carried-out"
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """A savepoint that fits a job.
-
-    Args:
-        dropped: the operator ids whose part is not restored.
-        unseen: of which sinks nobody can tell whether they have newer output, and why, in words.
-    """
+    """A savepoint that fits a job."""
 
     savepoint: Storage
     metadata: Metadata
-    dropped: Sequence[str]
-    unseen: Sequence[str] = ()
+    dropped: Sequence[str]  # the operator ids whose part is not restored
+    unseen: Sequence[str] = ()  # of which sinks nobody can tell whether they have newer output, and why, in words
 
 
 def check(

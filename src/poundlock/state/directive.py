@@ -45,23 +45,14 @@ class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task did for its state, for metrics.
+    """What a task did for its state, for metrics."""
 
-    Args:
-        decoded: entries that were read.
-        encoded: entries that were looked at for changes.
-        written: rows of new or changed entries and timers.
-        merged: rows that were written again by merges.
-        merged_bytes: bytes of the runs they came from.
-        owed_bytes: bytes of runs whose merge is due and waits for its turn.
-    """
-
-    decoded: int = 0
-    encoded: int = 0
-    written: int = 0
-    merged: int = 0
-    merged_bytes: int = 0
-    owed_bytes: int = 0
+    decoded: int = 0  # entries that were read
+    encoded: int = 0  # entries that were looked at for changes
+    written: int = 0  # rows of new or changed entries and timers
+    merged: int = 0  # rows that were written again by merges
+    merged_bytes: int = 0  # bytes of the runs they came from
+    owed_bytes: int = 0  # bytes of runs whose merge is due and waits for its turn
 
 
 class PreparedState(msgspec.Struct, frozen=True, kw_only=True):

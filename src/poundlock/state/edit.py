@@ -36,17 +36,11 @@ _ROWS = 65_536  # of a Parquet file at a time
 
 @dataclass(frozen=True, slots=True)
 class KeyInWindow:
-    """A key in one of the windows that are open.
+    """A key in one of the windows that are open."""
 
-    Args:
-        key: as the records have it.
-        start: of the window, ms since the epoch.
-        end: of it; None where its start tells it from others.
-    """
-
-    key: Any
-    start: int
-    end: int | None = None
+    key: Any  # as the records have it
+    start: int  # of the window, ms since the epoch
+    end: int | None = None  # of it; None where its start tells it from others
 
     @classmethod
     def of(cls, key: Any, window: Any) -> KeyInWindow:

@@ -22,25 +22,16 @@ BROADCAST = (-1, 0)  # the "groups" of a run with broadcast state, which belongs
 
 
 class RunFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A state file.
+    """A state file."""
 
-    Args:
-        name: path below the checkpoint directory.
-        digest: of its content, blake2b of 16 bytes in hex.
-        checkpoint: at which it was written.
-        first: the first key group that it may have rows of.
-        stop: the one behind the last.
-        id: number in the manifest, given when it is decided on; 0 before that.
-    """
-
-    name: str
-    digest: str
+    name: str  # path below the checkpoint directory
+    digest: str  # of its content, blake2b of 16 bytes in hex
     bytes: int
     rows: int
-    checkpoint: int
-    first: int
-    stop: int
-    id: int = 0
+    checkpoint: int  # at which it was written
+    first: int  # the first key group that it may have rows of
+    stop: int  # the one behind the last
+    id: int = 0  # number in the manifest, given when it is decided on; 0 before that
 
 
 class Fragment(msgspec.Struct, frozen=True, array_like=True):
@@ -52,34 +43,21 @@ class Fragment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a table holds.
+    """What a table holds."""
 
-    Args:
-        kind: such as "value", "list", "panes".
-        ttl_ms: time to live; None for ever.
-        windowed: whether an entry is (key, window).
-        broadcast: whether all tasks have the same.
-    """
-
-    kind: str = ""
-    ttl_ms: int | None = None
-    windowed: bool = False
-    broadcast: bool = False
+    kind: str = ""  # such as "value", "list", "panes"
+    ttl_ms: int | None = None  # time to live; None for ever
+    windowed: bool = False  # whether an entry is (key, window)
+    broadcast: bool = False  # whether all tasks have the same
 
 
 class OperatorMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator with state.
+    """An operator with state."""
 
-    Args:
-        number: what its rows have in the files; an operator that is renamed keeps it.
-        watermark: event time in ms that it has reached; None before its first checkpoint.
-        processing_time: the clock in ms as of its last checkpoint.
-    """
-
-    number: int
+    number: int  # what its rows have in the files; an operator that is renamed keeps it
     tables: Mapping[str, TableMeta] = {}
-    watermark: int | None = None
-    processing_time: int | None = None
+    watermark: int | None = None  # event time in ms that it has reached; None before its first checkpoint
+    processing_time: int | None = None  # the clock in ms as of its last checkpoint
 
 
 class TimerBound(msgspec.Struct, frozen=True, array_like=True):

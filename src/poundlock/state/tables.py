@@ -32,16 +32,11 @@ _CHECKPOINT_BITS = 32  # of the order of registration; what was registered in on
 
 @dataclass(frozen=True, slots=True)
 class KeyBatch:
-    """Keys that were met together, in the order of their hashes.
-
-    Args:
-        hashes: of each, ascending.
-        encoded: the bytes of each, large_binary.
-    """
+    """Keys that were met together, in the order of their hashes."""
 
     keys: Sequence[Any]
-    hashes: npt.NDArray[np.uint64]
-    encoded: pa.Array
+    hashes: npt.NDArray[np.uint64]  # of each, ascending
+    encoded: pa.Array  # the bytes of each, large_binary
 
 
 class KeysInUse:

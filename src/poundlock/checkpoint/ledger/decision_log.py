@@ -35,13 +35,7 @@ _ROUNDS = 6  # the first, and those in which parts that were aborted from outsid
 
 @dataclass(kw_only=True, eq=False)
 class History:
-    """The decisions of one life of a job's driver.
-
-    Args:
-        retry: how commits with unknown outcomes are repeated.
-        sleep: waits so many seconds.
-        state: the job's keyed state; None where it has none.
-    """
+    """The decisions of one life of a job's driver."""
 
     identity: Identity
     epoch: Epoch
@@ -49,9 +43,9 @@ class History:
     participants: Mapping[str, Participant]
     clock: Clock
     log: Log = field(default_factory=StandardLog)
-    retry: Retry = field(default_factory=Retry)
-    sleep: Callable[[float], None] = time.sleep
-    state: JobState | None = None
+    retry: Retry = field(default_factory=Retry)  # how commits with unknown outcomes are repeated
+    sleep: Callable[[float], None] = time.sleep  # waits so many seconds
+    state: JobState | None = None  # the job's keyed state; None where it has none
     sources: Mapping[str, SourceRange] = field(default_factory=dict, init=False)
     """Per source, the newest decided range; the next checkpoint begins where it ends."""
     watermarks: DecidedTime | None = field(default=None, init=False)

@@ -24,13 +24,9 @@ _LOOK_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The savepoint with which a job ends.
+    """The savepoint with which a job ends."""
 
-    Args:
-        trigger: who asked for it; completed when the job has ended.
-    """
-
-    trigger: Trigger
+    trigger: Trigger  # who asked for it; completed when the job has ended
     path: str
 
 

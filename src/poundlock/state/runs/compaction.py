@@ -46,21 +46,13 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Runs that become one with what was changed.
+    """Runs that become one with what was changed."""
 
-    Args:
-        first: the first key group that is merged.
-        stop: the one behind the last.
-        runs: their ids, oldest first.
-        is_whole: whether there is no older run of these groups.
-        bytes: about how long they are, for these groups.
-    """
-
-    first: int
-    stop: int
-    runs: tuple[int, ...]
-    is_whole: bool
-    bytes: int
+    first: int  # the first key group that is merged
+    stop: int  # the one behind the last
+    runs: tuple[int, ...]  # their ids, oldest first
+    is_whole: bool  # whether there is no older run of these groups
+    bytes: int  # about how long they are, for these groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +83,7 @@ class MergePlan:
 def plan_merges(
     fragments: Sequence[Fragment], runs: Mapping[int, Run], delta: Delta, operators: Iterable[int], policy: MergePolicy
 ) -> MergePlan:
-    """Return what is to be merged.
-
-    Args:
-        operators: numbers of the operators there are; rows of others are of no use.
-    """
+    """Return what is to be merged. `operators`: numbers of the operators there are; rows of others are of no use."""
     merges: list[Merge] = []
     dead: list[tuple[int, int, tuple[int, ...]]] = []
     owed, left, known = 0, policy.budget, frozenset(operators)

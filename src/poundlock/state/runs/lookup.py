@@ -32,17 +32,11 @@ class VisibleRun:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Entries of some keys in one run.
+    """Entries of some keys in one run."""
 
-    Args:
-        places: which of the keys asked for each entry is of.
-        subkeys: of the entries; None where a key has one entry.
-        values: of the entries; null where it was deleted.
-    """
-
-    places: Places
-    subkeys: pa.Array | None
-    values: pa.Array
+    places: Places  # which of the keys asked for each entry is of
+    subkeys: pa.Array | None  # of the entries; None where a key has one entry
+    values: pa.Array  # of the entries; null where it was deleted
 
 
 class View:

@@ -72,17 +72,12 @@ class Removal(msgspec.Struct, frozen=True):
 
 
 class RunIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run says of itself; JSON in the file's schema, for people too.
-
-    Args:
-        operators: the operators' ids by number, as they were when it was written.
-        sections: in the order of their rows.
-    """
+    """What a run says of itself; JSON in the file's schema, for people too."""
 
     format: int = FORMAT
     max_parallelism: int
-    operators: Mapping[int, str]
-    sections: Sequence[Section]
+    operators: Mapping[int, str]  # the operators' ids by number, as they were when it was written
+    sections: Sequence[Section]  # in the order of their rows
     cuts: Sequence[Removal]
 
 
