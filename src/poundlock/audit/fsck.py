@@ -140,16 +140,13 @@ def _alone(storage: Storage, clock: Clock, *, required: bool) -> Iterator[str | 
             f"{driver} is running on {storage.root}: nothing is removed under a living driver",
             next="stop the job first; its own next start removes orphans too",
         )
-    lock = DriverLock.acquire(storage, clock=clock)
-    try:
+    with DriverLock.acquire(storage, clock=clock) as lock:
         if not lock.held:
             raise DefinitionError(
                 f"nothing can keep a driver away from {storage.root}: it cannot be locked",
                 next="stop the job and start it again; a start removes orphans too",
             )
         yield None
-    finally:
-        lock.release()
 
 
 def rebuilt_sinks(

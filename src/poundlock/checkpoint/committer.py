@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from poundlock.checkpoint.capabilities import CommitsMany, Early
@@ -19,6 +20,9 @@ from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Commi
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.storage.storage_errors import storage_trouble
+
+_MOST = 16  # threads
+Work = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,33 +191,15 @@ def _pauses(retry: Retry, sleep: Callable[[float], None]) -> Iterator[bool]:
         yield True
 
 
-@dataclass(frozen=True, slots=True)
-class TimeoutWarning:
-    """A transaction was open for much of its timeout when it was committed."""
-
-    open_ms: int
-    timeout_ms: int  # when the other system would have aborted it
-
-    def __str__(self) -> str:
-        return (
-            f"a transaction was open for {self.open_ms} ms when it was committed, of at most {self.timeout_ms} ms;"
-            " make checkpoints more frequent or the timeout longer"
-        )
-
-
-def timeout_warning(*, begun_ms: int, now_ms: int, timeout_ms: int, ratio: float) -> TimeoutWarning | None:
-    """Return a warning if a transaction committed now was open longer than `ratio` of its timeout, else None.
-
-    Args:
-        timeout_ms: when the other system aborts it, ms after its beginning.
-        ratio: share of the timeout that is still comfortable, 0 to 1.
-    """
+def timeout_warning(*, begun_ms: int, now_ms: int, timeout_ms: int, ratio: float) -> str | None:
+    """Return what to say if a transaction committed now was open longer than `ratio`, 0 to 1, of its timeout, else None."""
     open_ms = now_ms - begun_ms
-    return TimeoutWarning(open_ms, timeout_ms) if open_ms > ratio * timeout_ms else None
-
-
-_MOST = 16
-Work = Callable[[], None]
+    if open_ms <= ratio * timeout_ms:
+        return None
+    return (
+        f"a transaction was open for {open_ms} ms when it was committed, of at most {timeout_ms} ms;"
+        " make checkpoints more frequent or the timeout longer"
+    )
 
 
 def at_once(work: Mapping[str, Work], participants: Mapping[str, Participant]) -> None:
@@ -256,20 +242,17 @@ def verify_all(participants: Mapping[str, Participant], prepared: Sequence[Prepa
         by_sink.setdefault(item.sink, []).append(item)
     failures: dict[str, Exception] = {}
 
-    def work(name: str, participant: Participant) -> Work:
-        def verify() -> None:
-            try:
-                if name in by_sink:
-                    participant.verify(by_sink[name])
-                elif isinstance(participant, Early):
-                    participant.verify_nothing(checkpoint)
-            except Exception as error:
-                failures[name] = error
+    def verify(name: str, participant: Participant) -> None:
+        try:
+            if name in by_sink:
+                participant.verify(by_sink[name])
+            elif isinstance(participant, Early):
+                participant.verify_nothing(checkpoint)
+        except Exception as error:
+            failures[name] = error
 
-        return verify
-
-    asked = {n: p for n, p in participants.items() if n in by_sink or isinstance(p, Early)}
-    at_once({name: work(name, participant) for name, participant in asked.items()}, participants)
+    asked = {name: p for name, p in participants.items() if name in by_sink or isinstance(p, Early)}
+    at_once({name: partial(verify, name, participant) for name, participant in asked.items()}, participants)
     for name in asked:
         if name in failures:
             raise failures[name]

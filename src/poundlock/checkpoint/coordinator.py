@@ -127,15 +127,16 @@ class Coordinator(History):
         """
         ran = self.clock.now_ms()
         self.epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
+        again = self.is_produced_again(plan.checkpoint)
         kept: Sequence[Prepared]
-        if self.is_produced_again(plan.checkpoint):
+        if again:
             kept, staged = self._verify_again(results, ran)
         else:
             kept = results.prepared
-            self._verify(plan.checkpoint, results)
+            check_counts(results, self.participants)
+            verify_all(self.participants, results.prepared, plan.checkpoint)
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(kept, Occasion.CHECKPOINT)
-        again = self.is_produced_again(plan.checkpoint)
         state = None if self.state is None else self.state.stage(results.state, again=again)
         begun = directive.started_ms
         durations = {"run": max(0, ran - begun), "verify": max(0, self.clock.now_ms() - ran)}
@@ -289,10 +290,6 @@ class Coordinator(History):
         self.abort(results.prepared)
         self.log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
         return Outcome(decision=decided, replayed=True, durations_ms={"run": max(0, self.clock.now_ms() - begun)})
-
-    def _verify(self, n: int, results: TaskResults) -> None:
-        check_counts(results, self.participants)
-        verify_all(self.participants, results.prepared, n)
 
     def _stage(self, prepared: Sequence[Prepared], occasion: Occasion) -> dict[str, Staged]:
         newest, now = self.newest, self.clock.now_ms()

@@ -12,8 +12,8 @@ import os
 import re
 import socket
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from types import TracebackType
 
 from poundlock.checkpoint.decision import typed
 from poundlock.checkpoint.participant import JSON
@@ -40,8 +40,8 @@ class Life:
     operators: Mapping[str, JSON] = field(default_factory=dict)  # per operator id, what the job was made of
 
 
-class DriverLock:
-    """A lock on a checkpoint folder, held until `release` or the end of the process, however it ends."""
+class DriverLock(AbstractContextManager["DriverLock"]):
+    """A lock on a checkpoint folder, held until `release`, the end of a `with` block, or of the process, however it ends."""
 
     def __init__(self, handle: int | None) -> None:
         self._handle = handle
@@ -114,6 +114,9 @@ class DriverLock:
             os.close(self._handle)
             self._handle = None
 
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
 
 def _locked(storage: LocalStorage, access: int, kind: int) -> int | bytes | None:
     """Return a handle that holds the lock, or what its owner wrote where another has it; None on a mount without locks."""
@@ -129,7 +132,7 @@ def _locked(storage: LocalStorage, access: int, kind: int) -> int | bytes | None
     return owner
 
 
-class Epoch:
+class Epoch(AbstractContextManager["Epoch"]):
     """This driver's life. Use `claim`; `release`, or leave the `with` block, when the driver has stopped."""
 
     def __init__(self, storage: Storage, life: Life, lock: DriverLock) -> None:
@@ -187,12 +190,7 @@ class Epoch:
         """Give up the lock. Idempotent."""
         self._lock.release()
 
-    def __enter__(self) -> Epoch:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
@@ -111,12 +112,8 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
     for name, sink in portable.items():
         carried = state_of(metadata.decision, name)
         if carried:
-            sink.save(carried, cut.savepoint, f"sinks/{name}", _adder(cut))
-
-
-def _adder(cut: Cut) -> Callable[[Storage, str, str], None]:
-    # Prepared data is never written to again, and is deleted by name only.
-    return lambda source, path, new_path: cut.add(source, path, new_path, linked=True)
+            # Prepared data is never written to again, and is deleted by name only.
+            sink.save(carried, cut.savepoint, f"sinks/{name}", partial(cut.add, linked=True))
 
 
 def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: None) -> Metadata:

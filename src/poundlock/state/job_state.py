@@ -11,7 +11,7 @@ from typing import Any
 
 from poundlock.state.decided_state import FORMAT, DecidedState, Manifests, followed
 from poundlock.state.directive import PreparedState, StateDirective
-from poundlock.state.manifest import Manifest, ManifestChange, in_spaces, refuse_dropped
+from poundlock.state.manifest import Manifest, ManifestChange, in_spaces, least, refuse_dropped
 from poundlock.state.participant import StateParticipant
 
 _WHOLE_EVERY = 50  # so many decisions say what changed, then one says all there is
@@ -47,7 +47,7 @@ class JobState:
     def next_timers(self) -> tuple[int | None, int | None]:
         """Return when the first timer of any operator is due, by event time and by the clock, in ms; None: there is none."""
         result = [self._manifests[s].next_timers(operator) for s, names in self._spaces.items() for operator in names]
-        return _least([event for event, _ in result]), _least([clock for _, clock in result])
+        return least([event for event, _ in result]), least([clock for _, clock in result])
 
     def resume(self, parts: Sequence[DecidedState], *, again: bool) -> DecidedState:
         """Take the state as the ledger has it; return what the record of this start says of it.
@@ -135,7 +135,3 @@ class JobState:
 
 def _files(manifests: Manifests) -> dict[str, None]:
     return {file.name: None for manifest in manifests.values() for file in manifest.files}
-
-
-def _least(times: Sequence[int | None]) -> int | None:
-    return min((time for time in times if time is not None), default=None)

@@ -107,7 +107,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Return when the first timer of an operator is due, by event time and by the clock, in ms; None: there is none."""
         meta = self.operators.get(operator)
         bounds = [bound for bound in self.timers if meta is not None and bound.operator == meta.number]
-        return _least(bound.event for bound in bounds), _least(bound.processing for bound in bounds)
+        return least(bound.event for bound in bounds), least(bound.processing for bound in bounds)
 
 
 class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,7 +269,7 @@ def subtract(spans: Sequence[tuple[int, int]], gone: Iterable[tuple[int, int]]) 
     return left
 
 
-def _least(times: Iterable[int | None]) -> int | None:
+def least(times: Iterable[int | None]) -> int | None:
     return min((time for time in times if time is not None), default=None)
 
 

@@ -7,7 +7,6 @@ attempt, so deleting what no kept manifest names can be repeated, and never touc
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -19,14 +18,6 @@ from poundlock.state.runs.files import FOLDER, parse_name
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.runs.run import damaged
 from poundlock.storage.base import Storage
-
-
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What a sweep deleted: how many files, and how many bytes."""
-
-    files: int
-    bytes: int
 
 
 class StateParticipant:
@@ -130,8 +121,8 @@ class StateParticipant:
         for name in names:
             self._storage.delete(name)
 
-    def sweep(self, kept: Iterable[Manifest], *, below: int) -> Swept:
-        """Delete the job's state files that nothing refers to.
+    def sweep(self, kept: Iterable[Manifest], *, below: int) -> int:
+        """Delete the job's state files that nothing refers to; return how many.
 
         Args:
             kept: every manifest that may still be needed: the newest, the one before a decision whose commit is not known
@@ -142,7 +133,7 @@ class StateParticipant:
             OSError: the storage failed; what is left is deleted by the next sweep.
         """
         needed = {file.name for manifest in kept for file in manifest.files}
-        files = size = 0
+        deleted = 0
         for entry in self._storage.list(f"{FOLDER}/{self._job}"):
             written = parse_name(entry.path)
             if entry.path in needed or written is None:
@@ -150,9 +141,8 @@ class StateParticipant:
             checkpoint, epoch = written
             # A later epoch has taken over: its files are not ours to judge.
             is_ours = epoch < self._epoch or (epoch == self._epoch and checkpoint < below)
-            if is_ours and self._storage.delete(entry.path):
-                files, size = files + 1, size + entry.bytes
-        return Swept(files, size)
+            deleted += bool(is_ours and self._storage.delete(entry.path))
+        return deleted
 
 
 def _files(report: PreparedState) -> list[RunFile]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from poundlock.errors import TerminalError
 from poundlock.operators.keyed.group import MIN
@@ -57,14 +55,6 @@ class TaskState:
         self._runs = files.open_all([file for file in manifest.files if file.id in needed], self._names)
         self._view = View(self._fragments, self._runs, groups)
         self._broadcast = View(whole, self._runs, groups)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._operators.clear()
 
     def operator(self, name: str, *, watermark: int = MIN, processing_time: int = 0) -> OperatorState:
         """Return the state of an operator: one object for all key groups of the task, with the times in ms of the first call.

@@ -173,15 +173,14 @@ def test_a_sweep_deletes_what_nothing_names_and_nothing_else(tmp_path: Path) -> 
     (tmp_path / "state" / "j" / "notes.txt").write_text("a person's")
     (tmp_path / "state" / "j" / "000000000001-000009-g00000-x.arrow").write_text("a later driver's")
     # While the outcome of the commit is not known, the version before is kept.
-    swept = job.participant.sweep([before, after], below=4)
-    assert (swept.files, swept.bytes > 0) == (len(orphans), True)
+    assert job.participant.sweep([before, after], below=4) == len(orphans) > 0
     assert decided | running <= job.names()
     job.participant.sweep([after], below=4)
     assert {f.name for f in after.files} | running == {
         name for name in job.names() if not name.endswith("notes.txt") and "000009" not in name
     }
     assert len(job.names()) == len(after.files) + len(running) + 2
-    assert job.participant.sweep([after], below=4).files == 0
+    assert job.participant.sweep([after], below=4) == 0
 
 
 def test_a_new_epoch_deletes_what_the_one_before_left(tmp_path: Path) -> None:

@@ -73,12 +73,9 @@ def savepoint_of(
     made = open_storage(f"{checkpoint.root}/{FOLDER}")
     remove_tree(checkpoint, FOLDER)  # of a restore that was killed
     try:
-        lock = DriverLock.keep_out(given)
-        try:
+        with DriverLock.keep_out(given):
             metadata = _metadata(given, identity, plan, clock)
             finish(take(given, made, metadata=metadata, sinks=plan.sinks, linked=True, noting=False))
-        finally:
-            lock.release()
         yield (
             replace(beginning, path=made.root, named=beginning.path),
             lambda line: say(line.replace(made.root, beginning.path)),

@@ -78,8 +78,7 @@ def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock
         renamed=beginning.renamed,
         sources=plan.sources,
     )
-    lock = DriverLock.acquire(checkpoint, clock=clock)
-    try:
+    with DriverLock.acquire(checkpoint, clock=clock):
         if not mark_restore(plan, checkpoint, beginning.named or beginning.path, job_id, interrupted):
             raise DefinitionError(
                 f"another process has just begun a job in {checkpoint.root}",
@@ -92,8 +91,6 @@ def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock
         open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
         hit(SavepointFailpoint.RESTORE_IDENTIFIED)
         settle_restore(checkpoint)
-    finally:
-        lock.release()
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     if restoring.metadata.job != plan.job.name:
         say(f"The job was called {restoring.metadata.job} in it and is {plan.job.name} now")
