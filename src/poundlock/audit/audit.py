@@ -36,19 +36,15 @@ class SinkAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """What the audit found.
+    """What the audit found."""
 
-    Args:
-        first, last: the checkpoints looked at; None where the ledger has none in the range.
-        disagreements: per sink, or "" for the ledger itself, what does not agree.
-    """
-
+    # the checkpoints looked at; None where the ledger has none in the range
     first: int | None
     last: int | None
     records: int
     rows_read: Mapping[str, int]
     sinks: Mapping[str, SinkAudit]
-    disagreements: Sequence[tuple[str, Disagreement]]
+    disagreements: Sequence[tuple[str, Disagreement]]  # per sink, or "" for the ledger itself, what does not agree
 
     @property
     def agrees(self) -> bool:

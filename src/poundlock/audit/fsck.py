@@ -28,31 +28,21 @@ from poundlock.values import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckReport:
-    """What was found, and done.
-
-    Args:
-        checkpoint: the newest decided checkpoint, -1 if none.
-        driver: who is running on it now, None if nobody is. What a running job is writing looks like orphans.
-        orphans: per sink, output that no decision names; removed if `fixed`.
-        findings: per sink, where what is there differs from what was decided.
-        unchecked: per sink, why its finished files could not be compared.
-        fixed: whether pending commits were carried out and orphans removed.
-        refused: why nothing was fixed although that was asked for.
-        left: the savepoint with which the job ended: what it carried hidden is there, and what is still in its sinks' folders
-            is an orphan. None if it did not end with one.
-    """
+    """What was found, and done."""
 
     root: str
     job: Identity
     time_ms: int
     records: int
-    checkpoint: int
-    driver: str | None
-    orphans: Mapping[str, Sequence[Orphan]]
-    findings: Mapping[str, Sequence[Finding]]
-    unchecked: Mapping[str, str]
-    fixed: bool
-    refused: str | None = None
+    checkpoint: int  # the newest decided checkpoint, -1 if none
+    driver: str | None  # who is running on it now, None if nobody is. What a running job is writing looks like orphans.
+    orphans: Mapping[str, Sequence[Orphan]]  # per sink, output that no decision names; removed if `fixed`
+    findings: Mapping[str, Sequence[Finding]]  # per sink, where what is there differs from what was decided
+    unchecked: Mapping[str, str]  # per sink, why its finished files could not be compared
+    fixed: bool  # whether pending commits were carried out and orphans removed
+    refused: str | None = None  # why nothing was fixed although that was asked for
+    # the savepoint with which the job ended: what it carried hidden is there, and what is still in its sinks' folders is
+    # an orphan. None if it did not end with one.
     left: str | None = None
 
     @property

@@ -17,19 +17,13 @@ _MODULUS = 1 << 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What one checkpoint wrote to one sink. A figure that a sink does not tell is None.
+    """What one checkpoint wrote to one sink. A figure that a sink does not tell is None."""
 
-    Args:
-        pieces: how many prepared pieces it is: segments of files, transactions.
-        bytes: their size as written: of files after compression, of messages the values.
-        digest: 16 hex digits, the sum modulo 2**64 of those of the pieces.
-        min_ms, max_ms: the earliest and latest event time, ms since the epoch, where the sink looks at times.
-    """
-
-    pieces: int
+    pieces: int  # how many prepared pieces it is: segments of files, transactions
     rows: int | None = None
-    bytes: int | None = None
-    digest: str | None = None
+    bytes: int | None = None  # their size as written: of files after compression, of messages the values
+    digest: str | None = None  # 16 hex digits, the sum modulo 2**64 of those of the pieces
+    # the earliest and latest event time, ms since the epoch, where the sink looks at times
     min_ms: int | None = None
     max_ms: int | None = None
 
@@ -113,22 +107,18 @@ class SinkReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """What a replay found.
-
-    Args:
-        again: numbers of later decisions that named parts of it anew, because those were aborted from outside.
-        rows_read: per source, rows read then and now; None where nobody counted.
-        left_out: per sink that was not, why.
-    """
+    """What a replay found."""
 
     job: str
     checkpoint: int
     record: int
     time_ms: int
+    # numbers of later decisions that named parts of it anew, because those were aborted from outside
     again: Sequence[int]
+    # per source, rows read then and now; None where nobody counted
     rows_read: Mapping[str, tuple[int | None, int | None]]
     sinks: Mapping[str, SinkReplay]
-    left_out: Mapping[str, str]
+    left_out: Mapping[str, str]  # per sink that was not, why
     differences: Sequence[ReplayDifference]
 
     @property

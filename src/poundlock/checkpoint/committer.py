@@ -27,16 +27,11 @@ Work = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What carrying a decision out came to, once every outcome is known.
+    """What carrying a decision out came to, once every outcome is known."""
 
-    Args:
-        done: per sink, the details of what is visible now.
-        committed: per sink, the committables that are visible.
-        aborted: per sink, the committables that are proven never to become visible; sinks without any are left out.
-    """
-
-    done: Mapping[str, Sequence[Mapping[str, Any]]]
-    committed: Mapping[str, Sequence[JSON]]
+    done: Mapping[str, Sequence[Mapping[str, Any]]]  # per sink, the details of what is visible now
+    committed: Mapping[str, Sequence[JSON]]  # per sink, the committables that are visible
+    # per sink, the committables that are proven never to become visible; sinks without any are left out
     aborted: Mapping[str, Sequence[JSON]]
     took_ms: int = 0
 

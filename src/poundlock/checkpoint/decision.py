@@ -23,21 +23,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """What one source contributed to a checkpoint: from `start` inclusive to `end` exclusive.
+    """What one source contributed to a checkpoint: from `start` inclusive to `end` exclusive."""
 
-    Args:
-        start: position before the checkpoint, in the source's own readable JSON; None at the very beginning.
-        end: position after it.
-        identity: what names the very data, such as Kafka's topic ids; compared on a restart.
-        rows: how many rows were read, None where nobody counted.
-        bytes: how large that was at the source: of files what was read of them, of messages the values; None where it is
-            not known.
-    """
-
-    start: Any
-    end: Any
+    start: Any  # position before the checkpoint, in the source's own readable JSON; None at the very beginning
+    end: Any  # position after it
+    # what names the very data, such as Kafka's topic ids; compared on a restart
     identity: Mapping[str, Any] = field(default_factory=dict)
-    rows: int | None = None
+    rows: int | None = None  # how many rows were read, None where nobody counted
+    # how large that was at the source: of files what was read of them, of messages the values; None where it is not known
     bytes: int | None = None
 
 
@@ -56,15 +49,12 @@ class SinkDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTime:
-    """The event times that a checkpoint's windows saw, ms since the epoch; None where it is not known.
+    """The event times that a checkpoint's windows saw, ms since the epoch; None where it is not known."""
 
-    Args:
-        min_ms, max_ms: the earliest and the latest.
-        watermark_ms: the watermark in use: a row is late when the last millisecond of its window is not behind it.
-    """
-
+    # the earliest and the latest
     min_ms: int | None = None
     max_ms: int | None = None
+    # the watermark in use: a row is late when the last millisecond of its window is not behind it
     watermark_ms: int | None = None
 
 
@@ -78,47 +68,38 @@ class Redo:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One ledger record.
+    """One ledger record."""
 
-    Args:
-        number: place in the log, from 0, without gaps.
-        occasion: "checkpoint", "roll", "end", or "start": a driver took over, nothing is committed, and any decision an
-            older driver still has in hand finds its number taken.
-        checkpoint: the micro-batch it decides; for other occasions the newest one decided before, -1 if none.
-        job_id: 32 hex digits.
-        epoch: the driver's life that wrote it.
-        time_ms: when it was written, ms since the epoch.
-        sources: per source name, what the checkpoint read. Empty for rolls and ends; a start repeats the newest ones.
-        sinks: per sink name, what is committed and carried on. Every sink the job ever had is in every record.
-        redo: per sink, what of the newest decided checkpoint has to be produced again before anything else is decided.
-        durations_ms: how long "run" and "verify" took, and "decide" and "commit" of the record before.
-        started_ms: when the checkpoint's tasks were started, as they were told, ms since the epoch; None for other
-            occasions and in records of older versions.
-        event_time: what the checkpoint's watermarks saw; None where the job has none.
-        tasks: over how many tasks the splits of split-planned sources were spread; None where there are none.
-        watermarks: the watermark behind the checkpoint, who holds it back, and what the next checkpoint goes on from; None
-            where the job has none. A start repeats the newest.
-        state: keyed state: {"v", "manifest"} says all there is, {"v", "change"} what this decision changes; None where there is
-            none, and in rolls and ends. A start with something to be redone has the state "before" its checkpoint, too.
-        restored: in the first record of a job that went on from a savepoint: "savepoint", its name, "path", where it was,
-            and "job_id".
-    """
-
-    number: int
+    number: int  # place in the log, from 0, without gaps
+    # "checkpoint", "roll", "end", or "start": a driver took over, nothing is committed, and any decision an older driver
+    # still has in hand finds its number taken
     occasion: str
-    checkpoint: int
-    job_id: str
-    epoch: int
-    time_ms: int
+    checkpoint: int  # the micro-batch it decides; for other occasions the newest one decided before, -1 if none
+    job_id: str  # 32 hex digits
+    epoch: int  # the driver's life that wrote it
+    time_ms: int  # when it was written, ms since the epoch
+    # per source name, what the checkpoint read. Empty for rolls and ends; a start repeats the newest ones.
     sources: Mapping[str, SourceRange]
+    # per sink name, what is committed and carried on. Every sink the job ever had is in every record.
     sinks: Mapping[str, SinkDecision]
+    # how long "run" and "verify" took, and "decide" and "commit" of the record before
     durations_ms: Mapping[str, int] = field(default_factory=dict)
+    # per sink, what of the newest decided checkpoint has to be produced again before anything else is decided
     redo: Mapping[str, Redo] = field(default_factory=dict)
+    # when the checkpoint's tasks were started, as they were told, ms since the epoch; None for other occasions and in
+    # records of older versions
     started_ms: int | None = None
-    event_time: EventTime | None = None
+    event_time: EventTime | None = None  # what the checkpoint's watermarks saw; None where the job has none
+    # over how many tasks the splits of split-planned sources were spread; None where there are none
     tasks: int | None = None
+    # the watermark behind the checkpoint, who holds it back, and what the next checkpoint goes on from; None where the
+    # job has none. A start repeats the newest.
     watermarks: DecidedTime | None = None
+    # in the first record of a job that went on from a savepoint: "savepoint", its name, "path", where it was, and
+    # "job_id"
     restored: Mapping[str, str] | None = None
+    # keyed state: {"v", "manifest"} says all there is, {"v", "change"} what this decision changes; None where there is
+    # none, and in rolls and ends. A start with something to be redone has the state "before" its checkpoint, too.
     state: DecidedState | None = None
 
     def to_json(self) -> JSON:

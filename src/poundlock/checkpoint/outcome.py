@@ -28,38 +28,28 @@ class SinkDirectives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResults:
-    """What the tasks of one checkpoint report, added up.
-
-    Args:
-        counts: per sink name, the rows on the way to it.
-        bytes_read: per source name, how large that was; see SourceRange.
-        tasks: over how many tasks splits were spread; None where there are none.
-        watermarks: the watermark behind the checkpoint and what goes with it; None where the job has none.
-    """
+    """What the tasks of one checkpoint report, added up."""
 
     prepared: Sequence[Prepared]
-    counts: Mapping[str, Counts] = field(default_factory=dict)
+    counts: Mapping[str, Counts] = field(default_factory=dict)  # per sink name, the rows on the way to it
     rows_read: Mapping[str, int] = field(default_factory=dict)
-    bytes_read: Mapping[str, int] = field(default_factory=dict)
+    bytes_read: Mapping[str, int] = field(default_factory=dict)  # per source name, how large that was; see SourceRange
     event_time: EventTime | None = None
-    tasks: int | None = None
+    tasks: int | None = None  # over how many tasks splits were spread; None where there are none
+    # the watermark behind the checkpoint and what goes with it; None where the job has none
     watermarks: DecidedTime | None = None
     state: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A decision that is carried out.
-
-    Args:
-        replayed: whether it had been decided before and was only delivered again.
-        committed: per sink name, the details of each committable made visible now; empty for a replay.
-        durations_ms: how long "run", "verify", "decide" and "commit" took.
-    """
+    """A decision that is carried out."""
 
     decision: Decision
-    replayed: bool = False
+    replayed: bool = False  # whether it had been decided before and was only delivered again
+    # per sink name, the details of each committable made visible now; empty for a replay
     committed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    # how long "run", "verify", "decide" and "commit" took
     durations_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property

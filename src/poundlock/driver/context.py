@@ -49,12 +49,7 @@ from poundlock.values import Clock, SystemClock, duration
 
 @dataclass(kw_only=True)
 class Assembly:
-    """Puts the lives of one job together.
-
-    Args:
-        session: where its tasks run; None = a session is started for the job, and again when its JVM is gone.
-        read_only: whether sources are not to learn what was read.
-    """
+    """Puts the lives of one job together."""
 
     job: Job
     plan: Plan
@@ -62,8 +57,9 @@ class Assembly:
     tracker: Tracker
     requests: Requests
     attempts: Attempts
+    # where its tasks run; None = a session is started for the job, and again when its JVM is gone
     session: Session | None = None
-    read_only: bool = False
+    read_only: bool = False  # whether sources are not to learn what was read
     clock: Clock = field(default_factory=SystemClock)
     watch: Watch | None = None
     _tried: bool = False

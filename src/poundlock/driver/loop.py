@@ -29,19 +29,15 @@ _TELL_S = 1.0
 
 @dataclass
 class JobLoop:
-    """One attempt at running a job.
-
-    Args:
-        save: copies what a savepoint is made of into a directory; called between two checkpoints.
-        watch: looks after the cluster that the tasks run on; None = they run here.
-    """
+    """One attempt at running a job."""
 
     checkpoints: JobCheckpoints
     requests: Requests
     clock: Clock
+    # copies what a savepoint is made of into a directory; called between two checkpoints
     save: Callable[[str | None], Cut]
     retained: Retained
-    watch: Watch | None = None
+    watch: Watch | None = None  # looks after the cluster that the tasks run on; None = they run here
     _turn: Future[None] | None = field(default=None, init=False)
     _held: bool = field(default=False, init=False)
     _shown_at: float = field(default=0.0, init=False)

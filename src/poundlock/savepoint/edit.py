@@ -31,17 +31,13 @@ _TIMERS = ("timers", "event_timers", "processing_timers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEdit:
-    """The value of one key.
-
-    Args:
-        key: as the records have it: a tuple where it is made of several columns; a KeyInWindow of what is kept by window.
-        value: what it is to hold: a list for list state, a dict for map state.
-    """
+    """The value of one key."""
 
     operator: str
     state: str
+    # as the records have it: a tuple where it is made of several columns; a KeyInWindow of what is kept by window
     key: Any
-    value: Any = None
+    value: Any = None  # what it is to hold: a list for list state, a dict for map state
     delete: bool = False
 
     @classmethod
@@ -69,20 +65,15 @@ class KeyEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetEdit:
-    """The values of a Parquet file.
-
-    Args:
-        keys: its columns that are the key.
-        value: its column with the values; None: a value is a record of the columns that are not the key.
-        window: its column with the starts of windows, where it is kept by window too.
-    """
+    """The values of a Parquet file."""
 
     operator: str
     state: str
     path: str
-    keys: Sequence[str]
+    keys: Sequence[str]  # its columns that are the key
+    # its column with the values; None: a value is a record of the columns that are not the key
     value: str | None = None
-    window: str | None = None
+    window: str | None = None  # its column with the starts of windows, where it is kept by window too
 
     @classmethod
     def parse(cls, text: str, *, keys: str | None, value: str | None, window: str | None = None) -> ParquetEdit:
@@ -242,14 +233,11 @@ def edit(
 
 @dataclass
 class _Edit:
-    """An edit under way, all of it in memory.
-
-    Args:
-        left_out: says of a path whether the new one goes without it.
-    """
+    """An edit under way, all of it in memory."""
 
     savepoint: Storage
     metadata: Metadata
+    # says of a path whether the new one goes without it
     left_out: list[Callable[[str], bool]] = field(default_factory=list)
     state: Sequence[StateEdit] = ()
     done: list[str] = field(default_factory=list)

@@ -32,24 +32,18 @@ class StateOperator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What a savepoint holds.
-
-    Args:
-        sources: per source, or use of one, how far it was read.
-        watermark_ms: the watermark of the next checkpoint, ms since the epoch; None where there is none.
-        pending: per sink, what waits to become visible; a sink that cannot say is left out.
-        key_groups: into how many key groups keyed state is divided; None where there is none.
-        damage: path and fault of each file that is not as it was written; None where nobody looked.
-    """
+    """What a savepoint holds."""
 
     path: str
     metadata: Metadata
-    sources: Mapping[str, SourceProgress]
-    watermark_ms: int | None
+    sources: Mapping[str, SourceProgress]  # per source, or use of one, how far it was read
+    watermark_ms: int | None  # the watermark of the next checkpoint, ms since the epoch; None where there is none
+    # per sink, what waits to become visible; a sink that cannot say is left out
     pending: Mapping[str, Sequence[PendingFile]]
-    key_groups: int | None
+    key_groups: int | None  # into how many key groups keyed state is divided; None where there is none
     state: Sequence[StateOperator]
     sizes: Mapping[str, int]
+    # path and fault of each file that is not as it was written; None where nobody looked
     damage: Sequence[tuple[str, str]] | None
 
     @property
@@ -169,20 +163,14 @@ def _sizes(metadata: Metadata) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that is not the same.
+    """One thing that is not the same."""
 
-    Args:
-        what: which thing, such as "source events events:0".
-        before, after: what each savepoint has; None where it has none.
-        distance: how far `after` is ahead of `before`, where that can be counted.
-        unit: what it is counted in.
-    """
-
-    what: str
+    what: str  # which thing, such as "source events events:0"
+    # what each savepoint has; None where it has none
     before: Any
     after: Any
-    distance: int | None = None
-    unit: str = ""
+    distance: int | None = None  # how far `after` is ahead of `before`, where that can be counted
+    unit: str = ""  # what it is counted in
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -47,42 +47,30 @@ class SavedFile:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One part of the job that the savepoint holds something of.
+    """One part of the job that the savepoint holds something of."""
 
-    Args:
-        kind: "source", "sink" or "stateful".
-        named: whether the user gave the id.
-        made_of: what its state is made of, as JSON; what is restored must be made of the same. {} = nobody can tell.
-    """
-
-    kind: str
-    named: bool = True
+    kind: str  # "source", "sink" or "stateful"
+    named: bool = True  # whether the user gave the id
+    # what its state is made of, as JSON; what is restored must be made of the same. {} = nobody can tell.
     made_of: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What a savepoint says of itself.
-
-    Args:
-        decision: the newest decision at the cut, with where every source stands and what every sink carries on.
-        operators: by operator id, in the order of the job.
-        sinks: per sink, what `Inspectable.describe_json` said.
-        files: by path below the savepoint.
-        noted: per sink, what `Portable.note` said at the cut; a sink that said nothing is left out.
-        edited: of one that was made of another by hand: "from", its name, and "done", what was done, in words.
-    """
+    """What a savepoint says of itself."""
 
     name: str
     job: str
     job_id: str
     created_ms: int
     versions: Mapping[str, str]
-    decision: Decision
-    operators: Mapping[str, Operator]
-    sinks: Mapping[str, JSON]
-    files: Mapping[str, SavedFile]
+    decision: Decision  # the newest decision at the cut, with where every source stands and what every sink carries on
+    operators: Mapping[str, Operator]  # by operator id, in the order of the job
+    sinks: Mapping[str, JSON]  # per sink, what `Inspectable.describe_json` said
+    files: Mapping[str, SavedFile]  # by path below the savepoint
+    # per sink, what `Portable.note` said at the cut; a sink that said nothing is left out
     noted: Mapping[str, JSON] = field(default_factory=dict)
+    # of one that was made of another by hand: "from", its name, and "done", what was done, in words
     edited: Mapping[str, Any] | None = None
 
     def to_json(self) -> JSON:

@@ -27,19 +27,14 @@ Kind = Literal["kafka", "files", "generated", "other"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgress:
-    """How far a source was read.
+    """How far a source was read."""
 
-    Args:
-        kind: what the form of the position tells of the source.
-        counted: how far each part of it is: by "topic:partition", or under one name.
-        unit: what that is counted in; "" where nothing is.
-        details: of files: how many were read whole, how many are known, and which is next from which byte on.
-    """
-
-    kind: Kind
+    kind: Kind  # what the form of the position tells of the source
     position: Any
+    # how far each part of it is: by "topic:partition", or under one name
     counted: Mapping[str, int] = field(default_factory=dict)
-    unit: str = ""
+    unit: str = ""  # what that is counted in; "" where nothing is
+    # of files: how many were read whole, how many are known, and which is next from which byte on
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:

@@ -16,15 +16,12 @@ Manifests = Mapping[str, Manifest]
 
 
 class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a record says of keyed state: `manifest` or `change`.
-
-    Args:
-        before: in the record of a start with something to be redone, all there was before the newest checkpoint.
-    """
+    """What a record says of keyed state: `manifest` or `change`."""
 
     v: int
     manifest: Manifests | None = None
     change: Mapping[str, ManifestChange] | None = None
+    # in the record of a start with something to be redone, all there was before the newest checkpoint
     before: Manifests | None = None
 
     @classmethod

@@ -19,13 +19,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
-    """What all tasks of a checkpoint need of the state.
-
-    Args:
-        job, epoch, checkpoint: what files are named by.
-    """
+    """What all tasks of a checkpoint need of the state."""
 
     v: int = FORMAT
+    # what files are named by
     job: str
     epoch: int
     checkpoint: int
@@ -56,27 +53,18 @@ class StateWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreparedState(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task has prepared of its state.
-
-    Args:
-        first: the task's first key group.
-        stop: the one behind its last.
-        file: the run it wrote; None if nothing changed.
-        spans: the key groups that the run is for: (first, stop).
-        removed: key groups whose runs with some ids are no longer needed: (first, stop, ids).
-        broadcast_file: the run of broadcast state; only the task of group 0 writes one.
-        broadcast_removed: ids of runs of broadcast state that are no longer needed.
-    """
+    """What one task has prepared of its state."""
 
     v: int = FORMAT
     checkpoint: int
-    first: int
-    stop: int
-    file: RunFile | None = None
-    spans: tuple[tuple[int, int], ...] = ()
+    first: int  # the task's first key group
+    stop: int  # the one behind its last
+    file: RunFile | None = None  # the run it wrote; None if nothing changed
+    spans: tuple[tuple[int, int], ...] = ()  # the key groups that the run is for: (first, stop)
+    # key groups whose runs with some ids are no longer needed: (first, stop, ids)
     removed: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
-    broadcast_file: RunFile | None = None
-    broadcast_removed: tuple[int, ...] = ()
+    broadcast_file: RunFile | None = None  # the run of broadcast state; only the task of group 0 writes one
+    broadcast_removed: tuple[int, ...] = ()  # ids of runs of broadcast state that are no longer needed
     operators: Mapping[int, OperatorChange] = {}
     timers: tuple[TimerBound, ...] = ()
     work: StateWork = StateWork()

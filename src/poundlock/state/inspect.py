@@ -30,18 +30,14 @@ _NO_WINDOW = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEntry:
-    """One entry of a table.
-
-    Args:
-        window: (start, end) in ms or the number of a count window, None for the global window and where there is none.
-        value: what is kept; [last touched in ms, value] where it has a time to live.
-    """
+    """One entry of a table."""
 
     table: str
     key: Any
+    # (start, end) in ms or the number of a count window, None for the global window and where there is none
     window: Any
     windowed: bool
-    value: Any
+    value: Any  # what is kept; [last touched in ms, value] where it has a time to live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

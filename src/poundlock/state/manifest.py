@@ -71,31 +71,21 @@ class TimerBound(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All state of a job as of a checkpoint.
-
-    Args:
-        max_parallelism: number of key groups, fixed for the life of the state.
-        checkpoint: that it was decided with.
-        operators: by id.
-        files: every run that is referenced, by age.
-        fragments: ranges of key groups, in order and without gaps.
-        broadcast: ids of the runs of broadcast state, oldest first.
-        timers: the first timers, by operator and range.
-        next_file, next_operator: numbers that were never given.
-        unrecorded: whether operators were added, renamed or dropped since the last decision, so that the next one must say
-            which there are.
-    """
+    """All state of a job as of a checkpoint."""
 
     v: int = FORMAT
-    max_parallelism: int
-    checkpoint: int = 0
-    operators: Mapping[str, OperatorMeta] = {}
-    files: tuple[RunFile, ...] = ()
-    fragments: tuple[Fragment, ...] = ()
-    broadcast: tuple[int, ...] = ()
-    timers: tuple[TimerBound, ...] = ()
+    max_parallelism: int  # number of key groups, fixed for the life of the state
+    checkpoint: int = 0  # that it was decided with
+    operators: Mapping[str, OperatorMeta] = {}  # by id
+    files: tuple[RunFile, ...] = ()  # every run that is referenced, by age
+    fragments: tuple[Fragment, ...] = ()  # ranges of key groups, in order and without gaps
+    broadcast: tuple[int, ...] = ()  # ids of the runs of broadcast state, oldest first
+    timers: tuple[TimerBound, ...] = ()  # the first timers, by operator and range
+    # numbers that were never given
     next_file: int = 1
     next_operator: int = 1
+    # whether operators were added, renamed or dropped since the last decision, so that the next one must say which there
+    # are
     unrecorded: bool = False
 
     @classmethod
@@ -119,42 +109,29 @@ class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a range of key groups.
+    """What became of a range of key groups."""
 
-    Args:
-        first: the first group.
-        stop: the one behind the last.
-        file: name of the new run, None if nothing changed.
-        spans: the groups it is for: (first, stop).
-        removed: ranges whose runs with these ids are no longer needed: (first, stop, ids).
-    """
-
-    first: int
-    stop: int
-    file: str | None = None
-    spans: tuple[tuple[int, int], ...] = ()
+    first: int  # the first group
+    stop: int  # the one behind the last
+    file: str | None = None  # name of the new run, None if nothing changed
+    spans: tuple[tuple[int, int], ...] = ()  # the groups it is for: (first, stop)
+    # ranges whose runs with these ids are no longer needed: (first, stop, ids)
     removed: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
 
 
 class ManifestChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision says of state.
-
-    Args:
-        checkpoint: of the decision.
-        added: the new files, with their ids.
-        broadcast_removed: ids of runs of broadcast state that are no longer needed; a new one is among `added`.
-        operators: what became of them, by number.
-        roster: numbers of all operators by id, where that is not what the decision before said.
-        timers: of the operators and groups that were worked on; they replace what was known of those.
-    """
+    """What a decision says of state."""
 
     v: int = FORMAT
-    checkpoint: int
-    added: tuple[RunFile, ...] = ()
+    checkpoint: int  # of the decision
+    added: tuple[RunFile, ...] = ()  # the new files, with their ids
     parts: tuple[PartChange, ...] = ()
+    # ids of runs of broadcast state that are no longer needed; a new one is among `added`
     broadcast_removed: tuple[int, ...] = ()
-    operators: Mapping[int, OperatorChange] = {}
+    operators: Mapping[int, OperatorChange] = {}  # what became of them, by number
+    # numbers of all operators by id, where that is not what the decision before said
     roster: Mapping[str, int] | None = None
+    # of the operators and groups that were worked on; they replace what was known of those
     timers: tuple[TimerBound, ...] = ()
 
 

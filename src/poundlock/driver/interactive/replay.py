@@ -102,16 +102,13 @@ def _stateless(plan: Plan) -> tuple[Plan, Mapping[str, str]]:
 
 @dataclass
 class _Replay:
-    """One replay.
-
-    Args:
-        decision, before: the checkpoint's record, and the one before it where it is kept.
-    """
+    """One replay."""
 
     job: Job
     plan: Plan
     settings: Settings
     identity: Identity
+    # the checkpoint's record, and the one before it where it is kept
     decision: Decision
     before: Decision | None
     root: str

@@ -57,17 +57,13 @@ class _Making:
 
 @dataclass
 class Savepoints:
-    """What is under way. Every method is for the driver's main thread.
+    """What is under way. Every method is for the driver's main thread."""
 
-    Args:
-        cut: copies what one is made of into a directory, after all pending files were finished where that is asked for.
-        hold: keeps checkpoints from beginning, since the job is to end; or lets them, since it does not end after all.
-        say: told of each that is whole.
-    """
-
+    # copies what one is made of into a directory, after all pending files were finished where that is asked for
     cut: Callable[[Trigger], Cut]
+    # keeps checkpoints from beginning, since the job is to end; or lets them, since it does not end after all
     hold: Callable[[bool], None]
-    say: Callable[[str], None]
+    say: Callable[[str], None]  # told of each that is whole
     _waiting: deque[Trigger] = field(default_factory=deque)
     _making: list[_Making] = field(default_factory=list)
 

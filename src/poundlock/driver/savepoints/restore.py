@@ -33,22 +33,18 @@ from poundlock.values import Clock
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The savepoint a job begins with.
-
-    Args:
-        allow_non_restored: whether what the job has no operator for may be left behind.
-        claim: whose it is afterwards: the user's, or the job's, which deletes it at its first checkpoint.
-        job_id: 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder
-            already, it has begun before, and goes on from its checkpoint.
-        renamed: the ids that operators with state have in the job, by those they have in it.
-    """
+    """The savepoint a job begins with."""
 
     path: str
-    allow_non_restored: bool = False
+    allow_non_restored: bool = False  # whether what the job has no operator for may be left behind
     newer: NewerOutput = "refuse"
+    # whose it is afterwards: the user's, or the job's, which deletes it at its first checkpoint
     claim: ClaimMode = "NO_CLAIM"
+    # 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder already, it has
+    # begun before, and goes on from its checkpoint.
     job_id: str | None = None
     named: str | None = None
+    # the ids that operators with state have in the job, by those they have in it
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 

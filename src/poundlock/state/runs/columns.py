@@ -22,20 +22,13 @@ NO_TIME = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of state.
+    """Rows of state."""
 
-    Args:
-        hashes: of the keys.
-        keys: the encoded keys, large_binary.
-        subkeys: what tells the entries of a key apart, large_binary; None: every key has one entry.
-        values: the encoded values, large_binary; null where an entry was deleted.
-        times: in ms: of a timer, or when state with a time to live was last touched; None: there are none.
-    """
-
-    hashes: Hashes
-    keys: pa.Array
-    subkeys: pa.Array | None
-    values: pa.Array
+    hashes: Hashes  # of the keys
+    keys: pa.Array  # the encoded keys, large_binary
+    subkeys: pa.Array | None  # what tells the entries of a key apart, large_binary; None: every key has one entry
+    values: pa.Array  # the encoded values, large_binary; null where an entry was deleted
+    # in ms: of a timer, or when state with a time to live was last touched; None: there are none
     times: Numbers | None = None
 
     def __len__(self) -> int:

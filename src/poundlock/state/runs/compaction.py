@@ -57,16 +57,12 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What is merged at a checkpoint.
-
-    Args:
-        dead: groups and ids of runs that hold nothing of them any more: (first, stop, ids).
-        owed: bytes of runs that are due and wait for a later checkpoint.
-    """
+    """What is merged at a checkpoint."""
 
     merges: Sequence[Merge] = ()
+    # groups and ids of runs that hold nothing of them any more: (first, stop, ids)
     dead: Sequence[tuple[int, int, tuple[int, ...]]] = ()
-    owed: int = 0
+    owed: int = 0  # bytes of runs that are due and wait for a later checkpoint
 
     def spans(self, delta: Delta, groups: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         """Return the key groups that the new run is for: all of the task's, or those that were merged if nothing else was changed."""

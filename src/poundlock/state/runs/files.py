@@ -32,13 +32,10 @@ _KEPT_OPEN = 256
 
 @dataclass(frozen=True)
 class LocalCopies:
-    """Copies in a local folder.
-
-    Args:
-        limit: about how many bytes of them are kept; the ones that were not used for the longest time go first.
-    """
+    """Copies in a local folder."""
 
     folder: str
+    # about how many bytes of them are kept; the ones that were not used for the longest time go first
     limit: int = 16 << 30
 
     def path(self, storage: Storage, file: RunFile) -> str:

@@ -19,14 +19,10 @@ from poundlock.state.runs.columns import NO_TIME, Rows, as_indices, byte_order, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePolicy:
-    """When runs are merged.
+    """When runs are merged."""
 
-    Args:
-        fan_in: how many runs of similar size become one.
-        budget: about how many bytes of runs a task rewrites at one checkpoint; at least one key group is, if any is due.
-    """
-
-    fan_in: int = 8
+    fan_in: int = 8  # how many runs of similar size become one
+    # about how many bytes of runs a task rewrites at one checkpoint; at least one key group is, if any is due
     budget: int = 64 << 20
 
 

@@ -28,18 +28,13 @@ VERIFIED_WHOLE = 64 << 20  # bytes; a longer run is held against its digest when
 
 
 class Section(msgspec.Struct, frozen=True):
-    """Where the rows of one table are.
+    """Where the rows of one table are."""
 
-    Args:
-        operator: number of the operator in the manifest.
-        namespace: the window whose table it is, (start, end) in ms; None for a table of all windows.
-        row: the first row.
-    """
-
-    operator: int
+    operator: int  # number of the operator in the manifest
     table: str
+    # the window whose table it is, (start, end) in ms; None for a table of all windows
     namespace: tuple[int, int] | None
-    row: int
+    row: int  # the first row
     rows: int
 
     @property
@@ -49,21 +44,15 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """What older runs hold of a table is gone: a window that was dropped, timers that have fired.
+    """What older runs hold of a table is gone: a window that was dropped, timers that have fired."""
 
-    Args:
-        operator, table, namespace: as of a section.
-        first: the first key group it is true of.
-        stop: the one behind the last.
-        before: of timers: up to which time in ms, that included. None: all of the table.
-    """
-
+    # as of a section
     operator: int
     table: str
     namespace: tuple[int, int] | None
-    first: int
-    stop: int
-    before: int | None = None
+    first: int  # the first key group it is true of
+    stop: int  # the one behind the last
+    before: int | None = None  # of timers: up to which time in ms, that included. None: all of the table.
 
     @property
     def key(self) -> SectionKey:
