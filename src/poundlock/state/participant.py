@@ -85,15 +85,11 @@ class StateParticipant:
         Args:
             prepared: their reports; a task that had nothing to do may have none.
         """
-        number = directive.manifest.next_file
-        added: list[RunFile] = []
-        for report in sorted(prepared, key=lambda report: report.first):
-            for file in _files(report):
-                added.append(msgspec.structs.replace(file, id=number))
-                number += 1
+        manifest, reports = directive.manifest, sorted(prepared, key=lambda report: report.first)
+        added = enumerate((file for report in reports for file in _files(report)), manifest.next_file)
         change = ManifestChange(
             checkpoint=directive.checkpoint,
-            added=tuple(added),
+            added=tuple(msgspec.structs.replace(file, id=number) for number, file in added),
             parts=tuple(
                 PartChange(
                     first=report.first,
@@ -102,15 +98,15 @@ class StateParticipant:
                     spans=report.spans,
                     removed=report.removed,
                 )
-                for report in sorted(prepared, key=lambda report: report.first)
+                for report in reports
                 if report.file is not None or report.removed
             ),
             broadcast_removed=tuple(number for report in prepared for number in report.broadcast_removed),
             operators=_operator_changes(prepared),
-            roster=_roster(directive.manifest) if directive.manifest.unrecorded else None,
+            roster={name: meta.number for name, meta in manifest.operators.items()} if manifest.unrecorded else None,
             timers=tuple(bound for report in prepared for bound in report.timers),
         )
-        return change, apply_change(directive.manifest, change)
+        return change, apply_change(manifest, change)
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files that no manifest names any more; asks the storage for nothing else.
@@ -147,10 +143,6 @@ class StateParticipant:
 
 def _files(report: PreparedState) -> list[RunFile]:
     return [file for file in (report.file, report.broadcast_file) if file is not None]
-
-
-def _roster(manifest: Manifest) -> dict[str, int]:
-    return {name: meta.number for name, meta in manifest.operators.items()}
 
 
 def _operator_changes(prepared: Sequence[PreparedState]) -> dict[int, OperatorChange]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.state.manifest import Fragment, subtract
-from poundlock.state.runs.columns import Rows, as_flags, as_indices
+from poundlock.state.runs.columns import Rows, as_flags, as_indices, empty_rows
 from poundlock.state.runs.run import Removal, Run, SectionKey, rank
 
 Span = tuple[int, int]
@@ -90,18 +90,11 @@ class View:
 
     def table(self, key: SectionKey) -> TableView | None:
         """Return a table that is sorted by hash, None if no run has it."""
-        parts = [part for run, spans, _ in self.visible(key) for part in self._cut_to(run, key, spans)]
+        parts = []
+        for run, spans, _ in self.visible(key):
+            rows = run.section_rows(key) or empty_rows()
+            parts += [part for span in spans if len(part := in_groups(rows, *span, self.max_parallelism))]
         return TableView(parts) if parts else None
-
-    def _cut_to(self, run: Run, key: SectionKey, spans: Sequence[Span]) -> Iterator[Rows]:
-        """Yield the rows of a section, sorted by hash, that are in some groups."""
-        rows = run.section_rows(key)
-        if rows is None:
-            return
-        for first, stop in spans:
-            part = in_groups(rows, first, stop, self.max_parallelism)
-            if len(part):
-                yield part
 
 
 def in_groups(rows: Rows, first: int, stop: int, max_parallelism: int) -> Rows:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from poundlock.errors import TerminalError
 from poundlock.state.hashing import first_hash, groups_of
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.columns import Hashes, Rows
+from poundlock.state.runs.columns import Hashes, Rows, as_numbers
 
 SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window as (start, end) in ms
 FORMAT = 1
@@ -161,19 +161,13 @@ class Run:
 
 def _rows(batch: pa.RecordBatch) -> Rows:
     names = batch.schema.names
-    n = batch.num_rows
     return Rows(
-        _numbers(batch.column("hash"), np.uint64, n),
+        as_numbers(batch.column("hash"), np.uint64),
         batch.column("key"),
         batch.column("subkey") if "subkey" in names else None,
         batch.column("value"),
-        _numbers(batch.column("time"), np.int64, n) if "time" in names else None,
+        as_numbers(batch.column("time"), np.int64) if "time" in names else None,
     )
-
-
-def _numbers(column: pa.Array, kind: Any, n: int) -> Any:
-    data = column.buffers()[1]
-    return np.empty(0, kind) if data is None else np.frombuffer(data, kind)[:n]
 
 
 def damaged(file: RunFile, how: str, operators: Sequence[str] = ()) -> DamagedRunError:
