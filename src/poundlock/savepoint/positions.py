@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from poundlock.checkpoint.decision import SourceRange
@@ -39,13 +39,9 @@ class SourceProgress:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {
-            "kind": self.kind,
-            "position": self.position,
-            "counted": dict(self.counted),
-            "unit": self.unit,
-            **self.details,
-        }
+        value = asdict(self)
+        details = value.pop("details")
+        return {**value, **details}
 
     def lines(self) -> list[str]:
         """Return it for people."""

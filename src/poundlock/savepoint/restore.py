@@ -42,10 +42,8 @@ def parse_mode(text: str) -> ClaimMode:
             "claim mode LEGACY is not supported: Flink has removed it, because nobody owned the savepoint",
             next="use NO_CLAIM, the default, or CLAIM",
         )
-    if wanted == "NO_CLAIM":
-        return "NO_CLAIM"
-    if wanted == "CLAIM":
-        return "CLAIM"
+    if wanted in ("NO_CLAIM", "CLAIM"):
+        return "CLAIM" if wanted == "CLAIM" else "NO_CLAIM"
     raise DefinitionError(f"claim mode {text!r} is not known", next="use NO_CLAIM, the default, or CLAIM")
 
 
@@ -160,17 +158,12 @@ def check(
             next="run without -s to go on from it, or give a new folder: -D checkpoint_dir=…",
         )
     dropped = compare(savepoint.root, metadata.operators, operators, allow_non_restored=allow_non_restored)
-    _check_saved(metadata, sinks)
-    check_moved(savepoint, metadata, sources or {})
-    unseen = [] if newer == "keep" else list(_refuse_newer(metadata, sinks, newer))
-    return Restoring(savepoint, metadata, dropped, unseen)
-
-
-def _check_saved(metadata: Metadata, sinks: Mapping[str, Any]) -> None:
-    """Raise DefinitionError if a sink cannot take what was saved of it."""
     for name, sink in sinks.items():
         if isinstance(sink, Portable) and (state := state_of(metadata.decision, name)):
             sink.check_saved(state)
+    check_moved(savepoint, metadata, sources or {})
+    unseen = [] if newer == "keep" else list(_refuse_newer(metadata, sinks, newer))
+    return Restoring(savepoint, metadata, dropped, unseen)
 
 
 def _called(sink: Any) -> str:

@@ -212,12 +212,9 @@ def _operators(known: Mapping[str, OperatorMeta], changed: Mapping[int, Operator
     for name, meta in known.items():
         change = changed.get(meta.number)
         if change is not None:
-            meta = OperatorMeta(
-                number=meta.number,
-                tables={**meta.tables, **change.tables},
-                watermark=meta.watermark if change.watermark is None else change.watermark,
-                processing_time=meta.processing_time if change.processing_time is None else change.processing_time,
-            )
+            times = {name: getattr(change, name) for name in ("watermark", "processing_time")}
+            newer = {name: time for name, time in times.items() if time is not None}
+            meta = msgspec.structs.replace(meta, tables={**meta.tables, **change.tables}, **newer)
         done[name] = meta
     return done
 

@@ -55,8 +55,8 @@ class KeysInUse:
     def __contains__(self, key: Any) -> bool:
         return key in self._places
 
-    def add(self, keys: Iterable[Any]) -> bool:
-        """Take note of keys; return whether any is new.
+    def add(self, keys: Iterable[Any]) -> None:
+        """Take note of keys.
 
         Raises:
             TerminalError: a key is in a group of another task.
@@ -65,7 +65,7 @@ class KeysInUse:
         places = self._places
         new = [key for key in dict.fromkeys(keys) if key not in places]
         if not new:
-            return False
+            return
         hashes = hashes_of(new)
         encoded = encode_keys(new)
         order = np.argsort(hashes, kind="stable")
@@ -76,7 +76,6 @@ class KeysInUse:
         self.batches.append(KeyBatch([new[i] for i in listed], ordered, binary_array([encoded[i] for i in listed])))
         places.update(zip(self.batches[-1].keys, range(len(places), len(places) + len(new)), strict=True))
         self._encoded += [encoded[i] for i in listed]
-        return True
 
     def _check(self, hash_: int, key: Any) -> None:
         if not self._low <= hash_ < self._high:
