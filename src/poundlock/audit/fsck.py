@@ -225,9 +225,7 @@ def _names(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield _last(value)
     elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield _last(key)
-            yield from _names(item)
+        yield from _names([*value, *value.values()])
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _names(item)

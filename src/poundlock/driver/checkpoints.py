@@ -18,7 +18,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, EventTime
 from poundlock.checkpoint.outcome import Outcome, TaskResults
-from poundlock.checkpoint.participant import Prepared
+from poundlock.checkpoint.participant import Occasion, Prepared
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
@@ -111,6 +111,12 @@ class JobCheckpoints:
         while self.produced_again:
             self.take()
             self.settle()
+
+    def roll(self, occasion: Occasion) -> None:
+        """Decide and commit what is due by time alone, or at the end; see `Coordinator.roll`."""
+        outcome = self.coordinator.roll(occasion)
+        if outcome is not None:
+            self.tracker.rolled(outcome.files_made)
 
     @property
     def produced_again(self) -> bool:

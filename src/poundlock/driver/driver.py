@@ -311,9 +311,7 @@ class Driver(Assembly):
                 except BaseException:
                     loop.kill()  # the job has not ended with it: the next life is asked for another one
                     raise
-            outcome = coordinator.roll(Occasion.END)
-            if outcome is not None:
-                self.tracker.rolled(outcome.files_made)
+            loop.checkpoints.roll(Occasion.END)
             loop.await_tasks()
             coordinator.sweep()
             self.tracker.state("FINISHED")

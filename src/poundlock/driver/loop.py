@@ -90,7 +90,7 @@ class JobLoop:
             elif stop.stopping or self.checkpoints.ended:
                 return Occasion.END if self._finish_savepoints(stop) else None
             elif self._roll_is_due():
-                self._begin(self._roll, "roll")
+                self._begin(lambda: self.checkpoints.roll(Occasion.ROLL), "roll")
             elif self._has_leftovers:
                 self._begin(self._sweep, "sweep")
             elif self.checkpoints.scheduler.due and not self._held:
@@ -125,11 +125,6 @@ class JobLoop:
         due = self.checkpoints.coordinator.next_roll_ms()
         return due is not None and due <= self.clock.now_ms()
 
-    def _roll(self) -> None:
-        outcome = self.checkpoints.coordinator.roll(Occasion.ROLL)
-        if outcome is not None:
-            self.checkpoints.tracker.rolled(outcome.files_made)
-
     def _sweep(self) -> None:
         """Remove what attempts on executors that are gone have left, and those that lost a race: nobody else writes now."""
         if self.checkpoints.jobs.idle(_END_TASKS_S):
@@ -145,12 +140,8 @@ class JobLoop:
         now = time.monotonic()
         if now - self._shown_at >= _TELL_S:
             self._shown_at = now
-            self.checkpoints.tracker.lag(
-                self.checkpoints.planner.lag(self.checkpoints.coordinator.sources), self._state_bytes()
-            )
-
-    def _state_bytes(self) -> int | None:
-        return None if self.checkpoints.state is None else self.checkpoints.state.bytes
+            lag, state = self.checkpoints.planner.lag(self.checkpoints.coordinator.sources), self.checkpoints.state
+            self.checkpoints.tracker.lag(lag, None if state is None else state.bytes)
 
     def _receive_requests(self) -> None:
         while (trigger := self.requests.take()) is not None:
@@ -164,11 +155,9 @@ class JobLoop:
             try:
                 if self.checkpoints.state is not None and self.checkpoints.coordinator.newest.checkpoint >= 0:
                     self.checkpoints.drain()
-                outcome = self.checkpoints.coordinator.roll(Occasion.END)
+                self.checkpoints.roll(Occasion.END)
             except Exception as error:
                 raise NotDrained(error) from error
-            if outcome is not None:
-                self.checkpoints.tracker.rolled(outcome.files_made)
         return self.save(trigger.directory)
 
     def _hold(self, held: bool) -> None:

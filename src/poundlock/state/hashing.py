@@ -211,8 +211,8 @@ def _words(keys: Sequence[Any], kind: Any) -> tuple[KeyKind, list[int]] | None:
     if kind is timedelta:
         return KeyKind.DURATION, [key // _MICRO for key in keys]
     if kind is time:
-        whole = [(key.hour * 60 + key.minute) * 60 + key.second for key in keys]
-        return KeyKind.TIME, [seconds * 1_000_000 + key.microsecond for seconds, key in zip(whole, keys, strict=True)]
+        whole = [((key.hour * 60 + key.minute) * 60 + key.second) * 1_000_000 + key.microsecond for key in keys]
+        return KeyKind.TIME, whole
     return None
 
 

@@ -103,12 +103,12 @@ class KeysInUse:
         return hashes[np.array(places, np.int64)], [encoded[place] for place in places]
 
 
+@dataclass(slots=True)
 class TableWork:
     """Counts of what was read and written, over all tables of a task."""
 
-    def __init__(self) -> None:
-        self.decoded = 0
-        self.encoded = 0
+    decoded: int = 0
+    encoded: int = 0
 
 
 class StoredTable(dict[Any, Any]):
