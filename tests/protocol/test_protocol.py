@@ -6,7 +6,7 @@ No Spark here: the machine plays Spark's part (plan, deliver, deliver again) and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -177,25 +177,15 @@ class Ahead:
             tasks()
         if isinstance(came[0], Exception):
             raise came[0]
-        return Ran(directive, came[0])
-
-    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
-        return self.coordinator.aborting(prepared)
+        return Ran(plan, directive, came[0])
 
     def await_commit(self, plan: Planned) -> bool:
         again = self.coordinator.is_produced_again(plan.checkpoint)
         self.settle()
         return again or not self.coordinator.is_produced_again(self.coordinator.newest.checkpoint)
 
-    def drop(self, plan: Planned, ran: Ran) -> None:
-        self.coordinator.abort(ran.results.prepared)
+    def dropped(self, plan: Planned) -> None:
         del self.batches[self.index]
-
-    def verify(self, plan: Planned, ran: Ran) -> Verified:
-        return self.coordinator.verify(plan, ran.directive, ran.results)
-
-    def decide(self, plan: Planned, ran: Ran, verified: Verified) -> Decision:
-        return self.coordinator.decide(plan, verified)
 
     def commit(self, plan: Planned, ran: Ran, decision: Decision, verified: Verified) -> None:
         self.open.append((self.index, decision))
@@ -741,9 +731,9 @@ def test_deciding_before_the_commit_before_is_known_would_lose_data() -> None:
 @pytest.mark.parametrize("when", ["within", "after"])
 def test_what_was_prepared_ahead_is_dropped_where_the_commit_finds_data_aborted(when: str) -> None:
     class Watched(Ahead):
-        def drop(self, plan: Planned, ran: Ran) -> None:
+        def dropped(self, plan: Planned) -> None:
             dropped.append(plan.checkpoint)
-            super().drop(plan, ran)
+            super().dropped(plan)
 
     dropped: list[int] = []
     machine = Transactions()

@@ -119,18 +119,18 @@ class Coordinator(History):
                 raise
         return self.begin(plan.checkpoint)
 
-    def verify(self, plan: Planned, directive: SinkDirectives, results: TaskResults) -> Verified:
+    def verify(self, ran: Ran) -> Verified:
         """Check that what the tasks prepared adds up and can be committed; the outcome of the commit before is known.
 
         Raises:
             TransientError, TerminalError: it cannot; nothing is decided.
         """
-        ran = self.clock.now_ms()
+        plan, results, ended = ran.planned, ran.results, self.clock.now_ms()
         self.epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
         again = self.is_produced_again(plan.checkpoint)
         kept: Sequence[Prepared]
         if again:
-            kept, staged = self._verify_again(results, ran)
+            kept, staged = self._verify_again(results, ended)
         else:
             kept = results.prepared
             check_counts(results, self.participants)
@@ -138,8 +138,8 @@ class Coordinator(History):
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(kept, Occasion.CHECKPOINT)
         state = None if self.state is None else self.state.stage(results.state, again=again)
-        begun = directive.started_ms
-        durations = {"run": max(0, ran - begun), "verify": max(0, self.clock.now_ms() - ran)}
+        begun = ran.directive.started_ms
+        durations = {"run": max(0, ended - begun), "verify": max(0, self.clock.now_ms() - ended)}
         return Verified(
             results=results, kept=kept, staged=staged, started_ms=begun, durations_ms=durations, state=state
         )
@@ -354,22 +354,13 @@ class _OneByOne:
 
     def run(self, plan: Planned) -> Ran:
         directive = self.coordinator.directive(plan)
-        return Ran(directive, self.tasks(directive))
-
-    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
-        return self.coordinator.aborting(prepared)
+        return Ran(plan, directive, self.tasks(directive))
 
     def await_commit(self, plan: Planned) -> bool:
         return True
 
-    def drop(self, plan: Planned, ran: Ran) -> None:
-        self.coordinator.abort(ran.results.prepared)
-
-    def verify(self, plan: Planned, ran: Ran) -> Verified:
-        return self.coordinator.verify(plan, ran.directive, ran.results)
-
-    def decide(self, plan: Planned, ran: Ran, verified: Verified) -> Decision:
-        return self.coordinator.decide(plan, verified)
+    def dropped(self, plan: Planned) -> None:
+        """Never called: no checkpoint is open before."""
 
     def commit(self, plan: Planned, ran: Ran, decision: Decision, verified: Verified) -> None:
         self.outcome = self.coordinator.committed(decision, self.coordinator.commit(decision), verified.durations_ms)

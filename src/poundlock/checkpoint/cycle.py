@@ -18,6 +18,7 @@ from poundlock.state.decided_state import DecidedState
 
 if TYPE_CHECKING:
     from poundlock.checkpoint.committer import Carried
+    from poundlock.checkpoint.coordinator import Coordinator
     from poundlock.checkpoint.ledger.decision_log import History
 
 
@@ -33,6 +34,7 @@ class Planned:
 class Ran:
     """What the tasks of a checkpoint came to."""
 
+    planned: Planned
     directive: SinkDirectives
     results: TaskResults
 
@@ -55,7 +57,9 @@ S = TypeVar("S")
 
 
 class CheckpointSteps(Protocol[P, R]):
-    """What takes one checkpoint, step by step; used by one thread at a time."""
+    """What is a job's own of the steps of a checkpoint; used by one thread at a time. The others are the coordinator's."""
+
+    coordinator: Coordinator
 
     def plan(self) -> P | None:
         """Choose what it reads; None where there is nothing to take a checkpoint for."""
@@ -66,20 +70,11 @@ class CheckpointSteps(Protocol[P, R]):
     def run(self, plan: P) -> R:
         """Run its tasks; return when all have ended."""
 
-    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[Any]:
-        """Abort what was prepared where the block fails before a decision."""
-
     def await_commit(self, plan: P) -> bool:
         """Wait until the outcome of the commit before is known; return whether this checkpoint can still be decided."""
 
-    def drop(self, plan: P, ran: R) -> None:
-        """Abort what was prepared: parts of the checkpoint before were aborted from outside, and are produced again first."""
-
-    def verify(self, plan: P, ran: R) -> Verified:
-        """Check that all that was prepared adds up and can be committed."""
-
-    def decide(self, plan: P, ran: R, verified: Verified) -> Decision:
-        """Record the decision."""
+    def dropped(self, plan: P) -> None:
+        """Take note that it cannot: parts of the checkpoint before were aborted from outside, and are produced again first."""
 
     def commit(self, plan: P, ran: R, decision: Decision, verified: Verified) -> None:
         """Begin to make all of it visible; see `await_commit`."""
@@ -93,17 +88,19 @@ def run_checkpoint(steps: CheckpointSteps[P, R]) -> Decision | None:
         TerminalError: the checkpoint does not add up, or is of another history.
         FencedError: a newer driver has taken over.
     """
+    coordinator = steps.coordinator
     plan = steps.plan()  # 1 a range of every source, from where the newest decision ends
     if plan is None:
         return None
     with steps.taking(plan):
         ran = steps.run(plan)  # 2 tasks write hidden output and state, and report what they prepared
-        with steps.aborting(ran.results.prepared):
+        with coordinator.aborting(ran.results.prepared):
             if not steps.await_commit(plan):  # only up to here may the checkpoint before be open
-                steps.drop(plan, ran)
+                coordinator.abort(ran.results.prepared)
+                steps.dropped(plan)
                 return None
-            verified = steps.verify(plan, ran)  # 3 counts add up, everything prepared can be committed
-            decision = steps.decide(plan, ran, verified)  # 4 the one durable record
+            verified = coordinator.verify(ran)  # 3 counts add up, everything prepared can be committed
+            decision = coordinator.decide(ran.planned, verified)  # 4 the one durable record
         steps.commit(plan, ran, decision, verified)  # 5 idempotent, until every outcome is known
         return decision
 

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from poundlock.checkpoint.committer import Carried
@@ -18,7 +18,7 @@ from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
 from poundlock.checkpoint.decision import Decision, EventTime
 from poundlock.checkpoint.outcome import Outcome, TaskResults
-from poundlock.checkpoint.participant import Occasion, Prepared
+from poundlock.checkpoint.participant import Occasion
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
 from poundlock.driver.progress import Tracker
@@ -239,34 +239,23 @@ class JobCheckpoints:
             watermarks=self.time.decided(plan.times, advanced),
             event_time=self.time.seen(plan.times, reports),
         )
-        return JobRan(given, results, advanced)
+        return JobRan(plan.reads, given, results, advanced)
 
     def _state_directives(self, plan: JobPlan) -> Mapping[str, StateDirective]:
         if self.state is None:
             return {}
         return self.state.directives(plan.checkpoint, parallelism=self.chain.parallelism, again=plan.again)
 
-    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
-        return self.coordinator.aborting(prepared)
-
     def await_commit(self, plan: JobPlan) -> bool:
         self.settle()
         return plan.again or not self.produced_again
 
-    def drop(self, plan: JobPlan, ran: JobRan) -> None:
-        self.coordinator.abort(ran.results.prepared)
+    def dropped(self, plan: JobPlan) -> None:
         self.scheduler.put_back(plan.served)
 
-    def verify(self, plan: JobPlan, ran: JobRan) -> Verified:
-        return self.coordinator.verify(plan.reads, ran.directive, ran.results)
-
-    def decide(self, plan: JobPlan, ran: JobRan, verified: Verified) -> Decision:
-        decision = self.coordinator.decide(plan.reads, verified)
+    def commit(self, plan: JobPlan, ran: JobRan, decision: Decision, verified: Verified) -> None:
         if not plan.again:
             self.time.checkpointed(ran.advanced, drained=plan.drain)
-        return decision
-
-    def commit(self, plan: JobPlan, ran: JobRan, decision: Decision, verified: Verified) -> None:
         begun = self._attempt.began
 
         def commit() -> tuple[Carried, float]:

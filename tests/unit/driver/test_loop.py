@@ -13,7 +13,7 @@ import pytest
 
 from poundlock import DatagenSource
 from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.cycle import Verified
+from poundlock.checkpoint.cycle import Planned, Ran, Verified
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
@@ -110,15 +110,19 @@ class Checkpoints(JobCheckpoints):
         payload = self.world.sink.write_segment(f"{self.world.attempts:04d}", [plan.checkpoint])
         counts = {"a": Counts(read=1, written=1)}
         results = TaskResults(prepared=[Prepared("a", 0, payload)], counts=counts, rows_read={"numbers": 1})
-        return JobRan(given, results, None)  # type: ignore[arg-type]
+        return JobRan(plan.reads, given, results, None)  # type: ignore[arg-type]
 
-    def verify(self, plan: JobPlan, ran: JobRan) -> Verified:
-        self.world.log.append(f"verify {plan.checkpoint}")
-        return super().verify(plan, ran)
 
-    def decide(self, plan: JobPlan, ran: JobRan, verified: Verified) -> Decision:
-        decision = super().decide(plan, ran, verified)
-        self.world.log.append(f"decided {plan.checkpoint}")
+class LoggedCoordinator(Coordinator):
+    events: list[str]
+
+    def verify(self, ran: Ran) -> Verified:
+        self.events.append(f"verify {ran.planned.checkpoint}")
+        return super().verify(ran)
+
+    def decide(self, plan: Planned, verified: Verified) -> Decision:
+        decision = super().decide(plan, verified)
+        self.events.append(f"decided {plan.checkpoint}")
         return decision
 
 
@@ -131,13 +135,14 @@ class World:
         storage, clock = LocalStorage(str(folder / "checkpoint")), SystemClock()
         self.sink = sink(LocalStorage(str(folder / "out")), self.log)
         self.epoch = Epoch.claim(storage, clock=clock)
-        self.coordinator = Coordinator(
+        self.coordinator = LoggedCoordinator(
             identity=open_identity(storage, name="job", clock=clock),
             epoch=self.epoch,
             ledger=Ledger(storage),
             participants={"a": self.sink},
             clock=clock,
         )
+        self.coordinator.events = self.log
         self.coordinator.recover()
         self.requests, self.stop = Requests(), StopRequest()
         planner = Planner(
