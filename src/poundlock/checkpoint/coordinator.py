@@ -77,9 +77,7 @@ class Coordinator(History):
             TerminalError: the ledger never decided it, although it decided a later one.
         """
         with self.lock:
-            if not self.is_decided(checkpoint):
-                return None
-            return self.find(checkpoint).sources
+            return self.find(checkpoint).sources if self.is_decided(checkpoint) else None
 
     # --- the steps of a checkpoint; see `cycle.run_checkpoint` for their order ------------------------------------------
 
