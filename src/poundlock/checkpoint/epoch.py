@@ -195,17 +195,10 @@ class Epoch(AbstractContextManager["Epoch"]):
 
 
 def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: Mapping[str, JSON]) -> Life:
-    number = _newest(storage)
+    number, host, pid = _newest(storage), socket.gethostname(), os.getpid()
     while True:
         number += 1
-        life = Life(
-            epoch=number,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started_ms=now_ms,
-            sinks=sinks,
-            operators=operators,
-        )
+        life = Life(epoch=number, host=host, pid=pid, started_ms=now_ms, sinks=sinks, operators=operators)
         path, data = _path(number), _dump(life)
         if not storage.create_exclusive(path, data):
             continue

@@ -232,13 +232,8 @@ class JobCheckpoints:
         self._attempt.ran = True
         self.planner.check_identity(plan.reads)
         advanced = self.time.measured(plan.times, reports)
-        results = task_results(
-            self.chain,
-            plan.reads,
-            reports,
-            watermarks=self.time.decided(plan.times, advanced),
-            event_time=self.time.seen(plan.times, reports),
-        )
+        decided, seen = self.time.decided(plan.times, advanced), self.time.seen(plan.times, reports)
+        results = task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen)
         return JobRan(plan.reads, given, results, advanced)
 
     def _state_directives(self, plan: JobPlan) -> Mapping[str, StateDirective]:

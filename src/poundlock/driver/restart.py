@@ -239,13 +239,8 @@ def restart_strategy(settings: Settings) -> RestartStrategy | None:
     if kind == "none":
         return NoRestart()
     prefix, made, arguments = _KINDS[kind]
-    return made(
-        **{
-            argument: given[f"{prefix}_{key}"]
-            for key, argument in arguments.items()
-            if given.get(f"{prefix}_{key}") is not None
-        }
-    )
+    values = {argument: given.get(f"{prefix}_{key}") for key, argument in arguments.items()}
+    return made(**{argument: value for argument, value in values.items() if value is not None})
 
 
 _KINDS: dict[str, tuple[str, type[RestartStrategy], dict[str, str]]] = {

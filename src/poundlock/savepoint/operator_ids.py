@@ -56,14 +56,8 @@ def refuse_changed(storage: Storage, identity: Identity, plan: Plan) -> None:
     """
     now, before = operators(plan), operators_before(storage)
     name = plan.job.name
-    refuse_stranger(
-        f"the checkpoint {storage.root}",
-        identity.name,
-        name,
-        before,
-        now,
-        next=f'give {name!r} another folder: Job({name!r}, checkpoint_dir="…")',
-    )
+    elsewhere = f'give {name!r} another folder: Job({name!r}, checkpoint_dir="…")'
+    refuse_stranger(f"the checkpoint {storage.root}", identity.name, name, before, now, next=elsewhere)
     newest = Ledger(storage).newest()
     if newest is None or newest.checkpoint < 0:
         return

@@ -142,14 +142,8 @@ def check(
     metadata = read_metadata(savepoint)
     check_files(savepoint, metadata)
     metadata = renamed_operators(savepoint.root, metadata, renamed or {})
-    refuse_stranger(
-        f"the savepoint {savepoint.root}",
-        metadata.job,
-        job,
-        metadata.operators,
-        operators,
-        next=f"give a savepoint of {job!r}, or its operators the names they had",
-    )
+    other = f"give a savepoint of {job!r}, or its operators the names they had"
+    refuse_stranger(f"the savepoint {savepoint.root}", metadata.job, job, metadata.operators, operators, next=other)
     if (identity := read_identity(checkpoint)) is not None and not replace:
         raise DefinitionError(
             f"{checkpoint.root} has the checkpoint of a job already ({identity.name}, id {identity.job_id})",

@@ -145,14 +145,9 @@ class TaskState:
         data, rows = writer.content(cuts, max_parallelism=directive.manifest.max_parallelism, operators=self._names)
         name = run_name(directive.job, directive.epoch, directive.checkpoint, groups[0], self._attempt)
         digest, size = self._files.write(name, data)
+        first, stop = groups
         file = RunFile(
-            name=name,
-            digest=digest,
-            bytes=size,
-            rows=rows,
-            checkpoint=directive.checkpoint,
-            first=groups[0],
-            stop=groups[1],
+            name=name, digest=digest, bytes=size, rows=rows, checkpoint=directive.checkpoint, first=first, stop=stop
         )
         return _Written(file, plan, compaction.merged_rows)
 
