@@ -64,7 +64,6 @@ class Assembly:
     watch: Watch | None = None
     _tried: bool = False
     _planner: Planner | None = None
-    _state: JobState | None = None
 
     def kill_session(self) -> None:
         """End Spark at once, if it was started for the job."""
@@ -82,14 +81,13 @@ class Assembly:
     def coordinator(self, storage: Storage, identity: Identity, epoch: Epoch) -> Coordinator:
         """Return what decides the checkpoints of one life; it has not recovered yet."""
         kept = self.settings.ledger_retention
-        self._state = self._job_state(storage, identity, epoch)
         return Coordinator(
             identity=identity,
             epoch=epoch,
             ledger=Ledger(storage, retention_ms=None if kept is None else int(kept.total_seconds() * 1000)),
             participants=self.sinks(identity),
             clock=self.clock,
-            state=self._state,
+            state=self._job_state(storage, identity, epoch),
         )
 
     def _job_state(self, storage: Storage, identity: Identity, epoch: Epoch) -> JobState | None:
@@ -111,7 +109,7 @@ class Assembly:
                     source = source.bind(job=self.job.name, name=name, previous=previous)
                 sources[name] = source
                 if span is not None:
-                    self.tracker.state(self.tracker.progress.state, f"Source {name} {source.describe(span.end)}")
+                    self.say(f"Source {name} {source.describe(span.end)}")
             yield sources
         finally:
             if self._planner is not None:
@@ -163,7 +161,7 @@ class Assembly:
             jobs=BatchJobs(session, self.job.name, chain),
             planner=self._planner,
             time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
-            state=self._state,
+            state=coordinator.state,
             coordinator=coordinator,
             scheduler=CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests),
             tracker=self.tracker,
