@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from poundlock.checkpoint.cycle import Planned
@@ -47,31 +47,25 @@ class CheckpointPlan(Planned):
         return any(span.start != span.end for span in self.ranges.values())
 
 
+@dataclass(eq=False)
 class Planner:
-    """The enumerators of one attempt of a job; used by one thread at a time.
+    """The enumerators of one attempt of a job; used by one thread at a time."""
 
-    Args:
-        whole: sources of which all splits of a partition go to one task.
-        alone: whether each partition has a task of its own, whatever the parallelism: a sink knows its tasks by them.
-        read_only: whether sources are not notified of what was read.
-    """
+    sources: Mapping[str, SplitSource]
+    workspace: Callable[[str], Storage]
+    parallelism: int
+    _: KW_ONLY
+    whole: Collection[str] = ()  # sources of which all splits of a partition go to one task
+    alone: bool = (
+        False  # each partition has a task of its own, whatever the parallelism: a sink knows its tasks by them
+    )
+    read_only: bool = False  # whether sources are not notified of what was read
 
-    def __init__(
-        self,
-        sources: Mapping[str, SplitSource],
-        workspace: Callable[[str], Storage],
-        parallelism: int,
-        *,
-        whole: Collection[str] = (),
-        alone: bool = False,
-        read_only: bool = False,
-    ) -> None:
+    def __post_init__(self) -> None:
         self._enumerators: dict[str, Enumerator] = {
-            name: source.enumerator(workspace(name)) for name, source in sources.items()
+            name: source.enumerator(self.workspace(name)) for name, source in self.sources.items()
         }
         self._initial = {name: enumerator.initial() for name, enumerator in self._enumerators.items()}
-        self._parallelism, self._whole, self._alone = parallelism, whole, alone
-        self._read_only = read_only
 
     def plan(
         self, checkpoint: int, decided: Mapping[str, SourceRange], held: Mapping[str, Held] | None = None
@@ -132,7 +126,7 @@ class Planner:
             for name, span in ranges.items()
         }
         counts = {name: len(result) for name, result in splits.items()}
-        work = tasks_by_partition(splits) if self._alone else assign_splits(splits, self._parallelism, self._whole)
+        work = tasks_by_partition(splits) if self.alone else assign_splits(splits, self.parallelism, self.whole)
         work, places = _numbered(work)
         return CheckpointPlan(checkpoint, ranges, work, counts, places)
 
@@ -153,7 +147,7 @@ class Planner:
 
     def committed(self, decided: Mapping[str, SourceRange]) -> None:
         """Notify the sources that everything before their positions is decided and committed."""
-        if self._read_only:
+        if self.read_only:
             return
         for name, enumerator in self._enumerators.items():
             enumerator.committed(self._position(name, decided))

@@ -287,24 +287,18 @@ class Attempt:
     ran: bool = False  # its tasks are through, so that what fails now is the checkpoint
 
 
+@dataclass(eq=False)
 class Attempts:
-    """The attempts of one driver. Begun by the query's thread, watched by the driver's.
+    """The attempts of one driver. Begun by the query's thread, watched by the driver's."""
 
-    Args:
-        timeout: how long a checkpoint may take; None or zero = as long as it likes.
-        tolerable: how many in a row may fail before that counts for the restart strategy.
-    """
-
-    def __init__(
-        self, timeout: timedelta | None = None, tolerable: int = 0, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._timeout = timeout
-        self._tolerable = tolerable
-        self._now = now
-        self._running: list[Attempt] = []  # the newest, and the one before it while it is committed
-        self._newest: Attempt | None = None
-        self._failed = False
-        self._in_a_row = 0
+    timeout: timedelta | None = None  # how long a checkpoint may take; None or zero = as long as it likes
+    tolerable: int = 0  # how many in a row may fail before that counts for the restart strategy
+    now: Callable[[], float] = time.monotonic
+    # the newest, and the one before it while it is committed
+    _running: list[Attempt] = field(default_factory=list, init=False)
+    _newest: Attempt | None = field(default=None, init=False)
+    _failed: bool = field(default=False, init=False)
+    _in_a_row: int = field(default=0, init=False)
 
     @contextmanager
     def attempt(
@@ -316,7 +310,7 @@ class Attempts:
             undecided: tells, when it has failed, whether it is known not to be decided.
             began: when it began, by the monotonic clock; None = now.
         """
-        mine = self._newest = Attempt(checkpoint, self._now() if began is None else began)
+        mine = self._newest = Attempt(checkpoint, self.now() if began is None else began)
         running = self._running
         running.append(mine)
         try:
@@ -334,11 +328,11 @@ class Attempts:
     def check(self) -> None:
         """Raise CheckpointTimedOut if the running checkpoint takes too long."""
         running = min(self._running, key=lambda each: each.began, default=None)
-        if running is None or not self._timeout:
+        if running is None or not self.timeout:
             return
-        if self._now() - running.began > self._timeout.total_seconds():
+        if self.now() - running.began > self.timeout.total_seconds():
             raise CheckpointTimedOut(
-                f"checkpoint {running.checkpoint} took longer than checkpoint_timeout ({format_duration(self._timeout)})",
+                f"checkpoint {running.checkpoint} took longer than checkpoint_timeout ({format_duration(self.timeout)})",
                 next="look for what is slow, let a checkpoint read less, or raise it: -D checkpoint_timeout=…",
                 checkpoint=running.checkpoint,
             )
@@ -355,7 +349,7 @@ class Attempts:
         if not failed and not isinstance(error, CheckpointTimedOut):
             return False
         self._in_a_row += 1
-        return self._in_a_row <= self._tolerable
+        return self._in_a_row <= self.tolerable
 
 
 def known_undecided(newest: Callable[[], int], checkpoint: int) -> bool:
