@@ -42,8 +42,10 @@ def parse_mode(text: str) -> ClaimMode:
             "claim mode LEGACY is not supported: Flink has removed it, because nobody owned the savepoint",
             next="use NO_CLAIM, the default, or CLAIM",
         )
-    if wanted in ("NO_CLAIM", "CLAIM"):
-        return "CLAIM" if wanted == "CLAIM" else "NO_CLAIM"
+    if wanted == "NO_CLAIM":
+        return "NO_CLAIM"
+    if wanted == "CLAIM":
+        return "CLAIM"
     raise DefinitionError(f"claim mode {text!r} is not known", next="use NO_CLAIM, the default, or CLAIM")
 
 
