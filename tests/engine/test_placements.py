@@ -24,7 +24,7 @@ from poundlock import (
     SparkSource,
     TerminalError,
 )
-from poundlock.audit.replay_diff import ReplayReport
+from poundlock.audit.write_totals import ReplayReport
 from poundlock.checkpoint.identity import read_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings

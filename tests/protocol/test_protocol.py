@@ -6,7 +6,7 @@ No Spark here: the machine plays Spark's part (plan, deliver, deliver again) and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,6 @@ from poundlock.checkpoint.decision import Decision, SourceRange
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger import decision_log as history
-from poundlock.checkpoint.ledger.decision_log import History
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared
@@ -104,8 +103,6 @@ class Driver:
             "log": Silence(),
         }
         self.coordinator = world.variant(**given)
-        if world.history is not History:
-            self.coordinator._history = world.history(**given)
         self.coordinator.recover()
 
     def arm(self, plan: Plan) -> None:
@@ -180,25 +177,15 @@ class Ahead:
             tasks()
         if isinstance(came[0], Exception):
             raise came[0]
-        return Ran(directive, came[0])
-
-    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
-        return self.coordinator.aborting(prepared)
+        return Ran(plan, directive, came[0])
 
     def await_commit(self, plan: Planned) -> bool:
         again = self.coordinator.is_produced_again(plan.checkpoint)
         self.settle()
         return again or not self.coordinator.is_produced_again(self.coordinator.newest.checkpoint)
 
-    def drop(self, plan: Planned, ran: Ran) -> None:
-        self.coordinator.abort(ran.results.prepared)
+    def dropped(self, plan: Planned) -> None:
         del self.batches[self.index]
-
-    def verify(self, plan: Planned, ran: Ran) -> Verified:
-        return self.coordinator.verify(plan, ran.directive, ran.results)
-
-    def decide(self, plan: Planned, ran: Ran, verified: Verified) -> Decision:
-        return self.coordinator.decide(plan, verified)
 
     def commit(self, plan: Planned, ran: Ran, decision: Decision, verified: Verified) -> None:
         self.open.append((self.index, decision))
@@ -227,7 +214,6 @@ class ProtocolMachine(RuleBasedStateMachine):
     """Drivers come and go; what readers see is compared with what Spark delivered after every step."""
 
     variant: type[Coordinator] = Coordinator
-    history: type[History] = History
     sink: type[ModelSink] = ModelSink
     ledger: type[Ledger] = Ledger
     ahead: type[Ahead] = Ahead
@@ -527,7 +513,7 @@ class Forgets(Coordinator):
     """Broken on purpose: what was aborted after the decision is not produced again, as Flink's Kafka sink does."""
 
     def is_produced_again(self, checkpoint: int) -> bool:
-        self._history.redo = {}
+        self.redo = {}
         return super().is_produced_again(checkpoint)
 
 
@@ -556,7 +542,7 @@ class TooEarlyMachine(ProtocolMachine):
     ahead = TooEarly
 
 
-class CommitsFirst(History):
+class CommitsFirst(Coordinator):
     """Broken on purpose: makes things visible, then decides."""
 
     def _append(self, decision: Decision) -> None:
@@ -565,10 +551,10 @@ class CommitsFirst(History):
 
 
 class CommitsFirstMachine(ProtocolMachine):
-    history = CommitsFirst
+    variant = CommitsFirst
 
 
-class SweepsFirst(History):
+class SweepsFirst(Coordinator):
     """Broken on purpose: a start removes orphans without closing the ledger to older drivers."""
 
     def take_over(self, before: Decision | None, carried: Carried | None) -> bool:
@@ -579,10 +565,10 @@ class SweepsFirst(History):
 
 
 class SweepsFirstMachine(ProtocolMachine):
-    history = SweepsFirst
+    variant = SweepsFirst
 
 
-class AbortsDecided(History):
+class AbortsDecided(Coordinator):
     """Broken on purpose: what was decided is aborted when carrying it out fails."""
 
     def commit(self, decision: Decision) -> Carried:
@@ -592,12 +578,12 @@ class AbortsDecided(History):
             for name, sink in decision.sinks.items():
                 for part in sink.committables:
                     for path in part["sources"]:
-                        self._participants[name].abort(Prepared(name, 0, {"path": path}))
+                        self.participants[name].abort(Prepared(name, 0, {"path": path}))
             raise
 
 
 class AbortsDecidedMachine(ProtocolMachine):
-    history = AbortsDecided
+    variant = AbortsDecided
 
 
 _THOROUGH = int(os.environ.get("POUNDLOCK_PROTOCOL_EXAMPLES", "60"))
@@ -745,9 +731,9 @@ def test_deciding_before_the_commit_before_is_known_would_lose_data() -> None:
 @pytest.mark.parametrize("when", ["within", "after"])
 def test_what_was_prepared_ahead_is_dropped_where_the_commit_finds_data_aborted(when: str) -> None:
     class Watched(Ahead):
-        def drop(self, plan: Planned, ran: Ran) -> None:
+        def dropped(self, plan: Planned) -> None:
             dropped.append(plan.checkpoint)
-            super().drop(plan, ran)
+            super().dropped(plan)
 
     dropped: list[int] = []
     machine = Transactions()

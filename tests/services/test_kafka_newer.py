@@ -52,7 +52,7 @@ def save(rig: Rig, driver: Coordinator, sink: Any = None) -> LocalStorage:
     name = new_name(rig.identity.job_id)
     metadata = Metadata(
         name=name, job="rig", job_id=rig.identity.job_id, created_ms=1, versions={}, decision=driver.newest,
-        operators=OPERATORS,
+        operators=OPERATORS, sinks={}, files={},
     )  # fmt: skip
     savepoint = LocalStorage(str(rig.root / name))
     finish(take(rig.storage, savepoint, metadata=metadata, sinks={"out": sink or rig.sink}))

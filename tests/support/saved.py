@@ -88,6 +88,7 @@ def save(
             else DecidedTime(v=2, watermark=watermark, state=TimeState(), directive=TimeDirective(TimeState(), 0, {})),
             state=DecidedState.whole(manifests) if manifests else None,
         ),
+        files={},
         operators={
             **{name: Operator("source") for name in positions},
             **{sink: Operator("sink") for sink in sinks},

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from poundlock.checkpoint.committer import TimeoutWarning, timeout_warning
+from poundlock.checkpoint.committer import timeout_warning
 from poundlock.checkpoint.participant import (
     JSON,
     Aborted,
@@ -74,7 +74,7 @@ class TempFileSink:
     clock: Clock
     timeout_ms: int | None = None
     warn_ratio: float = 1.0
-    warn: Callable[[TimeoutWarning], None] = lambda warning: None
+    warn: Callable[[str], None] = lambda warning: None
     kind: Kind = field(default=Kind.TRANSACTIONAL)
 
     def open_writer(self, context: WriterContext) -> Writer:

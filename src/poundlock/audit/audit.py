@@ -19,53 +19,32 @@ from poundlock.checkpoint.participant import Counts, Participant
 
 @dataclass(slots=True)
 class SinkAudit:
-    """What the audit found of one sink.
+    """What the audit found of one sink."""
 
-    Args:
-        counts: what the ledger says went to it.
-        visible: rows that decisions made visible, as the ledger says.
-        at_once: rows that became visible without a decision that names them, and cannot be compared.
-        again: rows that were decided, aborted from outside, and are to be produced again by the next start.
-        waiting_before: rows that waited hidden before the first checkpoint looked at.
-        waiting_after: rows that wait hidden after the last one.
-        read_back: committables that were read and compared.
-        removed: rows of these that the system removed itself, as it keeps them for a time only.
-        others: rows in the same place that others wrote; no fault.
-        uncompared: why some committables could not be compared.
-        unchecked: why its output was not read; "" if it was.
-    """
-
-    counts: Counts = field(default_factory=Counts)
-    visible: int = 0
-    at_once: int = 0
-    again: int = 0
-    waiting_before: int = 0
-    waiting_after: int = 0
-    read_back: int = 0
-    removed: int = 0
-    others: int = 0
-    uncompared: Sequence[str] = ()
-    unchecked: str = ""
+    counts: Counts = field(default_factory=Counts)  # what the ledger says went to it
+    visible: int = 0  # rows that decisions made visible, as the ledger says
+    at_once: int = 0  # rows that became visible without a decision that names them, and cannot be compared
+    again: int = 0  # rows that were decided, aborted from outside, and are to be produced again by the next start
+    waiting_before: int = 0  # rows that waited hidden before the first checkpoint looked at
+    waiting_after: int = 0  # rows that wait hidden after the last one
+    read_back: int = 0  # committables that were read and compared
+    removed: int = 0  # rows of these that the system removed itself, as it keeps them for a time only
+    others: int = 0  # rows in the same place that others wrote; no fault
+    uncompared: Sequence[str] = ()  # why some committables could not be compared
+    unchecked: str = ""  # why its output was not read; "" if it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """What the audit found.
+    """What the audit found."""
 
-    Args:
-        first, last: the checkpoints looked at; None where the ledger has none in the range.
-        records: decisions read.
-        rows_read: per source, rows read.
-        sinks: per sink.
-        disagreements: per sink, or "" for the ledger itself, what does not agree.
-    """
-
+    # the checkpoints looked at; None where the ledger has none in the range
     first: int | None
     last: int | None
     records: int
     rows_read: Mapping[str, int]
     sinks: Mapping[str, SinkAudit]
-    disagreements: Sequence[tuple[str, Disagreement]]
+    disagreements: Sequence[tuple[str, Disagreement]]  # per sink, or "" for the ledger itself, what does not agree
 
     @property
     def agrees(self) -> bool:
@@ -74,14 +53,8 @@ class AuditReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object."""
-        return {
-            "first": self.first,
-            "last": self.last,
-            "records": self.records,
-            "rows_read": dict(self.rows_read),
-            "sinks": {name: {**asdict(sink), "counts": sink.counts.to_json()} for name, sink in self.sinks.items()},
-            "disagreements": [{"sink": name, **asdict(disagreement)} for name, disagreement in self.disagreements],
-        }
+        wrong = [{"sink": name, **asdict(disagreement)} for name, disagreement in self.disagreements]
+        return {**asdict(self), "disagreements": wrong}
 
 
 def audit(
@@ -95,7 +68,6 @@ def audit(
     """Audit a range of checkpoints.
 
     Args:
-        ledger: the decisions.
         sinks: per name, the sink; None where it cannot be made without the job's own code.
         first, last: checkpoints to look at, both included; None = from the beginning, to the newest.
         progress: takes a line on how far it has come, often.

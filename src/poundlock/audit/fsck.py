@@ -28,35 +28,21 @@ from poundlock.values import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckReport:
-    """What was found, and done.
-
-    Args:
-        root: the checkpoint folder.
-        job: whose it is.
-        time_ms: when it was checked, ms since the epoch.
-        records: how many decisions the ledger holds.
-        checkpoint: the newest decided checkpoint, -1 if none.
-        driver: who is running on it now, None if nobody is. What a running job is writing looks like orphans.
-        orphans: per sink, output that no decision names; removed if `fixed`.
-        findings: per sink, where what is there differs from what was decided.
-        unchecked: per sink, why its finished files could not be compared.
-        fixed: whether pending commits were carried out and orphans removed.
-        refused: why nothing was fixed although that was asked for.
-        left: the savepoint with which the job ended: what it carried hidden is there, and what is still in its sinks' folders
-            is an orphan. None if it did not end with one.
-    """
+    """What was found, and done."""
 
     root: str
     job: Identity
     time_ms: int
     records: int
-    checkpoint: int
-    driver: str | None
-    orphans: Mapping[str, Sequence[Orphan]]
-    findings: Mapping[str, Sequence[Finding]]
-    unchecked: Mapping[str, str]
-    fixed: bool
-    refused: str | None = None
+    checkpoint: int  # the newest decided checkpoint, -1 if none
+    driver: str | None  # who is running on it now, None if nobody is. What a running job is writing looks like orphans.
+    orphans: Mapping[str, Sequence[Orphan]]  # per sink, output that no decision names; removed if `fixed`
+    findings: Mapping[str, Sequence[Finding]]  # per sink, where what is there differs from what was decided
+    unchecked: Mapping[str, str]  # per sink, why its finished files could not be compared
+    fixed: bool  # whether pending commits were carried out and orphans removed
+    refused: str | None = None  # why nothing was fixed although that was asked for
+    # the savepoint with which the job ended: what it carried hidden is there, and what is still in its sinks' folders is
+    # an orphan. None if it did not end with one.
     left: str | None = None
 
     @property
@@ -85,13 +71,10 @@ def fsck(
     """Compare every decision of a job with what its sinks hold.
 
     Args:
-        storage: the job's checkpoint folder.
         rebuild: returns a sink from its name and what its `describe_json` said last ({} if it said nothing); None if it
             cannot be rebuilt. The sink is bound to the job here.
-        clock: the time.
         fix: carry out what is decided and not done, then remove the orphans.
         left: the savepoint to which the job left all that it carried hidden.
-        log: where events go.
         sleep: waits so many seconds, between repeated commits.
 
     Raises:
@@ -113,12 +96,12 @@ def fsck(
             sinks = {name: sink for name, sink in rebuilt.items() if sink is not None}
             refused = _commit_all(ledger, newest, sinks, sleep, log or StandardLog()) if fix else None
             # What a living driver carries on may be finished before it is looked at.
-            seen = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
+            orphans, named, findings = _look(ledger, sinks, newest, carried=driver is None, left=left is not None)
             fixed = fix and refused is None
-            if fixed and seen.named:
-                fixed, refused = False, f"{seen.named[0].path} would be removed, but a decision names it"
+            if fixed and named:
+                fixed, refused = False, f"{named[0].path} would be removed, but a decision names it"
             for name, sink in sinks.items() if fixed else ():
-                sink.sweep(state_of(newest, name) if newest and left is None else {}, remove=True)
+                sink.sweep({} if left is not None else state_of(newest, name), remove=True)
             return FsckReport(
                 root=storage.root,
                 job=identity,
@@ -126,8 +109,8 @@ def fsck(
                 records=newest.number + 1 if newest else 0,
                 checkpoint=newest.checkpoint if newest else -1,
                 driver=driver,
-                orphans=seen.orphans,
-                findings=seen.findings,
+                orphans=orphans,
+                findings=findings,
                 unchecked=_unchecked(rebuilt),
                 fixed=fixed,
                 refused=refused,
@@ -147,23 +130,17 @@ def _alone(storage: Storage, clock: Clock, *, required: bool) -> Iterator[str | 
             f"{driver} is running on {storage.root}: nothing is removed under a living driver",
             next="stop the job first; its own next start removes orphans too",
         )
-    lock = DriverLock.acquire(storage, clock=clock)
-    try:
+    with DriverLock.acquire(storage, clock=clock) as lock:
         if not lock.held:
             raise DefinitionError(
                 f"nothing can keep a driver away from {storage.root}: it cannot be locked",
                 next="stop the job and start it again; a start removes orphans too",
             )
         yield None
-    finally:
-        lock.release()
 
 
 def rebuilt_sinks(
-    storage: Storage,
-    identity: Identity,
-    newest: Decision | None,
-    rebuild: Callable[[str, JSON], Participant | None],
+    storage: Storage, identity: Identity, newest: Decision | None, rebuild: Callable[[str, JSON], Participant | None]
 ) -> dict[str, Participant | None]:
     """Return every sink the job has, or had and decided for; a sink finds its own files by the job's id and its name."""
     decided = newest.sinks if newest else {}
@@ -176,11 +153,7 @@ def rebuilt_sinks(
 
 
 def _commit_all(
-    ledger: Ledger,
-    newest: Decision | None,
-    sinks: Mapping[str, Participant],
-    sleep: Callable[[float], None],
-    log: Log,
+    ledger: Ledger, newest: Decision | None, sinks: Mapping[str, Participant], sleep: Callable[[float], None], log: Log
 ) -> str | None:
     """Make visible what decisions name: only then is the rest an orphan. Return why that cannot be done, if it cannot."""
     if newest is None:
@@ -200,18 +173,10 @@ def _is_pending(decision: Decision, sinks: Mapping[str, Participant]) -> bool:
     return any(finding.problem == "pending" for _, finding in _inspect(decision, sinks))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """What the sinks hold. `named` are files that a sink has no use for although a decision names them."""
-
-    orphans: Mapping[str, Sequence[Orphan]]
-    named: Sequence[Orphan]
-    findings: Mapping[str, Sequence[Finding]]
-
-
 def _look(
     ledger: Ledger, sinks: Mapping[str, Participant], newest: Decision | None, *, carried: bool, left: bool
-) -> _Seen:
+) -> tuple[Mapping[str, Sequence[Orphan]], Sequence[Orphan], Mapping[str, Sequence[Finding]]]:
+    """Return orphans, those of them that a decision names although their sink has no use for them, and what is not as decided."""
     swept = {name: _sweep(name, sink, None if left else newest) for name, sink in sinks.items()}
     findings: dict[str, list[Finding]] = {name: [] for name in sinks}
     named: list[Orphan] = []
@@ -225,7 +190,7 @@ def _look(
         if carried and not left and newest is not None and isinstance(sink, Inspectable):
             findings[name] += sink.inspect_state(state_of(newest, name))
     orphans = {name: [orphan for orphan in orphaned if orphan not in named] for name, orphaned in swept.items()}
-    return _Seen(orphans=orphans, named=named, findings=findings)
+    return orphans, named, findings
 
 
 def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[tuple[str, Finding]]:
@@ -237,7 +202,7 @@ def _inspect(decision: Decision, sinks: Mapping[str, Participant]) -> Iterator[t
 
 
 def _sweep(name: str, sink: Participant, newest: Decision | None) -> Sequence[Orphan]:
-    state = state_of(newest, name) if newest else {}
+    state = state_of(newest, name)
     orphans = sink.sweep(state, remove=False)
     wrong = _named(orphans, state)
     if wrong:
@@ -260,9 +225,7 @@ def _names(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield _last(value)
     elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield _last(key)
-            yield from _names(item)
+        yield from _names([*value, *value.values()])
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _names(item)

@@ -87,7 +87,6 @@ class Reading(Protocol):
 
     def take(self, decided: Decided) -> None:
         """Note a committable; one that can be compared by itself may be compared at once."""
-        ...
 
     def read(self) -> None:
         """Read the output, once. Changes nothing.
@@ -95,11 +94,9 @@ class Reading(Protocol):
         Raises:
             PoundlockError: it cannot be read.
         """
-        ...
 
     def result(self) -> ReadBack:
         """Return what was found."""
-        ...
 
 
 @runtime_checkable
@@ -114,12 +111,10 @@ class Auditable(Protocol):
     @abstractmethod
     def open_audit(self, scope: AuditScope) -> Reading:
         """Begin an audit. Connects to nothing yet."""
-        ...
 
     @abstractmethod
     def rows_of(self, committable: JSON) -> int:
         """Return how many rows a committable makes visible."""
-        ...
 
     def rows_pending(self, state: JSON) -> int:
         """Return how many rows are prepared and decided to become visible later."""

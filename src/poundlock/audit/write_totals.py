@@ -1,35 +1,29 @@
 """What one checkpoint wrote to one sink, added up from what its tasks prepared: rows, bytes, a digest, event times.
 
-The digest adds up in any order, so that it does not depend on which task was done first.
+The digest adds up in any order, so that it does not depend on which task was done first. A replay measures it a second time; only
+figures that both sides know are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from poundlock.checkpoint.participant import JSON, Prepared
+from poundlock.checkpoint.participant import JSON, Counts, Prepared
 
 _MODULUS = 1 << 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What one checkpoint wrote to one sink. A figure that a sink does not tell is None.
+    """What one checkpoint wrote to one sink. A figure that a sink does not tell is None."""
 
-    Args:
-        pieces: how many prepared pieces it is: segments of files, transactions.
-        rows: rows.
-        bytes: their size as written: of files after compression, of messages the values.
-        digest: 16 hex digits, the sum modulo 2**64 of those of the pieces.
-        min_ms, max_ms: the earliest and latest event time, ms since the epoch, where the sink looks at times.
-    """
-
-    pieces: int
+    pieces: int  # how many prepared pieces it is: segments of files, transactions
     rows: int | None = None
-    bytes: int | None = None
-    digest: str | None = None
+    bytes: int | None = None  # their size as written: of files after compression, of messages the values
+    digest: str | None = None  # 16 hex digits, the sum modulo 2**64 of those of the pieces
+    # the earliest and latest event time, ms since the epoch, where the sink looks at times
     min_ms: int | None = None
     max_ms: int | None = None
 
@@ -51,11 +45,6 @@ class Written:
         """Return the known figures as a JSON object."""
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Written:
-        """Return the figures of a JSON object."""
-        return cls(**{name: value.get(name, 0 if name == "pieces" else None) for name in cls.__slots__})
-
 
 def written(prepared: Iterable[Prepared]) -> dict[str, Written]:
     """Return what was written, per sink that anything was prepared for."""
@@ -68,3 +57,103 @@ def written(prepared: Iterable[Prepared]) -> dict[str, Written]:
 def _total(payloads: Iterable[JSON], name: str) -> int | None:
     values = [payload.get(name) for payload in payloads]
     return None if None in values else sum(int(value) for value in values if value is not None)
+
+
+_NOTHING = Written(pieces=0, rows=0, bytes=0, digest=f"{0:016x}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What a checkpoint did to one sink."""
+
+    counts: Counts
+    wrote: Written | None  # what was written; None = nothing, or not known
+    places: Mapping[str, int] = field(default_factory=dict)  # rows per place, such as a bucket, where the sink has any
+    full: bool = True  # whether `wrote` is known, so that None means nothing
+
+    @property
+    def written(self) -> Written | None:
+        """What was written; None where it is not known."""
+        return self.wrote or (_NOTHING if self.full else None)
+
+    def to_json(self) -> JSON:
+        """Return it as a JSON object."""
+        wrote = self.written
+        return {
+            "counts": self.counts.to_json(),
+            "wrote": None if wrote is None else wrote.to_json(),
+            "places": dict(self.places),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDifference:
+    """A figure that is not what was committed."""
+
+    sink: str
+    figure: str  # which one, such as "written" or "rows in dt=20181219"
+    committed: Any
+    now: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkReplay:
+    """What a replay found of one sink."""
+
+    committed: Measure
+    now: Measure
+    shown: Sequence[str] = ()  # the first records that came to it, as texts, where asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayReport:
+    """What a replay found."""
+
+    job: str
+    checkpoint: int
+    record: int
+    time_ms: int
+    # numbers of later decisions that named parts of it anew, because those were aborted from outside
+    again: Sequence[int]
+    # per source, rows read then and now; None where nobody counted
+    rows_read: Mapping[str, tuple[int | None, int | None]]
+    sinks: Mapping[str, SinkReplay]
+    left_out: Mapping[str, str]  # per sink that was not, why
+    differences: Sequence[ReplayDifference]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything that was compared is as committed."""
+        return not self.differences
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        return {
+            **asdict(self),
+            "rows_read": {name: {"committed": a, "now": b} for name, (a, b) in self.rows_read.items()},
+            "sinks": {
+                name: {"committed": s.committed.to_json(), "now": s.now.to_json(), "shown": list(s.shown)}
+                for name, s in self.sinks.items()
+            },
+        }
+
+
+def compare(sink: str, committed: Measure, now: Measure) -> Sequence[ReplayDifference]:
+    """Return where two measures of one sink differ."""
+    pairs: list[tuple[str, Any, Any]] = [
+        (name, getattr(committed.counts, name), getattr(now.counts, name)) for name in Counts.__slots__
+    ]
+    before, after = committed.written, now.written
+    if before is not None and after is not None:
+        pairs.append(("bytes", before.bytes, after.bytes))
+        pairs.append((_digest(before, after), before.digest, after.digest))
+    if committed.places or now.places:
+        places = sorted({*committed.places, *now.places})
+        pairs += [(f"rows in {p or 'the folder'}", committed.places.get(p, 0), now.places.get(p, 0)) for p in places]
+    return [ReplayDifference(sink, name, a, b) for name, a, b in pairs if a is not None and b is not None and a != b]
+
+
+def _digest(before: Written, after: Written) -> str:
+    """Return the name of the digest; where rows were cut otherwise that may be all that differs."""
+    same = before.pieces == after.pieces
+    return "digest" if same else f"digest of {before.pieces} pieces and of {after.pieces}"

@@ -24,7 +24,6 @@ class Preflight(Protocol):
 
     def preflight(self) -> None:
         """Raise DefinitionError, with what to change, if it cannot; TransientError if nobody answers. Takes some seconds at most."""
-        ...
 
 
 @runtime_checkable
@@ -33,7 +32,6 @@ class LimitsTasks(Protocol):
 
     def check_tasks(self, tasks: int, sinks: int) -> None:
         """Raise DefinitionError unless it takes so many tasks, of so many sinks that limit them."""
-        ...
 
 
 def check_tasks(sinks: Mapping[str, Any], tasks: int) -> None:
@@ -49,7 +47,6 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Release it. Called when a job has ended; what is called afterwards makes it again."""
-        ...
 
 
 @runtime_checkable
@@ -58,7 +55,6 @@ class Describable(Protocol):
 
     def describe(self) -> str:
         """Return the line. What stands before the first " (" names the sink."""
-        ...
 
 
 @runtime_checkable
@@ -68,7 +64,6 @@ class HasPlace(Protocol):
     @property
     def place(self) -> str:
         """Such as a folder or topics; "" = nothing to be named."""
-        ...
 
 
 @runtime_checkable
@@ -78,7 +73,6 @@ class NeedsJvm(Protocol):
     @property
     def jvm(self) -> bool:
         """Whether it does."""
-        ...
 
 
 @runtime_checkable
@@ -88,7 +82,6 @@ class TaskModules(Protocol):
     @property
     def task_modules(self) -> Sequence[str]:
         """The modules."""
-        ...
 
 
 @runtime_checkable
@@ -98,7 +91,6 @@ class TaskFolders(Protocol):
     @property
     def task_folders(self) -> Sequence[str]:
         """The folders."""
-        ...
 
 
 # --- the rows that a sink is given -------------------------------------------------------------------------------------
@@ -111,7 +103,6 @@ class TakesColumns(Protocol):
     @property
     def bulk(self) -> bool:
         """Whether its writers are to get no records as dicts."""
-        ...
 
 
 def takes_columns(sink: object) -> bool:
@@ -126,7 +117,6 @@ class ReadsOnlyValue(Protocol):
     @property
     def needs_only_value(self) -> bool:
         """Whether it does so as it is configured; sources then decode no more than that."""
-        ...
 
 
 @runtime_checkable
@@ -136,7 +126,6 @@ class ComputesColumns(Protocol):
     @property
     def computed_columns(self) -> Mapping[str, str]:
         """Column name to expression."""
-        ...
 
 
 @runtime_checkable
@@ -145,7 +134,6 @@ class ChecksColumns(Protocol):
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns can be written by the sink of this name."""
-        ...
 
 
 @runtime_checkable
@@ -154,7 +142,6 @@ class ChecksSchema(Protocol):
 
     def check_schema(self, sink: str, schema: pa.Schema) -> None:
         """Raise DefinitionError unless rows of these types can be written by the sink of this name."""
-        ...
 
 
 def check_rows(sink: object, name: str, schema: pa.Schema) -> None:
@@ -174,7 +161,6 @@ class MakesParticipant(Protocol):
 
     def as_participant(self) -> Participant:
         """Return what does."""
-        ...
 
 
 def participant_of(sink: Any) -> Any:
@@ -189,7 +175,6 @@ class HoldsReaders(Participant, Protocol):
     @property
     def holds_readers(self) -> bool:
         """Whether they do; those of a dead job are then aborted when another goes on from its checkpoint."""
-        ...
 
 
 @runtime_checkable
@@ -199,7 +184,6 @@ class LimitedWriter(Protocol):
     @property
     def full(self) -> bool:
         """Whether further rows would be of no use: a task that has only such writers stops reading."""
-        ...
 
 
 @runtime_checkable
@@ -213,7 +197,6 @@ class CommitsMany(Protocol):
         What `commit` would raise is yielded: a failure of one must not keep another from becoming visible. The committables
         are made as they are asked for, so do not ask for all before the first is begun where there may be very many.
         """
-        ...
 
 
 @runtime_checkable
@@ -227,7 +210,6 @@ class PreparesAhead(Protocol):
     @property
     def prepares_ahead(self) -> bool:
         """Whether it can, set up as it is."""
-        ...
 
 
 def prepares_ahead(participant: Participant) -> bool:
@@ -242,12 +224,10 @@ class Inspectable(Protocol):
     @abstractmethod
     def describe_json(self) -> JSON:
         """Return what it takes to sweep, inspect and commit again: {"v", "kind", ...}. Kept with each driver start."""
-        ...
 
     @abstractmethod
     def inspect(self, committable: JSON) -> Sequence[Finding]:
         """Compare what a committable makes visible with what is there; touch nothing. Empty if all is as decided."""
-        ...
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         """Compare what the state carries on, and what is still to become visible, with what is there; touch nothing."""
@@ -265,7 +245,6 @@ class Measurable(Protocol):
         Args:
             folder: a folder of this machine for it alone, removed afterwards; the only place it may write to.
         """
-        ...
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
         """Return the rows that a checkpoint wrote per place, such as a bucket, by what its decision says; {} if it has none."""
@@ -293,7 +272,6 @@ class Repeatable(Protocol):
         Raises:
             TerminalError: the tasks did not produce the same data again.
         """
-        ...
 
 
 @runtime_checkable
@@ -303,7 +281,6 @@ class Early(Protocol):
     @abstractmethod
     def verify_nothing(self, checkpoint: int) -> None:
         """Driver, before the decision, where no task prepared anything: raise TerminalError if rows of it are visible."""
-        ...
 
 
 @runtime_checkable
@@ -318,7 +295,6 @@ class Bindable(Protocol):
             job_id: 32 hex digits.
             sink: name of the sink in the job.
         """
-        ...
 
 
 def bound(participant: Participant, *, job_id: str, sink: str) -> Participant:

@@ -1,54 +1,48 @@
 """Carrying out a decision: every committable of every sink at once, repeated until its outcome is known.
 
-A failure of one never keeps another from becoming visible, and nothing here ever aborts anything.
+A failure of one never keeps another from becoming visible, and nothing here ever aborts what a decision names. The work of one
+participant is done by one thread at a time. Participants of one class share a thread too, because a connector may keep a
+connection for all of its sinks; one that declares `CommitsMany` has said that threads are no harm and gets its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from poundlock.checkpoint.capabilities import CommitsMany
+from poundlock.checkpoint.capabilities import CommitsMany, Early
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.outcome import Log
-from poundlock.checkpoint.parallel import at_once
-from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Committed, Participant
+from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Committed, Participant, Prepared
 from poundlock.errors import CommitUnknown, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.storage.storage_errors import storage_trouble
 
+_MOST = 16  # threads
+Work = Callable[[], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What carrying a decision out came to, once every outcome is known.
+    """What carrying a decision out came to, once every outcome is known."""
 
-    Args:
-        done: per sink, the details of what is visible now.
-        committed: per sink, the committables that are visible.
-        aborted: per sink, the committables that are proven never to become visible; sinks without any are left out.
-        took_ms: how long it took, ms.
-    """
-
-    done: Mapping[str, Sequence[Mapping[str, Any]]]
-    committed: Mapping[str, Sequence[JSON]]
+    done: Mapping[str, Sequence[Mapping[str, Any]]]  # per sink, the details of what is visible now
+    committed: Mapping[str, Sequence[JSON]]  # per sink, the committables that are visible
+    # per sink, the committables that are proven never to become visible; sinks without any are left out
     aborted: Mapping[str, Sequence[JSON]]
     took_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often a commit with an unknown outcome is asked for again, per sink and decision.
+    """How often a commit with an unknown outcome is asked for again, per sink and decision."""
 
-    Args:
-        attempts: repetitions before the job gives up for now; the next start goes on.
-        first_s: pause before the first repetition, seconds; it doubles each time.
-        most_s: the longest pause, seconds.
-    """
-
-    attempts: int = 12
-    first_s: float = 0.05
-    most_s: float = 5.0
+    attempts: int = 12  # repetitions before the job gives up for now; the next start goes on
+    first_s: float = 0.05  # pause before the first repetition, seconds; it doubles each time
+    most_s: float = 5.0  # the longest pause, seconds
 
 
 def commit_all(
@@ -71,7 +65,7 @@ def commit_all(
     failures: list[PoundlockError] = []
     for name, sink in decision.sinks.items():
         if sink.committables and name in participants:
-            results[name] = _SinkCommits(name, participants[name], decision, _Pauses(retry, sleep), log)
+            results[name] = _SinkCommits(name, participants[name], decision, _pauses(retry, sleep), log)
         elif sink.committables:
             failures.append(
                 TerminalError(f"decision {decision.number} names sink {name!r}, which the job does not have")
@@ -96,7 +90,7 @@ class _SinkCommits:
     name: str
     participant: Participant
     decision: Decision
-    pauses: _Pauses
+    pauses: Iterator[bool]
     log: Log
     details: list[Mapping[str, Any]] = field(default_factory=list)
     committed: list[JSON] = field(default_factory=list)
@@ -113,7 +107,7 @@ class _SinkCommits:
             return
         unknown = self._many(self.participant, committables, first=True)
         while unknown:
-            if not self.pauses.again():
+            if not next(self.pauses, False):
                 self.failures.append(self._not_known(unknown[0][1]))
                 return
             self._warn(unknown[0][1])
@@ -137,7 +131,7 @@ class _SinkCommits:
             try:
                 return self.participant.commit(committable)
             except CommitUnknown as error:
-                if not self.pauses.again():
+                if not next(self.pauses, False):
                     return self._not_known(error)
                 self._warn(error)
             except (OSError, PoundlockError) as error:
@@ -185,47 +179,75 @@ def _announced(committables: Sequence[JSON]) -> Iterator[JSON]:
         yield committable
 
 
-class _Pauses:
-    """The pauses of one sink in one decision; when they are used up, every further unknown outcome fails at once."""
-
-    def __init__(self, retry: Retry, sleep: Callable[[float], None]) -> None:
-        self._retry, self._sleep, self._used = retry, sleep, 0
-
-    def again(self) -> bool:
-        if self._used >= self._retry.attempts:
-            return False
-        self._sleep(min(self._retry.most_s, self._retry.first_s * 2**self._used))
-        self._used += 1
-        return True
+def _pauses(retry: Retry, sleep: Callable[[float], None]) -> Iterator[bool]:
+    """Pause, as often as it is asked; behind the last pause every further unknown outcome of the sink's fails at once."""
+    for used in range(retry.attempts):
+        sleep(min(retry.most_s, retry.first_s * 2**used))
+        yield True
 
 
-@dataclass(frozen=True, slots=True)
-class TimeoutWarning:
-    """A transaction was open for much of its timeout when it was committed.
-
-    Args:
-        open_ms: how long it was open.
-        timeout_ms: when the other system would have aborted it.
-    """
-
-    open_ms: int
-    timeout_ms: int
-
-    def __str__(self) -> str:
-        return (
-            f"a transaction was open for {self.open_ms} ms when it was committed, of at most {self.timeout_ms} ms;"
-            " make checkpoints more frequent or the timeout longer"
-        )
-
-
-def timeout_warning(*, begun_ms: int, now_ms: int, timeout_ms: int, ratio: float) -> TimeoutWarning | None:
-    """Return a warning if a transaction committed now was open longer than `ratio` of its timeout, else None.
-
-    Args:
-        begun_ms: when it began, ms since the epoch.
-        now_ms: the present, ms since the epoch.
-        timeout_ms: when the other system aborts it, ms after its beginning.
-        ratio: share of the timeout that is still comfortable, 0 to 1.
-    """
+def timeout_warning(*, begun_ms: int, now_ms: int, timeout_ms: int, ratio: float) -> str | None:
+    """Return what to say if a transaction committed now was open longer than `ratio`, 0 to 1, of its timeout, else None."""
     open_ms = now_ms - begun_ms
-    return TimeoutWarning(open_ms, timeout_ms) if open_ms > ratio * timeout_ms else None
+    if open_ms <= ratio * timeout_ms:
+        return None
+    return (
+        f"a transaction was open for {open_ms} ms when it was committed, of at most {timeout_ms} ms;"
+        " make checkpoints more frequent or the timeout longer"
+    )
+
+
+def at_once(work: Mapping[str, Work], participants: Mapping[str, Participant]) -> None:
+    """Do something for each of some participants; return, or raise, when all of it has ended.
+
+    Args:
+        work: by the participant's name; what is in the way of one must not keep others from theirs, so it should not raise.
+
+    Raises:
+        Exception: what a piece of work raised, the first in order. The rest of its thread's work is left out then.
+    """
+    threads: dict[object, list[Work]] = {}
+    for name, each in work.items():
+        participant = participants[name]
+        threads.setdefault(name if isinstance(participant, CommitsMany) else type(participant), []).append(each)
+    if len(threads) <= 1:
+        for each in work.values():
+            each()
+        return
+    with ThreadPoolExecutor(min(len(threads), _MOST), "poundlock-participants") as pool:
+        running = [pool.submit(_in_turn, turn) for turn in threads.values()]
+    for one in running:
+        one.result()
+
+
+def _in_turn(work: Sequence[Work]) -> None:
+    for each in work:
+        each()
+
+
+def verify_all(participants: Mapping[str, Participant], prepared: Sequence[Prepared], checkpoint: int) -> None:
+    """Have every participant verify what its tasks prepared, all of them at once.
+
+    Raises:
+        TransientError, TerminalError: something cannot be committed; that of the first participant in order is raised when all
+            have ended, so that what is aborted next is touched by nobody.
+    """
+    by_sink: dict[str, list[Prepared]] = {}
+    for item in prepared:
+        by_sink.setdefault(item.sink, []).append(item)
+    failures: dict[str, Exception] = {}
+
+    def verify(name: str, participant: Participant) -> None:
+        try:
+            if name in by_sink:
+                participant.verify(by_sink[name])
+            elif isinstance(participant, Early):
+                participant.verify_nothing(checkpoint)
+        except Exception as error:
+            failures[name] = error
+
+    asked = {name: p for name, p in participants.items() if name in by_sink or isinstance(p, Early)}
+    at_once({name: partial(verify, name, participant) for name, participant in asked.items()}, participants)
+    for name in asked:
+        if name in failures:
+            raise failures[name]

@@ -6,7 +6,6 @@ Nothing becomes visible before a ledger record names it; once recorded, nothing 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -14,105 +13,30 @@ from typing import Any
 
 from poundlock.audit.write_totals import written
 from poundlock.checkpoint.capabilities import Repeatable, prepares_ahead
-from poundlock.checkpoint.committer import Carried, Retry
+from poundlock.checkpoint.committer import Carried, verify_all
 from poundlock.checkpoint.cycle import Planned, Ran, Verified, recover, run_checkpoint
 from poundlock.checkpoint.decision import Decision, Redo, SourceRange
-from poundlock.checkpoint.epoch import Epoch
-from poundlock.checkpoint.identity import Identity
-from poundlock.checkpoint.keyed_state import KeyedState
 from poundlock.checkpoint.ledger.decision_log import History
-from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.ledger.records import resting, state_of
-from poundlock.checkpoint.outcome import Log, Outcome, Recovery, SinkDirectives, TaskResults
-from poundlock.checkpoint.parallel import verify_all
-from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prepared, Staged
-from poundlock.checkpoint.validation import (
-    check_continues,
-    check_counts,
-    check_same_ranges,
-)
+from poundlock.checkpoint.outcome import Outcome, Recovery, SinkDirectives, TaskResults
+from poundlock.checkpoint.participant import Occasion, Orphan, Prepared, Staged
+from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
-from poundlock.operators.decided_time import DecidedTime
-from poundlock.state.decided_state import DecidedState
 from poundlock.storage.storage_errors import explained
-from poundlock.values import Clock
 
 _END_ROUNDS = 100
 
 
-class Coordinator:
-    """Decides and carries out the checkpoints of one job, in one life of its driver.
+@dataclass(kw_only=True, eq=False)
+class Coordinator(History):
+    """Decides and carries out the checkpoints of one job, in one life of its driver; see `History` for what it is given."""
 
-    Args:
-        identity: whose checkpoint it is.
-        epoch: this driver's life.
-        ledger: the decisions so far.
-        participants: per name, the job's sinks.
-        clock: the time.
-        log: where events go.
-        retry: how commits with unknown outcomes are repeated.
-        sleep: waits so many seconds.
-        state: the job's keyed state; None where it has none.
-    """
-
-    def __init__(
-        self,
-        *,
-        identity: Identity,
-        epoch: Epoch,
-        ledger: Ledger,
-        participants: Mapping[str, Participant],
-        clock: Clock,
-        log: Log | None = None,
-        retry: Retry | None = None,
-        sleep: Callable[[float], None] = time.sleep,
-        state: KeyedState | None = None,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.lock = threading.RLock()
         """Taken by everything that decides; take it to look at several facts at once."""
-        self._identity = identity
-        self._epoch = epoch
-        self._participants = dict(participants)
-        self.prepares_ahead = all(prepares_ahead(participant) for participant in participants.values())
+        self.prepares_ahead = all(prepares_ahead(participant) for participant in self.participants.values())
         """Whether the tasks of the next checkpoint may run while the newest one is committed."""
-        self._clock = clock
-        self._state = state
-        self._history = History(
-            identity=identity,
-            epoch=epoch,
-            ledger=ledger,
-            participants=self._participants,
-            clock=clock,
-            log=log,
-            retry=retry,
-            sleep=sleep,
-            state=state,
-        )
-
-    @property
-    def newest(self) -> Decision:
-        """The newest decision, this life's start record at first.
-
-        Raises:
-            TransientError: `recover` has not been called, or must be called again.
-        """
-        return self._history.newest
-
-    @property
-    def sources(self) -> Mapping[str, SourceRange]:
-        """Per source, the newest decided range; the next checkpoint begins where it ends."""
-        return self._history.sources
-
-    @property
-    def watermarks(self) -> DecidedTime | None:
-        """The watermarks behind the newest decided checkpoint; None where there are none."""
-        return self._history.watermarks
-
-    @property
-    def state(self) -> DecidedState | None:
-        """All keyed state behind the newest decision, as a record says it; None where the job has none."""
-        return None if self._state is None else self._state.snapshot()
 
     def recover(self) -> Recovery:
         """Bring the sinks to the state of the newest decision. Call it once, before the query starts.
@@ -126,18 +50,18 @@ class Coordinator:
             TransientError: a commit's outcome stayed unknown, or storage failed.
             FencedError: a newer driver has taken over.
         """
-        with self.lock, explained("recovering", job=self._identity.name, starting=True):
-            begun = self._clock.now_ms()
-            before, carried, orphans = recover(self._history, self._sweep)
+        with self.lock, explained("recovering", job=self.identity.name, starting=True):
+            begun = self.clock.now_ms()
+            before, carried, orphans = recover(self, self._sweep)
             recovery = Recovery(
                 newest=before,
                 checkpoint=self.newest.checkpoint,
                 sources=self.sources,
                 committed=0 if carried is None else sum(len(done) for done in carried.done.values()),
                 orphans=orphans,
-                took_ms=max(0, self._clock.now_ms() - begun),
+                took_ms=max(0, self.clock.now_ms() - begun),
             )
-        self._history.log.info(
+        self.log.info(
             "recovered",
             checkpoint=recovery.checkpoint,
             committed=recovery.committed,
@@ -146,10 +70,6 @@ class Coordinator:
         )
         return recovery
 
-    def is_produced_again(self, checkpoint: int) -> bool:
-        """Return whether a decided checkpoint has parts that were aborted and must be produced once more."""
-        return self._history.is_produced_again(checkpoint)
-
     def decided(self, checkpoint: int) -> Mapping[str, SourceRange] | None:
         """Return what a checkpoint was decided to read, None if it is not decided.
 
@@ -157,23 +77,21 @@ class Coordinator:
             TerminalError: the ledger never decided it, although it decided a later one.
         """
         with self.lock:
-            if not self._history.is_decided(checkpoint):
-                return None
-            return self._history.find(checkpoint).sources
+            return self.find(checkpoint).sources if self.is_decided(checkpoint) else None
 
     # --- the steps of a checkpoint; see `cycle.run_checkpoint` for their order ------------------------------------------
 
     def begin(self, checkpoint: int) -> SinkDirectives:
         """Return what the tasks of a checkpoint are told. Decides nothing; may be called any number of times."""
         again = self.is_produced_again(checkpoint)
-        decided = self._history.is_decided(checkpoint) and not again
-        names = [] if decided else list(self._history.redo) if again else list(self._participants)
+        decided = self.is_decided(checkpoint) and not again
+        names = [] if decided else list(self.redo) if again else list(self.participants)
         return SinkDirectives(
             checkpoint=checkpoint,
-            epoch=self._epoch.number,
-            started_ms=self._clock.now_ms(),
+            epoch=self.epoch.number,
+            started_ms=self.clock.now_ms(),
             decided=decided,
-            sinks={name: self._participants[name].directive(state_of(self.newest, name)) for name in names},
+            sinks={name: self.participants[name].directive(state_of(self.newest, name)) for name in names},
         )
 
     def directive(self, plan: Planned) -> SinkDirectives:
@@ -184,41 +102,42 @@ class Coordinator:
             FencedError: a newer driver has taken over.
         """
         if self.is_produced_again(plan.checkpoint):
-            self._epoch.check()  # what looks aborted to a driver that slept may be a newer one's
-            check_same_ranges(self._history.find(plan.checkpoint), plan.ranges)
-        elif self._history.redo:
+            self.epoch.check()  # what looks aborted to a driver that slept may be a newer one's
+            check_same_ranges(self.find(plan.checkpoint), plan.ranges)
+        elif self.redo:
             raise TerminalError(
                 f"part of checkpoint {self.newest.checkpoint} has to be produced again, but the job goes on with {plan.checkpoint}",
                 next="restore the whole checkpoint folder from one moment",
             )
         else:
             try:
-                check_continues(self._history.sources, plan.checkpoint, plan.ranges)
+                check_continues(self.sources, plan.checkpoint, plan.ranges)
             except TerminalError:
-                self._epoch.check()  # a newer driver may have gone on: then that is what is wrong
+                self.epoch.check()  # a newer driver may have gone on: then that is what is wrong
                 raise
         return self.begin(plan.checkpoint)
 
-    def verify(self, plan: Planned, directive: SinkDirectives, results: TaskResults) -> Verified:
+    def verify(self, ran: Ran) -> Verified:
         """Check that what the tasks prepared adds up and can be committed; the outcome of the commit before is known.
 
         Raises:
             TransientError, TerminalError: it cannot; nothing is decided.
         """
-        ran = self._clock.now_ms()
-        self._epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
+        plan, results, ended = ran.planned, ran.results, self.clock.now_ms()
+        self.epoch.check()  # verifying may abort what attempts left open: it must not be a newer driver's
+        again = self.is_produced_again(plan.checkpoint)
         kept: Sequence[Prepared]
-        if self.is_produced_again(plan.checkpoint):
-            kept, staged = self._verify_again(results, ran)
+        if again:
+            kept, staged = self._verify_again(results, ended)
         else:
             kept = results.prepared
-            self._verify(plan.checkpoint, results)
+            check_counts(results, self.participants)
+            verify_all(self.participants, results.prepared, plan.checkpoint)
             hit(Failpoint.PREPARE_VERIFIED)
             staged = self._stage(kept, Occasion.CHECKPOINT)
-        again = self.is_produced_again(plan.checkpoint)
-        state = None if self._state is None else self._state.stage(results.state, again=again)
-        begun = directive.started_ms
-        durations = {"run": max(0, ran - begun), "verify": max(0, self._clock.now_ms() - ran)}
+        state = None if self.state is None else self.state.stage(results.state, again=again)
+        begun = ran.directive.started_ms
+        durations = {"run": max(0, ended - begun), "verify": max(0, self.clock.now_ms() - ended)}
         return Verified(
             results=results, kept=kept, staged=staged, started_ms=begun, durations_ms=durations, state=state
         )
@@ -226,10 +145,10 @@ class Coordinator:
     def decide(self, plan: Planned, verified: Verified) -> Decision:
         """Record the decision: from here on all that it names becomes visible, whatever happens."""
         fields = self._again(plan, verified) if self.is_produced_again(plan.checkpoint) else self._first(plan, verified)
-        return self._history.record(
+        return self.record(
             Occasion.CHECKPOINT,
             verified.staged,
-            verified.durations_ms,
+            durations_ms=verified.durations_ms,
             checkpoint=plan.checkpoint,
             wrote=written(verified.kept),
             started_ms=verified.started_ms,
@@ -237,20 +156,9 @@ class Coordinator:
             **fields,
         )
 
-    def commit(self, decision: Decision) -> Carried:
-        """Make visible all that a decision names, until every outcome is known; may be called from a thread of its own.
-
-        Nothing is verified, decided or swept until `committed` has taken note of it.
-        """
-        return self._history.commit(decision)
-
     def committed(self, decision: Decision, carried: Carried, durations_ms: Mapping[str, int]) -> Outcome:
-        """Take note that the newest decision is committed, or which parts of it have to be produced again.
-
-        Raises:
-            TransientError: they were aborted from outside each time they were produced.
-        """
-        outcome = self._history.committed(decision, carried, durations_ms)
+        """Take note that a checkpoint is committed, or which parts of it have to be produced again; raises as `History`."""
+        outcome = super().committed(decision, carried, durations_ms)
         if not self.is_produced_again(decision.checkpoint):
             hit(Failpoint.CHECKPOINT_DONE)
         return outcome
@@ -263,7 +171,7 @@ class Coordinator:
             for name, span in plan.ranges.items()
         }
         return {
-            "sources": {**resting(self._history.sources, plan.ranges), **read},
+            "sources": {**resting(self.sources, plan.ranges), **read},
             "counts": results.counts,
             "event_time": results.event_time,
             "tasks": results.tasks,
@@ -272,19 +180,19 @@ class Coordinator:
 
     def _again(self, plan: Planned, verified: Verified) -> dict[str, Any]:
         """Return what the decision says that replaces what was aborted of a checkpoint."""
-        decided = self._history.find(plan.checkpoint)
-        self._history.log.info("produced again", checkpoint=plan.checkpoint, sinks=list(verified.staged))
+        decided = self.find(plan.checkpoint)
+        self.log.info("produced again", checkpoint=plan.checkpoint, sinks=list(verified.staged))
         return {
             "sources": {name: replace(span, rows=None) for name, span in decided.sources.items()},
-            "redo": {name: Redo((), redo.done) for name, redo in self._history.redo.items()},
+            "redo": {name: Redo((), redo.done) for name, redo in self.redo.items()},
             "watermarks": decided.watermarks,
         }
 
     def _verify_again(self, results: TaskResults, now_ms: int) -> tuple[list[Prepared], dict[str, Staged]]:
         kept: list[Prepared] = []
         staged: dict[str, Staged] = {}
-        for name, redo in self._history.redo.items():
-            participant = self._participants[name]
+        for name, redo in self.redo.items():
+            participant = self.participants[name]
             assert isinstance(participant, Repeatable)
             mine = [item for item in results.prepared if item.sink == name]
             keep, drop = participant.match(redo.again, redo.done, mine)
@@ -300,8 +208,6 @@ class Coordinator:
         """Take one checkpoint and wait until it is committed, or see that it was decided before.
 
         Args:
-            n: its number.
-            sources: what it reads.
             run: runs its tasks; once, and once more for each time that parts of it were aborted from outside.
 
         Raises:
@@ -310,9 +216,9 @@ class Coordinator:
         with self.lock:
             hit(Failpoint.CHECKPOINT_PLANNED)
             hit(Failpoint.CHECKPOINT_ENTERED)
-            self._history.ready()
-            if self._history.is_decided(n) and not self.is_produced_again(n):
-                with explained(f"taking checkpoint {n}", job=self._identity.name, checkpoint=n):
+            self.ready()
+            if self.is_decided(n) and not self.is_produced_again(n):
+                with explained(f"taking checkpoint {n}", job=self.identity.name, checkpoint=n):
                     outcome = self._resume(n, sources, run)
                     hit(Failpoint.CHECKPOINT_DONE)
                     return outcome
@@ -325,7 +231,7 @@ class Coordinator:
 
     def taking(self, checkpoint: int) -> AbstractContextManager[None]:
         """Name a checkpoint in what goes wrong with it."""
-        return explained(f"taking checkpoint {checkpoint}", job=self._identity.name, checkpoint=checkpoint)
+        return explained(f"taking checkpoint {checkpoint}", job=self.identity.name, checkpoint=checkpoint)
 
     def roll(self, occasion: Occasion) -> Outcome | None:
         """Decide and commit what is due by time alone (ROLL) or at the end (END); None if nothing is.
@@ -335,8 +241,8 @@ class Coordinator:
         Raises:
             TransientError, TerminalError, FencedError: as in `checkpoint`.
         """
-        with self.lock, explained(f"finishing files ({occasion.value})", job=self._identity.name):
-            self._history.ready()
+        with self.lock, explained(f"finishing files ({occasion.value})", job=self.identity.name):
+            self.ready()
             last: Outcome | None = None
             visible: dict[str, list[Mapping[str, Any]]] = {}
             staged = self._stage([], occasion)
@@ -361,39 +267,35 @@ class Coordinator:
         Raises:
             FencedError: a newer driver has taken over.
         """
-        with self.lock, explained("removing leftovers", job=self._identity.name):
+        with self.lock, explained("removing leftovers", job=self.identity.name):
             self._sweep()
 
     def next_roll_ms(self) -> int | None:
         """Return when, by the clock, `roll(ROLL)` will have something to do; None = not by time alone."""
         with self.lock:
             newest = self.newest
-            times = (item.next_roll_ms(state_of(newest, name)) for name, item in self._participants.items())
+            times = (item.next_roll_ms(state_of(newest, name)) for name, item in self.participants.items())
             return min((time for time in times if time is not None), default=None)
 
     def _resume(
         self, n: int, sources: Mapping[str, SourceRange], run: Callable[[SinkDirectives], TaskResults]
     ) -> Outcome:
         """See a decided checkpoint through again: the rows are read, as Spark demands, and nothing is written."""
-        decided = self._history.find(n)
+        decided = self.find(n)
         check_same_ranges(decided, sources)
-        begun = self._clock.now_ms()
+        begun = self.clock.now_ms()
         results = run(self.begin(n))
         self.abort(results.prepared)
-        self._history.log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
-        return Outcome(decision=decided, replayed=True, durations_ms={"run": max(0, self._clock.now_ms() - begun)})
-
-    def _verify(self, n: int, results: TaskResults) -> None:
-        check_counts(results, self._participants)
-        verify_all(self._participants, results.prepared, n)
+        self.log.info("checkpoint was decided before", checkpoint=n, record=decided.number)
+        return Outcome(decision=decided, replayed=True, durations_ms={"run": max(0, self.clock.now_ms() - begun)})
 
     def _stage(self, prepared: Sequence[Prepared], occasion: Occasion) -> dict[str, Staged]:
-        newest, now = self.newest, self._clock.now_ms()
+        newest, now = self.newest, self.clock.now_ms()
         return {
             name: participant.stage(
                 state_of(newest, name), [item for item in prepared if item.sink == name], occasion, now
             )
-            for name, participant in self._participants.items()
+            for name, participant in self.participants.items()
         }
 
     def _changes(self, staged: Mapping[str, Staged]) -> bool:
@@ -401,8 +303,8 @@ class Coordinator:
         return any(part.committables or part.state != state_of(self.newest, name) for name, part in staged.items())
 
     def _decide_roll(self, occasion: Occasion, staged: Mapping[str, Staged]) -> Outcome:
-        decision = self._history.record(occasion, staged, {})
-        return self._history.committed(decision, self._history.commit(decision), {})
+        decision = self.record(occasion, staged, durations_ms={}, sources={})
+        return super().committed(decision, self.commit(decision), {})
 
     @contextmanager
     def aborting(self, prepared: Sequence[Prepared]) -> Iterator[None]:
@@ -419,17 +321,17 @@ class Coordinator:
         """Remove what no decision is going to name."""
         for item in prepared:
             try:
-                self._participants[item.sink].abort(item)
+                self.participants[item.sink].abort(item)
             except Exception as error:  # the failure that led here is the one to report; sweep finds what is left
-                self._history.log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
+                self.log.warning("abort failed", sink=item.sink, subtask=item.subtask, why=str(error))
 
     def _sweep(self) -> dict[str, Sequence[Orphan]]:
         newest = self.newest
-        if self._state is not None:
-            self._state.sweep()
+        if self.state is not None:
+            self.state.sweep()
         return {
-            name: participant.sweep(state_of(newest, name), remove=True, check=self._epoch.check)
-            for name, participant in self._participants.items()
+            name: participant.sweep(state_of(newest, name), remove=True, check=self.epoch.check)
+            for name, participant in self.participants.items()
         }
 
 
@@ -450,22 +352,13 @@ class _OneByOne:
 
     def run(self, plan: Planned) -> Ran:
         directive = self.coordinator.directive(plan)
-        return Ran(directive, self.tasks(directive))
-
-    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
-        return self.coordinator.aborting(prepared)
+        return Ran(plan, directive, self.tasks(directive))
 
     def await_commit(self, plan: Planned) -> bool:
         return True
 
-    def drop(self, plan: Planned, ran: Ran) -> None:
-        self.coordinator.abort(ran.results.prepared)
-
-    def verify(self, plan: Planned, ran: Ran) -> Verified:
-        return self.coordinator.verify(plan, ran.directive, ran.results)
-
-    def decide(self, plan: Planned, ran: Ran, verified: Verified) -> Decision:
-        return self.coordinator.decide(plan, verified)
+    def dropped(self, plan: Planned) -> None:
+        """Never called: no checkpoint is open before."""
 
     def commit(self, plan: Planned, ran: Ran, decision: Decision, verified: Verified) -> None:
         self.outcome = self.coordinator.committed(decision, self.coordinator.commit(decision), verified.durations_ms)

@@ -12,9 +12,10 @@ import os
 import re
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from types import TracebackType
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 
+from poundlock.checkpoint.decision import typed
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError, FencedError, TerminalError
 from poundlock.storage.base import Storage
@@ -29,26 +30,18 @@ _NAME = re.compile(r"([0-9]{8})\.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """One life of a driver.
+    """One life of a driver."""
 
-    Args:
-        epoch: its number, from 1.
-        host, pid: where it ran.
-        started_ms: when it started, ms since the epoch.
-        sinks: per sink name, what `Inspectable.describe_json` said.
-        operators: per operator id, what the job was made of.
-    """
-
-    epoch: int
+    epoch: int  # its number, from 1
     host: str
     pid: int
     started_ms: int
-    sinks: Mapping[str, JSON] = field(default_factory=dict)
-    operators: Mapping[str, JSON] = field(default_factory=dict)
+    sinks: Mapping[str, JSON] = field(default_factory=dict)  # per sink name, what `Inspectable.describe_json` said
+    operators: Mapping[str, JSON] = field(default_factory=dict)  # per operator id, what the job was made of
 
 
-class DriverLock:
-    """A lock on a checkpoint folder, held until `release` or the end of the process, however it ends."""
+class DriverLock(AbstractContextManager["DriverLock"]):
+    """A lock on a checkpoint folder, held until `release`, the end of a `with` block, or of the process, however it ends."""
 
     def __init__(self, handle: int | None) -> None:
         self._handle = handle
@@ -62,21 +55,18 @@ class DriverLock:
         """
         if not isinstance(storage, LocalStorage):
             return cls(None)
-        path = os.path.join(storage.root, LOCK)
         os.makedirs(storage.root, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(handle, 4096, 0)
-            os.close(handle)
-            raise _refusal(storage, owner) from None
-        except OSError:  # a mount without locks; epochs remain
-            os.close(handle)
-            return cls(None)
-        text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started_ms": clock.now_ms()})
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, text.encode() + b"\n", 0)
+        handle = _locked(storage, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
+        if isinstance(handle, bytes):
+            who, stop = _owner(handle)
+            raise DefinitionError(
+                f"two drivers on one checkpoint: {who} is running on {storage.root}",
+                next=f"{stop} (it finishes its checkpoint), or give this job another checkpoint_dir",
+            )
+        if handle is not None:
+            text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started_ms": clock.now_ms()})
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, text.encode() + b"\n", 0)
         return cls(handle)
 
     @classmethod
@@ -91,21 +81,14 @@ class DriverLock:
         if not isinstance(storage, LocalStorage):
             return cls(None)
         try:
-            handle = os.open(os.path.join(storage.root, LOCK), os.O_RDONLY)
+            handle = _locked(storage, os.O_RDONLY, fcntl.LOCK_SH)
         except OSError:  # a copy of a checkpoint has none, and nobody else can be at work there
             return cls(None)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            who, _ = _owner(os.pread(handle, 4096, 0))
-            os.close(handle)
+        if isinstance(handle, bytes):
             raise DefinitionError(
-                f"the job of {storage.root} is still running ({who})",
+                f"the job of {storage.root} is still running ({_owner(handle)[0]})",
                 next="take a savepoint of it: poundlock savepoint JOB; or stop or cancel it first",
-            ) from None
-        except OSError:  # a mount without locks
-            os.close(handle)
-            return cls(None)
+            )
         return cls(handle)
 
     @staticmethod
@@ -114,18 +97,11 @@ class DriverLock:
         if not isinstance(storage, LocalStorage):
             return None
         try:
-            handle = os.open(os.path.join(storage.root, LOCK), os.O_RDONLY)
+            handle = _locked(storage, os.O_RDONLY, fcntl.LOCK_SH)
         except FileNotFoundError:
             return None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _owner(os.pread(handle, 4096, 0))[0]
-        except OSError:  # a mount without locks
-            return None
-        finally:
-            os.close(handle)
-        return None
+        DriverLock(None if isinstance(handle, bytes) else handle).release()
+        return _owner(handle)[0] if isinstance(handle, bytes) else None
 
     @property
     def held(self) -> bool:
@@ -138,8 +114,25 @@ class DriverLock:
             os.close(self._handle)
             self._handle = None
 
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
-class Epoch:
+
+def _locked(storage: LocalStorage, access: int, kind: int) -> int | bytes | None:
+    """Return a handle that holds the lock, or what its owner wrote where another has it; None on a mount without locks."""
+    handle = os.open(os.path.join(storage.root, LOCK), access, 0o644)
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        return handle
+    except BlockingIOError:
+        owner = os.pread(handle, 4096, 0)
+    except OSError:  # epochs remain
+        owner = None
+    os.close(handle)
+    return owner
+
+
+class Epoch(AbstractContextManager["Epoch"]):
     """This driver's life. Use `claim`; `release`, or leave the `with` block, when the driver has stopped."""
 
     def __init__(self, storage: Storage, life: Life, lock: DriverLock) -> None:
@@ -159,8 +152,6 @@ class Epoch:
         """Begin a new life: take the lock where there is one, then the next free number.
 
         Args:
-            storage: the job's checkpoint folder.
-            clock: the time of the start.
             sinks: per sink name, what `Inspectable.describe_json` says; kept for `fsck`.
             operators: per operator id, what the job is made of; kept for who restores the checkpoint.
 
@@ -199,39 +190,25 @@ class Epoch:
         """Give up the lock. Idempotent."""
         self._lock.release()
 
-    def __enter__(self) -> Epoch:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.release()
 
 
 def _claim(storage: Storage, now_ms: int, sinks: Mapping[str, JSON], operators: Mapping[str, JSON]) -> Life:
-    number = _newest(storage)
+    number, host, pid = _newest(storage), socket.gethostname(), os.getpid()
     while True:
         number += 1
-        life = Life(
-            epoch=number,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started_ms=now_ms,
-            sinks=dict(sinks),
-            operators=dict(operators),
-        )
-        if storage.create_exclusive(_path(number), _dump(life)):
-            _refuse_replacing(storage, _path(number), _dump(life))
-            return life
-
-
-def _refuse_replacing(storage: Storage, path: str, data: bytes) -> None:
-    """Raise DefinitionError if a name that is taken can be taken again, with which every decision would have two winners."""
-    if not isinstance(storage, LocalStorage) and storage.create_exclusive(path, data):
-        raise DefinitionError(
-            f"{storage.root} replaces what is there although it is asked not to: two drivers could decide at once",
-            next="keep the checkpoint on a store that honours If-None-Match: * when it puts an object",
-        )
+        life = Life(epoch=number, host=host, pid=pid, started_ms=now_ms, sinks=sinks, operators=operators)
+        path, data = _path(number), _dump(life)
+        if not storage.create_exclusive(path, data):
+            continue
+        # Where a name that is taken can be taken again, every decision would have two winners.
+        if not isinstance(storage, LocalStorage) and storage.create_exclusive(path, data):
+            raise DefinitionError(
+                f"{storage.root} replaces what is there although it is asked not to: two drivers could decide at once",
+                next="keep the checkpoint on a store that honours If-None-Match: * when it puts an object",
+            )
+        return life
 
 
 def newest_life(storage: Storage) -> Life | None:
@@ -242,15 +219,14 @@ def newest_life(storage: Storage) -> Life | None:
 
 def described_operators(storage: Storage) -> Mapping[str, JSON]:
     """Return what the job was made of at its newest start, by operator id; {} where an older version started it."""
-    newest = _newest(storage)
-    return _load(storage, newest).operators if newest else {}
+    life = newest_life(storage)
+    return {} if life is None else life.operators
 
 
 def described_sinks(storage: Storage, names: Collection[str] = ()) -> dict[str, JSON]:
     """Return what the sinks of the newest start said of themselves, by name.
 
     Args:
-        storage: the job's checkpoint folder.
         names: of further sinks, which may have been taken out since; what they said last is looked up too.
     """
     result: dict[str, JSON] = {}
@@ -278,43 +254,18 @@ def _path(number: int) -> str:
 
 
 def _dump(life: Life) -> bytes:
-    value = {
-        "v": 1,
-        "epoch": life.epoch,
-        "host": life.host,
-        "pid": life.pid,
-        "started_ms": life.started_ms,
-        "sinks": dict(life.sinks),
-        **({"operators": dict(life.operators)} if life.operators else {}),
-    }
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    value = {name: each for name, each in asdict(life).items() if each or name != "operators"}
+    return json.dumps({"v": 1, **value}, ensure_ascii=False).encode() + b"\n"
 
 
 def _load(storage: Storage, number: int) -> Life:
     try:
-        value = json.loads(storage.read(_path(number)))
-        return Life(
-            epoch=value["epoch"],
-            host=value["host"],
-            pid=value["pid"],
-            started_ms=value["started_ms"],
-            sinks=dict(value.get("sinks", {})),
-            operators=dict(value.get("operators", {})),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+        return typed(json.loads(storage.read(_path(number))), Life)
+    except ValueError as error:
         raise TerminalError(
-            f"{storage.root}/{_path(number)} cannot be read: {reason}",
+            f"{storage.root}/{_path(number)} cannot be read: {error}",
             next="restore the file from a backup, or start the job once: it writes a new one",
         ) from None
-
-
-def _refusal(storage: LocalStorage, owner: bytes) -> DefinitionError:
-    who, stop = _owner(owner)
-    return DefinitionError(
-        f"two drivers on one checkpoint: {who} is running on {storage.root}",
-        next=f"{stop} (it finishes its checkpoint), or give this job another checkpoint_dir",
-    )
 
 
 def _owner(text: bytes) -> tuple[str, str]:

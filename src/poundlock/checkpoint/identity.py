@@ -21,15 +21,9 @@ _JOB_ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a checkpoint belongs to.
+    """Who a checkpoint belongs to."""
 
-    Args:
-        job_id: 32 hex digits.
-        name: the job's name.
-        created_ms: when the job first ran, ms since the epoch.
-    """
-
-    job_id: str
+    job_id: str  # 32 hex digits
     name: str
     created_ms: int
 
@@ -43,9 +37,7 @@ def open_identity(storage: Storage, *, name: str, clock: Clock, job_id: str | No
     """Return the identity kept in a checkpoint folder; write it if the folder is new.
 
     Args:
-        storage: the job's checkpoint folder.
         name: the name of a first run; one that is kept may be another, see `rename`.
-        clock: the time of a first run.
         job_id: 32 hex digits for a first run; random if not given. On a later run it must be the kept one.
 
     Raises:

@@ -17,62 +17,39 @@ from poundlock.operators.decided_time import DecidedTime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkDirectives:
-    """What the sinks of a checkpoint hand to its tasks.
-
-    Args:
-        checkpoint: its number.
-        epoch: of the driver's life.
-        started_ms: when it began, ms since the epoch.
-        decided: whether it was decided before: read everything, write nothing.
-        sinks: per name, what the sink tells its tasks, JSON; empty where it is decided.
-    """
+    """What the sinks of a checkpoint hand to its tasks."""
 
     checkpoint: int
     epoch: int
     started_ms: int
-    decided: bool
-    sinks: Mapping[str, dict[str, Any]]
+    decided: bool  # whether it was decided before: read everything, write nothing
+    sinks: Mapping[str, dict[str, Any]]  # per name, what the sink tells its tasks, JSON; empty where it is decided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResults:
-    """What the tasks of one checkpoint report, added up.
-
-    Args:
-        prepared: everything that was prepared, of all tasks and sinks.
-        counts: per sink name, the rows on the way to it.
-        rows_read: per source name, rows read.
-        bytes_read: per source name, how large that was; see SourceRange.
-        event_time: what watermarks saw; None where there are none.
-        tasks: over how many tasks splits were spread; None where there are none.
-        watermarks: the watermark behind the checkpoint and what goes with it; None where the job has none.
-        state: what tasks prepared of keyed state.
-    """
+    """What the tasks of one checkpoint report, added up."""
 
     prepared: Sequence[Prepared]
-    counts: Mapping[str, Counts] = field(default_factory=dict)
+    counts: Mapping[str, Counts] = field(default_factory=dict)  # per sink name, the rows on the way to it
     rows_read: Mapping[str, int] = field(default_factory=dict)
-    bytes_read: Mapping[str, int] = field(default_factory=dict)
+    bytes_read: Mapping[str, int] = field(default_factory=dict)  # per source name, how large that was; see SourceRange
     event_time: EventTime | None = None
-    tasks: int | None = None
+    tasks: int | None = None  # over how many tasks splits were spread; None where there are none
+    # the watermark behind the checkpoint and what goes with it; None where the job has none
     watermarks: DecidedTime | None = None
     state: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A decision that is carried out.
-
-    Args:
-        decision: the ledger record.
-        replayed: whether it had been decided before and was only delivered again.
-        committed: per sink name, the details of each committable made visible now; empty for a replay.
-        durations_ms: how long "run", "verify", "decide" and "commit" took.
-    """
+    """A decision that is carried out."""
 
     decision: Decision
-    replayed: bool = False
+    replayed: bool = False  # whether it had been decided before and was only delivered again
+    # per sink name, the details of each committable made visible now; empty for a replay
     committed: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    # how long "run", "verify", "decide" and "commit" took
     durations_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -83,22 +60,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What a start found and did.
-
-    Args:
-        newest: the newest decision before this start, None on a first start.
-        checkpoint: the newest decided checkpoint, -1 if none.
-        sources: per source name, what that checkpoint read; the job resumes at each `end`.
-        committed: how many committables were asked for again.
-        orphans: per sink name, output that no decision named, now removed.
-        took_ms: how long it took.
-    """
+    """What a start found and did."""
 
     newest: Decision | None
-    checkpoint: int
-    sources: Mapping[str, SourceRange]
-    committed: int
-    orphans: Mapping[str, Sequence[Orphan]]
+    checkpoint: int  # the newest decided checkpoint, -1 if none
+    sources: Mapping[str, SourceRange]  # per source name, what that checkpoint read; the job resumes at each `end`
+    committed: int  # how many committables were asked for again
+    orphans: Mapping[str, Sequence[Orphan]]  # per sink name, output that no decision named, now removed
     took_ms: int
 
 
@@ -107,11 +75,9 @@ class Log(Protocol):
 
     def info(self, event: str, **fields: Any) -> Any:
         """Note something a person may want to know."""
-        ...
 
     def warning(self, event: str, **fields: Any) -> Any:
         """Note something a person should look at."""
-        ...
 
 
 class StandardLog:

@@ -72,11 +72,6 @@ class Counts:
         """Return the counts as a JSON object."""
         return {name: getattr(self, name) for name in self.__slots__}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, int]) -> Counts:
-        """Return the counts of a JSON object; fields that are missing are 0."""
-        return cls(**{name: int(value.get(name, 0)) for name in cls.__slots__})
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -188,7 +183,6 @@ class Writer(Protocol):
 
     def write(self, chunk: Chunk) -> int:
         """Write a chunk's rows to attempt-unique, invisible output; return how many were written (not rejected)."""
-        ...
 
     def prepare(self) -> Sequence[JSON]:
         """Make all that was written durable and return the payloads that describe it. Called once, last.
@@ -197,14 +191,12 @@ class Writer(Protocol):
         checkpoint, the sums of "rows", of "bytes" and of "digest" (16 hex digits, the same for the same rows), and the
         bounds of "min_ms" and "max_ms" (event times).
         """
-        ...
 
     def abandon(self) -> None:
         """Drop what was written; called instead of `prepare` when the task fails. Must not raise.
 
         A crash may skip it: sweep finds the rest.
         """
-        ...
 
 
 def unchecked() -> None:
@@ -223,12 +215,10 @@ class Participant(Protocol):
     @abstractmethod
     def kind(self) -> Kind:
         """What it can promise."""
-        ...
 
     @abstractmethod
     def open_writer(self, context: WriterContext) -> Writer:
         """Task side: begin output for one attempt. Creates nothing visible."""
-        ...
 
     def directive(self, state: JSON) -> JSON:
         """Driver: what the tasks of the next checkpoint should know of the carried state. Keep it below 32 KB."""
@@ -257,7 +247,6 @@ class Participant(Protocol):
             CommitUnknown: the outcome is not known; it will be asked for again. Never raised for anything proven.
             TerminalError: what the decision names is neither there nor already visible.
         """
-        ...
 
     def abort(self, prepared: Prepared) -> None:
         """Driver: remove what an attempt prepared that no decision names. Idempotent; unknown names are no error."""

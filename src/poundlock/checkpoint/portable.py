@@ -75,7 +75,6 @@ class Portable(Participant, Protocol):
         Raises:
             PoundlockError: it cannot be looked for now.
         """
-        ...
 
     def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
         """Take a saved state over: copy its data out of the savepoint, under this job's names; return the state of it.
@@ -111,4 +110,3 @@ class Legible(Protocol):
 
     def pending(self, state: JSON) -> Sequence[PendingFile]:
         """Return what the state carries that is still to become visible."""
-        ...

@@ -9,55 +9,47 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from poundlock.checkpoint.committer import Carried
 from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.cycle import Ran, Verified, run_checkpoint
-from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.outcome import Outcome
-from poundlock.checkpoint.participant import Prepared
-from poundlock.driver.failure_tolerance import Attempt, Attempts, known_undecided
-from poundlock.driver.job_state import JobState
+from poundlock.checkpoint.decision import Decision, EventTime
+from poundlock.checkpoint.outcome import Outcome, TaskResults
+from poundlock.checkpoint.participant import Occasion
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.planner import CheckpointPlan, Planner
-from poundlock.driver.progress_reporter import Tracker
-from poundlock.driver.requests import Trigger
-from poundlock.driver.results import task_results
-from poundlock.driver.scheduler import CheckpointScheduler
-from poundlock.driver.turns import Turn
+from poundlock.driver.progress import Tracker
+from poundlock.driver.requests import CheckpointScheduler, Trigger
+from poundlock.driver.restart import Attempt, Attempts, known_undecided
+from poundlock.driver.turns import has_ended, in_thread
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
+from poundlock.operators.decided_time import DecidedTime
 from poundlock.operators.stream_times import Advanced
 from poundlock.operators.time_values import SourceInput, TimeDirective
+from poundlock.plan.row_accounts import sink_counts
 from poundlock.plan.stages import StageChain
 from poundlock.spark.batch_job import BatchJobs
 from poundlock.state.directive import StateDirective
-from poundlock.tasks.report import Directive
+from poundlock.state.job_state import JobState
+from poundlock.tasks.report import Directive, TaskReport, total_counts
 
 _POLL_S = 0.05
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What a checkpoint of a job is to do.
-
-    Args:
-        reads: what its tasks read.
-        times: what event time they begin with.
-        began: when it was planned, by the monotonic clock, seconds.
-        served: who waits for it.
-        again: whether it is decided, and parts of it are produced once more.
-        drain: whether the input ends for good with it.
-    """
+    """What a checkpoint of a job is to do."""
 
     reads: CheckpointPlan
     times: TimeDirective
-    began: float
+    began: float  # when it was planned, by the monotonic clock, seconds
     served: Sequence[Trigger] = ()
-    again: bool = False
-    drain: bool = False
+    again: bool = False  # whether it is decided, and parts of it are produced once more
+    drain: bool = False  # whether the input ends for good with it
 
     @property
     def checkpoint(self) -> int:
@@ -80,33 +72,20 @@ class _Commit:
     ran: JobRan
     decision: Decision
     durations_ms: Mapping[str, int]
-    turn: Turn[tuple[Carried, float]]
+    turn: Future[tuple[Carried, float]]
 
 
 @dataclass
 class JobCheckpoints:
-    """The checkpoints of one attempt of a job. See `cycle.CheckpointSteps`.
-
-    Args:
-        chain: the stages that its tasks run.
-        jobs: runs them.
-        planner: plans what they read.
-        time: the job's event time.
-        state: its keyed state; None where it has none.
-        coordinator: has recovered already.
-        scheduler: says when a checkpoint may begin, and who waits for it.
-        tracker: notified of every checkpoint.
-        attempts: notified of every checkpoint that begins.
-        on_checkpoint: called after each completed checkpoint.
-    """
+    """The checkpoints of one attempt of a job, whose coordinator has recovered. See `cycle.CheckpointSteps`."""
 
     chain: StageChain
     jobs: BatchJobs
     planner: Planner
     time: JobTime
-    state: JobState | None
+    state: JobState | None  # its keyed state; None where it has none
     coordinator: Coordinator
-    scheduler: CheckpointScheduler
+    scheduler: CheckpointScheduler  # says when a checkpoint may begin, and who waits for it
     tracker: Tracker
     attempts: Attempts
     on_checkpoint: Callable[[], None] = lambda: None
@@ -133,6 +112,12 @@ class JobCheckpoints:
             self.take()
             self.settle()
 
+    def roll(self, occasion: Occasion) -> None:
+        """Decide and commit what is due by time alone, or at the end; see `Coordinator.roll`."""
+        outcome = self.coordinator.roll(occasion)
+        if outcome is not None:
+            self.tracker.rolled(outcome.files_made)
+
     @property
     def produced_again(self) -> bool:
         """Whether parts of the newest checkpoint were aborted from outside and come before anything else."""
@@ -152,9 +137,9 @@ class JobCheckpoints:
         commit = self._commit
         if commit is None:
             return False
-        if not commit.turn.wait(seconds):
+        if not has_ended(commit.turn, seconds):
             return True
-        commit.turn.result  # noqa: B018  # raises what it failed with
+        commit.turn.result()  # raises what it failed with
         return False
 
     def settle(self) -> None:
@@ -165,7 +150,7 @@ class JobCheckpoints:
         commit = self._commit
         if commit is None:
             return
-        carried, ended = commit.turn.result
+        carried, ended = commit.turn.result()
         outcome = self.coordinator.committed(commit.decision, carried, commit.durations_ms)
         self._commit = None
         if self.produced_again:
@@ -175,7 +160,7 @@ class JobCheckpoints:
 
     def await_end(self, seconds: float) -> bool:
         """Wait until no commit is under way, at most so long and whatever comes of it; return whether none is."""
-        return self._commit is None or self._commit.turn.wait(seconds)
+        return self._commit is None or has_ended(self._commit.turn, seconds)
 
     def give_up(self) -> None:
         """Keep a thread that is left behind from deciding anything."""
@@ -247,41 +232,25 @@ class JobCheckpoints:
         self._attempt.ran = True
         self.planner.check_identity(plan.reads)
         advanced = self.time.measured(plan.times, reports)
-        results = task_results(
-            self.chain,
-            plan.reads,
-            reports,
-            watermarks=self.time.decided(plan.times, advanced),
-            event_time=self.time.seen(plan.times, reports),
-        )
-        return JobRan(given, results, advanced)
+        decided, seen = self.time.decided(plan.times, advanced), self.time.seen(plan.times, reports)
+        results = task_results(self.chain, plan.reads, reports, watermarks=decided, event_time=seen)
+        return JobRan(plan.reads, given, results, advanced)
 
     def _state_directives(self, plan: JobPlan) -> Mapping[str, StateDirective]:
         if self.state is None:
             return {}
         return self.state.directives(plan.checkpoint, parallelism=self.chain.parallelism, again=plan.again)
 
-    def aborting(self, prepared: Sequence[Prepared]) -> AbstractContextManager[None]:
-        return self.coordinator.aborting(prepared)
-
     def await_commit(self, plan: JobPlan) -> bool:
         self.settle()
         return plan.again or not self.produced_again
 
-    def drop(self, plan: JobPlan, ran: JobRan) -> None:
-        self.coordinator.abort(ran.results.prepared)
+    def dropped(self, plan: JobPlan) -> None:
         self.scheduler.put_back(plan.served)
 
-    def verify(self, plan: JobPlan, ran: JobRan) -> Verified:
-        return self.coordinator.verify(plan.reads, ran.directive, ran.results)
-
-    def decide(self, plan: JobPlan, ran: JobRan, verified: Verified) -> Decision:
-        decision = self.coordinator.decide(plan.reads, verified)
+    def commit(self, plan: JobPlan, ran: JobRan, decision: Decision, verified: Verified) -> None:
         if not plan.again:
             self.time.checkpointed(ran.advanced, drained=plan.drain)
-        return decision
-
-    def commit(self, plan: JobPlan, ran: JobRan, decision: Decision, verified: Verified) -> None:
         begun = self._attempt.began
 
         def commit() -> tuple[Carried, float]:
@@ -291,7 +260,7 @@ class JobCheckpoints:
             ):
                 return self.coordinator.commit(decision), time.monotonic()
 
-        self._commit = _Commit(plan, ran, decision, verified.durations_ms, Turn(commit, "poundlock-commit"))
+        self._commit = _Commit(plan, ran, decision, verified.durations_ms, in_thread(commit, "poundlock-commit"))
         self.scheduler.decided(plan.began)
         self.ended = self.planner.finished(self.coordinator.sources)
 
@@ -299,3 +268,51 @@ class JobCheckpoints:
         if self.time.active:
             slowest = self.time.slowest
             self.tracker.event_time(self.time.watermark, None if slowest is None else slowest.held_by)
+
+
+def task_results(
+    chain: StageChain,
+    plan: CheckpointPlan,
+    reports: Sequence[TaskReport],
+    *,
+    watermarks: DecidedTime | None,
+    event_time: EventTime | None,
+) -> TaskResults:
+    """Return the sums of a checkpoint's reports.
+
+    Raises:
+        TransientError: the tasks did not read just the splits that were planned for them.
+    """
+    _check_splits(plan, reports)
+    totals = total_counts(reports)
+    return TaskResults(
+        prepared=[item for report in reports for item in report.prepared],
+        counts=sink_counts(chain.nodes, chain.segments, totals, keeps_dead_letters=chain.keeps_dead_letters),
+        rows_read={name: totals[name].rows_in if name in totals else 0 for name in chain.source.sources},
+        bytes_read=_bytes_read(reports),
+        tasks=len(plan.work) or None,
+        watermarks=watermarks,
+        event_time=event_time,
+        state=[report.state for report in reports if report.state is not None],
+    )
+
+
+def _check_splits(plan: CheckpointPlan, reports: Sequence[TaskReport]) -> None:
+    for name, planned in plan.splits.items():
+        read = sum(report.reads[name].splits for report in reports if name in report.reads)
+        if read != planned:
+            raise TransientError(
+                f"{planned} splits of {name!r} were planned and {read} were read",
+                next="nothing was committed; the checkpoint is taken again",
+            )
+
+
+def _bytes_read(reports: Sequence[TaskReport]) -> dict[str, int]:
+    """Return how large what was read is, per source whose readers all count."""
+    reads = [(name, read.bytes) for report in reports for name, read in report.reads.items()]
+    uncounted = {name for name, size in reads if size is None}
+    sizes: dict[str, int] = {}
+    for name, size in reads:
+        if size is not None and name not in uncounted:
+            sizes[name] = sizes.get(name, 0) + size
+    return sizes

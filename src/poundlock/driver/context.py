@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -22,16 +22,14 @@ from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource
 from poundlock.control import cluster_driver as submitted
 from poundlock.driver.checkpoints import JobCheckpoints
-from poundlock.driver.failure_tolerance import Attempts
-from poundlock.driver.job_state import JobState
 from poundlock.driver.job_time import JobTime
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.planner import Planner
-from poundlock.driver.progress_reporter import Tracker
-from poundlock.driver.requests import Requests
+from poundlock.driver.progress import Tracker
+from poundlock.driver.requests import CheckpointScheduler, Requests
+from poundlock.driver.restart import Attempts
+from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.retained_checkpoints import Retained
-from poundlock.driver.savepoints.snapshot import cut
-from poundlock.driver.scheduler import CheckpointScheduler
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan
@@ -43,48 +41,29 @@ from poundlock.spark.batch_job import BatchJobs
 from poundlock.spark.executors import Watch, check_executors, needs_of
 from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import start_spark
+from poundlock.state.job_state import JobState
 from poundlock.state.participant import StateParticipant
 from poundlock.storage import Storage, open_storage
-from poundlock.values import Clock, duration
+from poundlock.values import Clock, SystemClock, duration
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Assembly:
-    """Puts the lives of one job together.
-
-    Args:
-        job, plan, settings: what runs, and how.
-        tracker: told of every checkpoint, and of what is worth a line.
-        clock: the time.
-        requests: what others ask of the job.
-        attempts: told of every checkpoint that begins.
-        session: where its tasks run; None = a session is started for the job, and again when its JVM is gone.
-        read_only: whether sources are not to learn what was read.
-    """
+    """Puts the lives of one job together."""
 
     job: Job
     plan: Plan
     settings: Settings
     tracker: Tracker
-    clock: Clock
     requests: Requests
     attempts: Attempts
+    # where its tasks run; None = a session is started for the job, and again when its JVM is gone
     session: Session | None = None
-    read_only: bool = False
+    read_only: bool = False  # whether sources are not to learn what was read
+    clock: Clock = field(default_factory=SystemClock)
     watch: Watch | None = None
     _tried: bool = False
     _planner: Planner | None = None
-    _state: JobState | None = None
-
-    @property
-    def has_session(self) -> bool:
-        """Whether Spark was started, whatever became of it since."""
-        return self.session is not None
-
-    @property
-    def jvm_alive(self) -> bool:
-        """Whether the JVM of the session runs."""
-        return self.session is not None and self.session.jvm_alive
 
     def kill_session(self) -> None:
         """End Spark at once, if it was started for the job."""
@@ -102,14 +81,13 @@ class Assembly:
     def coordinator(self, storage: Storage, identity: Identity, epoch: Epoch) -> Coordinator:
         """Return what decides the checkpoints of one life; it has not recovered yet."""
         kept = self.settings.ledger_retention
-        self._state = self._job_state(storage, identity, epoch)
         return Coordinator(
             identity=identity,
             epoch=epoch,
             ledger=Ledger(storage, retention_ms=None if kept is None else int(kept.total_seconds() * 1000)),
             participants=self.sinks(identity),
             clock=self.clock,
-            state=self._state,
+            state=self._job_state(storage, identity, epoch),
         )
 
     def _job_state(self, storage: Storage, identity: Identity, epoch: Epoch) -> JobState | None:
@@ -131,7 +109,7 @@ class Assembly:
                     source = source.bind(job=self.job.name, name=name, previous=previous)
                 sources[name] = source
                 if span is not None:
-                    self.tracker.state(self.tracker.progress.state, f"Source {name} {source.describe(span.end)}")
+                    self.say(f"Source {name} {source.describe(span.end)}")
             yield sources
         finally:
             if self._planner is not None:
@@ -154,15 +132,7 @@ class Assembly:
         sources: Mapping[str, Any],
         on_checkpoint: Callable[[], None],
     ) -> JobLoop:
-        """Return the loop of one life; nothing runs yet.
-
-        Args:
-            storage: the checkpoint folder.
-            identity: whose it is.
-            coordinator: has recovered.
-            sources: as `reading` gave them.
-            on_checkpoint: called after each completed checkpoint.
-        """
+        """Return the loop of one life, whose coordinator has recovered; nothing runs yet."""
         session = self._session(storage)
         sources = self._with_streams(session, sources)
         context = session.context
@@ -191,7 +161,7 @@ class Assembly:
             jobs=BatchJobs(session, self.job.name, chain),
             planner=self._planner,
             time=JobTime(chain.times, self.clock, coordinator.watermarks, chain.operators),
-            state=self._state,
+            state=coordinator.state,
             coordinator=coordinator,
             scheduler=CheckpointScheduler(interval, duration(self.job.checkpoint_min_pause), self.requests),
             tracker=self.tracker,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from poundlock.checkpoint.capabilities import Closable, Inspectable, NeedsJvm, Preflight, check_tasks
@@ -17,11 +17,16 @@ from poundlock.checkpoint.identity import Identity, open_identity, rename
 from poundlock.checkpoint.participant import Occasion
 from poundlock.config import Settings, load_settings
 from poundlock.driver.context import Assembly
-from poundlock.driver.failure_tolerance import Attempts, CheckpointTimedOut
-from poundlock.driver.progress import Progress, State, StopRequest
-from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.progress import Progress, State, StopRequest, Tracker
 from poundlock.driver.requests import Requests
-from poundlock.driver.restart import ExponentialDelayRestart, RestartState, RestartStrategy, restart_strategy
+from poundlock.driver.restart import (
+    Attempts,
+    CheckpointTimedOut,
+    ExponentialDelayRestart,
+    RestartState,
+    RestartStrategy,
+    restart_strategy,
+)
 from poundlock.driver.savepoints.checkpoint_as_savepoint import described, savepoint_of
 from poundlock.driver.savepoints.checkpoint_deletion import delete_checkpoint, finish_deletion
 from poundlock.driver.savepoints.handover import leave, refuse_left
@@ -32,9 +37,9 @@ from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import Plan, make_plan
-from poundlock.savepoint.claim import settle_claim
-from poundlock.savepoint.first_edition import refuse_first_edition
+from poundlock.savepoint.metadata import refuse_first_edition
 from poundlock.savepoint.operator_ids import refuse_changed
+from poundlock.savepoint.restore import settle_claim
 from poundlock.spark.error_translation import explain, is_transient
 from poundlock.spark.executors import ApplicationLost
 from poundlock.spark.launch.master import Master
@@ -42,7 +47,7 @@ from poundlock.spark.launch.session import Session, jvm_gone
 from poundlock.state.runs.run import DamagedRunError
 from poundlock.storage import Storage, open_checkpoint, open_storage
 from poundlock.storage.storage_errors import refuse_unreachable
-from poundlock.values import Clock, SystemClock, duration
+from poundlock.values import duration
 
 SET_FROM_OUTSIDE = (
     "on_error",
@@ -84,13 +89,9 @@ def run(
     """Run a job until its input ends or `stop` asks for it; restart it as its strategy says when it fails.
 
     Args:
-        job: what to run.
         settings: the machine's and the run's settings; default: file and environment.
         on_progress: told of every checkpoint and change of state, from this process's threads.
-        stop: how to end it; see StopRequest.
-        requests: what others ask of it while it runs.
         on_claim: told whose checkpoint it is, once this process is the only one that runs it and before Spark starts.
-        beginning: the savepoint to begin with.
         session: the user's Spark session to run in; None = the job has one of its own.
         read_only: whether sources are not to learn what was read.
 
@@ -102,17 +103,19 @@ def run(
     plan = make_plan(job)
     check_required(plan)
     requests = requests or Requests()
+    timeout = job.checkpoint_timeout
     driver = Driver(
-        job,
-        plan,
-        settings,
-        Tracker(on_progress),
-        stop or StopRequest(),
+        job=job,
+        plan=plan,
+        settings=settings,
+        tracker=Tracker(on_progress),
         requests=requests,
-        on_claim=on_claim or (lambda identity: None),
-        beginning=beginning,
+        attempts=Attempts(None if timeout is None else duration(timeout), job.tolerable_failed_checkpoints),
         session=session,
         read_only=read_only,
+        stop=stop or StopRequest(),
+        on_claim=on_claim or (lambda identity: None),
+        beginning=beginning,
     )
     try:
         if session is None:
@@ -178,45 +181,20 @@ def preflight(plan: Plan) -> None:
     check_tasks(plan.sinks, plan.job.parallelism or 1)
 
 
-@dataclass
-class Driver:
-    """One driver process's work on one job."""
+@dataclass(kw_only=True)
+class Driver(Assembly):
+    """One driver process's work on one job; see `run` for what it is given."""
 
-    job: Job
-    plan: Plan
-    settings: Settings
-    tracker: Tracker
     stop: StopRequest
-    clock: Clock = field(default_factory=SystemClock)
-    requests: Requests = field(default_factory=Requests)
-    on_claim: Callable[[Identity], None] = lambda identity: None
-    beginning: Beginning | None = None
-    session: Session | None = None
-    read_only: bool = False
+    on_claim: Callable[[Identity], None]
+    beginning: Beginning | None
     _claim_settled: bool = False
-    _attempts: Attempts = field(init=False)
-    _assembly: Assembly = field(init=False)
-
-    def __post_init__(self) -> None:
-        timeout = self.job.checkpoint_timeout
-        self._attempts = Attempts(None if timeout is None else duration(timeout), self.job.tolerable_failed_checkpoints)
-        self._assembly = Assembly(
-            self.job,
-            self.plan,
-            self.settings,
-            self.tracker,
-            self.clock,
-            self.requests,
-            self._attempts,
-            session=self.session,
-            read_only=self.read_only,
-        )
 
     def run(self) -> Progress:
         """Run until done; see `run`."""
         storage = open_storage(checkpoint_dir(self.job, self.settings))
         with two_lines(self.plan):
-            finish_deletion(self.plan, storage, clock=self.clock, say=self._assembly.say)
+            finish_deletion(self.plan, storage, clock=self.clock, say=self.say)
             if self.beginning is None:
                 refuse_left(storage)
             else:
@@ -226,19 +204,19 @@ class Driver:
             refuse_changed(storage, identity, self.plan)
             sinks = {
                 name: sink.describe_json()
-                for name, sink in self._assembly.sinks(identity).items()
+                for name, sink in self.sinks(identity).items()
                 if isinstance(sink, Inspectable)
             }
             with Epoch.claim(storage, clock=self.clock, sinks=sinks, operators=described(self.plan)) as epoch:
                 refuse_left(storage)  # now that nobody else can begin anything here
                 if identity.name != self.job.name:
-                    self._assembly.say(f"Job {identity.job_id} was called {identity.name} and is {self.job.name} now")
+                    self.say(f"Job {identity.job_id} was called {identity.name} and is {self.job.name} now")
                     identity = rename(storage, identity, self.job.name)
                 try:
                     self.on_claim(identity)
                     progress = self._keep_running(storage, identity, epoch)
                 finally:
-                    self._assembly.end_session()
+                    self.end_session()
                 if progress.state == "CANCELED" and self._deleted_when_canceled:
                     self._delete(storage, identity, epoch)
                     progress = replace(self.tracker.progress, state="CANCELED")
@@ -249,9 +227,9 @@ class Driver:
         return self.job.checkpoint_retention == "DELETE_ON_CANCELLATION"
 
     def _delete(self, storage: Storage, identity: Identity, epoch: Epoch) -> None:
-        coordinator = self._assembly.coordinator(storage, identity, epoch)
+        coordinator = self.coordinator(storage, identity, epoch)
         try:
-            delete_checkpoint(storage, identity, self._assembly.sinks(identity), coordinator, epoch)
+            delete_checkpoint(storage, identity, self.sinks(identity), coordinator, epoch)
         except (PoundlockError, OSError) as failure:
             error = explain(failure, list(self.plan.sources.values()))
             self.tracker.state("CANCELED", f"Checkpoint {storage.root} could not be deleted: {error.what}")
@@ -261,9 +239,9 @@ class Driver:
     def _begin(self, storage: Storage) -> None:
         """Make the checkpoint folder that of a job which goes on from the savepoint, or checkpoint, that was given."""
         assert self.beginning is not None
-        if has_begun(storage, self.beginning, say=self._assembly.say):
+        if has_begun(storage, self.beginning, say=self.say):
             return
-        with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self._assembly.say) as (given, say):
+        with savepoint_of(self.beginning, storage, self.plan, clock=self.clock, say=self.say) as (given, say):
             begin(self.plan, storage, given, clock=self.clock, say=say)
 
     def _keep_running(self, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
@@ -278,7 +256,7 @@ class Driver:
                 error = self._explained(failure)
                 if self.stop.canceling:
                     return self._canceled()
-                if self._attempts.tolerates(error) and not self.stop.stopping:
+                if self.attempts.tolerates(error) and not self.stop.stopping:
                     delay: timedelta | None = timedelta(seconds=_TOLERATED_S)
                 else:
                     delay = restarts.next_delay(self.clock.now_ms(), rng, error, transient=is_transient(error))
@@ -295,7 +273,7 @@ class Driver:
         """Return the error to show; a call into a JVM that is gone can fail as anything, even as storage trouble."""
         error = explain(failure, list(self.plan.sources.values()))
         unsure = isinstance(failure, ConnectionError) or isinstance(failure.__cause__, ConnectionError)
-        if self._assembly.has_session and not self._assembly.jvm_alive and (unsure or type(error) is PoundlockError):
+        if self.session is not None and not self.session.jvm_alive and (unsure or type(error) is PoundlockError):
             return jvm_gone()
         if isinstance(error, DamagedRunError):
             whole = newest_whole(open_storage(checkpoint_dir(self.job, self.settings)))
@@ -306,10 +284,10 @@ class Driver:
         return error
 
     def _one_life(self, storage: Storage, identity: Identity, epoch: Epoch, restarts: RestartState) -> Progress:
-        coordinator = self._assembly.coordinator(storage, identity, epoch)
+        coordinator = self.coordinator(storage, identity, epoch)
         recovery = coordinator.recover()
-        with self._assembly.reading(recovery) as sources:
-            loop = self._assembly.loop(
+        with self.reading(recovery) as sources:
+            loop = self.loop(
                 storage, identity, coordinator, sources, on_checkpoint=lambda: self._completed(storage, restarts)
             )
             self.tracker.state("RUNNING")
@@ -318,7 +296,7 @@ class Driver:
             except BaseException as error:
                 loop.kill()
                 if isinstance(error, ApplicationLost) or (isinstance(error, CheckpointTimedOut) and loop.hangs):
-                    self._assembly.kill_session()
+                    self.kill_session()
                 loop.await_tasks()  # the next life's recovery counts on no task writing any more
                 raise
             if ended is None:
@@ -333,9 +311,7 @@ class Driver:
                 except BaseException:
                     loop.kill()  # the job has not ended with it: the next life is asked for another one
                     raise
-            outcome = coordinator.roll(Occasion.END)
-            if outcome is not None:
-                self.tracker.rolled(outcome.files_made)
+            loop.checkpoints.roll(Occasion.END)
             loop.await_tasks()
             coordinator.sweep()
             self.tracker.state("FINISHED")
@@ -344,23 +320,23 @@ class Driver:
     def _completed(self, storage: Storage, restarts: RestartState) -> None:
         """A checkpoint is complete: a savepoint that was claimed is no longer needed."""
         restarts.checkpoint_completed()
-        self._attempts.completed()
+        self.attempts.completed()
         if not self._claim_settled:
             self._claim_settled = True
             message = settle_claim(storage)
             if message is not None:
-                self._assembly.say(message)
+                self.say(message)
 
     def _ended_with(self, saved: Saved, storage: Storage, identity: Identity, epoch: Epoch) -> Progress:
         """Leave everything to the savepoint: hidden data goes, and who runs the job without it is told."""
-        leave(storage, self._assembly.sinks(identity), saved.path, job_id=identity.job_id, check=epoch.check)
+        leave(storage, self.sinks(identity), saved.path, job_id=identity.job_id, check=epoch.check)
         state: State = "CANCELED" if saved.trigger.then == "cancel" else "FINISHED"
         self.tracker.state(state, f"Savepoint completed. Path: {saved.path}")
         saved.trigger.complete(saved.path)
         return replace(self.tracker.progress, state=state)
 
     def _canceled(self) -> Progress:
-        self._assembly.kill_session()
+        self.kill_session()
         self.tracker.state("CANCELED")
         return replace(self.tracker.progress, state="CANCELED")
 

@@ -14,14 +14,7 @@ from poundlock.values import Clock
 
 
 class JobTime:
-    """The event time of a job. Used by one thread at a time.
-
-    Args:
-        times: how it flows.
-        clock: the time.
-        decided: what the newest decision says of it; None before the first.
-        operators: ids of the operators that keep state.
-    """
+    """The event time of a job. Used by one thread at a time."""
 
     def __init__(self, times: StreamTimes, clock: Clock, decided: DecidedTime | None, operators: Sequence[str]) -> None:
         self._times, self._clock, self._operators = times, clock, operators
@@ -41,7 +34,6 @@ class JobTime:
         """Return what the tasks of a new checkpoint begin with.
 
         Args:
-            sources: by name.
             drain: whether the input ends for good with the checkpoint.
         """
         return self._times.directive(self._state, self._clock.now_ms(), sources, drain=drain)
@@ -51,11 +43,7 @@ class JobTime:
         return dict(held_of_source(self._times.graph, self._state))
 
     def measured(self, directive: TimeDirective, reports: Sequence[TaskReport]) -> Advanced:
-        """Return what became of event time in a checkpoint.
-
-        Raises:
-            TerminalError: tasks came to another result.
-        """
+        """Return what became of event time in a checkpoint. Raises TerminalError: tasks came to another result."""
         advanced = self._times.advance(directive, [seen for report in reports for seen in report.times])
         require_agreement(advanced, [report.watermarks for report in reports if report.watermarks])
         return advanced
@@ -72,7 +60,6 @@ class JobTime:
         """Let time pass without rows; return whether a timer is due by it, for which a checkpoint is to be taken.
 
         Args:
-            sources: by name.
             timers: when the first timer of any operator is due, by event time and by the clock, ms.
         """
         directive = self.directive(sources)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 from poundlock.checkpoint.participant import Occasion
 from poundlock.driver.checkpoints import JobCheckpoints
@@ -17,7 +17,7 @@ from poundlock.driver.progress import StopRequest
 from poundlock.driver.requests import Requests, Trigger
 from poundlock.driver.savepoints.requested import NotDrained, Saved, Savepoints
 from poundlock.driver.savepoints.retained_checkpoints import Retained
-from poundlock.driver.turns import Turn
+from poundlock.driver.turns import has_ended, in_thread
 from poundlock.savepoint.take import Cut
 from poundlock.spark.executors import Watch
 from poundlock.values import Clock
@@ -29,24 +29,16 @@ _TELL_S = 1.0
 
 @dataclass
 class JobLoop:
-    """One attempt at running a job.
-
-    Args:
-        checkpoints: takes them.
-        requests: what others ask of the job.
-        clock: what rolls go by.
-        save: copies what a savepoint is made of into a directory; called between two checkpoints.
-        retained: keeps copies of the newest checkpoints.
-        watch: looks after the cluster that the tasks run on; None = they run here.
-    """
+    """One attempt at running a job."""
 
     checkpoints: JobCheckpoints
     requests: Requests
     clock: Clock
+    # copies what a savepoint is made of into a directory; called between two checkpoints
     save: Callable[[str | None], Cut]
     retained: Retained
-    watch: Watch | None = None
-    _turn: Turn[Any] | None = field(default=None, init=False)
+    watch: Watch | None = None  # looks after the cluster that the tasks run on; None = they run here
+    _turn: Future[None] | None = field(default=None, init=False)
     _held: bool = field(default=False, init=False)
     _shown_at: float = field(default=0.0, init=False)
     _savepoints: Savepoints = field(init=False)
@@ -54,8 +46,7 @@ class JobLoop:
     def __post_init__(self) -> None:
         self._savepoints = Savepoints(
             cut=self._cut,
-            hold=lambda: self._hold(True),
-            go_on=lambda: self._hold(False),
+            hold=self._hold,
             say=lambda line: self.checkpoints.tracker.state(self.checkpoints.tracker.progress.state, line),
         )
 
@@ -73,10 +64,10 @@ class JobLoop:
             self.checkpoints.attempts.check()
             if self._turn is not None:
                 self.checkpoints.committing(0)  # raises what the commit beside it failed with
-                if not self._turn.wait(_POLL_S):
+                if not has_ended(self._turn, _POLL_S):
                     continue
                 turn, self._turn = self._turn, None
-                turn.result  # noqa: B018  # raises what it failed with
+                turn.result()  # raises what it failed with
             self._receive_requests()
             self._show_lag()
             if self._goes_on(stop):
@@ -99,7 +90,7 @@ class JobLoop:
             elif stop.stopping or self.checkpoints.ended:
                 return Occasion.END if self._finish_savepoints(stop) else None
             elif self._roll_is_due():
-                self._begin(self._roll, "roll")
+                self._begin(lambda: self.checkpoints.roll(Occasion.ROLL), "roll")
             elif self._has_leftovers:
                 self._begin(self._sweep, "sweep")
             elif self.checkpoints.scheduler.due and not self._held:
@@ -109,7 +100,7 @@ class JobLoop:
         return None
 
     def _begin(self, call: Callable[[], None], what: str) -> None:
-        self._turn = Turn(call, f"poundlock-{what}")
+        self._turn = in_thread(call, f"poundlock-{what}")
 
     def _goes_on(self, stop: StopRequest) -> bool:
         """Return whether the next checkpoint's tasks run beside the commit that is under way: nobody waits for a border."""
@@ -134,11 +125,6 @@ class JobLoop:
         due = self.checkpoints.coordinator.next_roll_ms()
         return due is not None and due <= self.clock.now_ms()
 
-    def _roll(self) -> None:
-        outcome = self.checkpoints.coordinator.roll(Occasion.ROLL)
-        if outcome is not None:
-            self.checkpoints.tracker.rolled(outcome.files_made)
-
     def _sweep(self) -> None:
         """Remove what attempts on executors that are gone have left, and those that lost a race: nobody else writes now."""
         if self.checkpoints.jobs.idle(_END_TASKS_S):
@@ -154,12 +140,8 @@ class JobLoop:
         now = time.monotonic()
         if now - self._shown_at >= _TELL_S:
             self._shown_at = now
-            self.checkpoints.tracker.lag(
-                self.checkpoints.planner.lag(self.checkpoints.coordinator.sources), self._state_bytes()
-            )
-
-    def _state_bytes(self) -> int | None:
-        return None if self.checkpoints.state is None else self.checkpoints.state.bytes
+            lag, state = self.checkpoints.planner.lag(self.checkpoints.coordinator.sources), self.checkpoints.state
+            self.checkpoints.tracker.lag(lag, None if state is None else state.bytes)
 
     def _receive_requests(self) -> None:
         while (trigger := self.requests.take()) is not None:
@@ -173,11 +155,9 @@ class JobLoop:
             try:
                 if self.checkpoints.state is not None and self.checkpoints.coordinator.newest.checkpoint >= 0:
                     self.checkpoints.drain()
-                outcome = self.checkpoints.coordinator.roll(Occasion.END)
+                self.checkpoints.roll(Occasion.END)
             except Exception as error:
                 raise NotDrained(error) from error
-            if outcome is not None:
-                self.checkpoints.tracker.rolled(outcome.files_made)
         return self.save(trigger.directory)
 
     def _hold(self, held: bool) -> None:
@@ -195,7 +175,7 @@ class JobLoop:
         self.checkpoints.give_up()
         self.checkpoints.jobs.cancel()
         if self._turn is not None:
-            self._turn.wait(_END_TASKS_S)
+            has_ended(self._turn, _END_TASKS_S)
         self.checkpoints.await_end(_END_TASKS_S)
         self.checkpoints.scheduler.release()
         self._savepoints.requeue(self.requests)
@@ -207,5 +187,5 @@ class JobLoop:
     @property
     def hangs(self) -> bool:
         """Whether a checkpoint goes on although the attempt was ended."""
-        turn = self._turn is not None and not self._turn.wait(0)
+        turn = self._turn is not None and not self._turn.done()
         return turn or not self.checkpoints.await_end(0)

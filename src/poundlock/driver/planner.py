@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from poundlock.checkpoint.cycle import Planned
@@ -35,15 +35,9 @@ from poundlock.tasks.report import SourceSplit, TaskWork
 
 @dataclass(frozen=True)
 class CheckpointPlan(Planned):
-    """What one checkpoint reads, and which task reads what.
+    """What one checkpoint reads, and which task reads what."""
 
-    Args:
-        work: what each task reads; no task where there is nothing to read.
-        splits: per source, how many splits.
-        places: of all splits, by number.
-    """
-
-    work: Sequence[TaskWork]
+    work: Sequence[TaskWork]  # what each task reads; no task where there is nothing to read
     splits: Mapping[str, int]
     places: Sequence[SplitPlace] = ()
 
@@ -53,45 +47,30 @@ class CheckpointPlan(Planned):
         return any(span.start != span.end for span in self.ranges.values())
 
 
+@dataclass(eq=False)
 class Planner:
-    """The enumerators of one attempt of a job; used by one thread at a time.
+    """The enumerators of one attempt of a job; used by one thread at a time."""
 
-    Args:
-        sources: by name.
-        workspace: gives the durable folder of a source.
-        parallelism: greatest number of tasks.
-        whole: sources of which all splits of a partition go to one task.
-        alone: whether each partition has a task of its own, whatever the parallelism: a sink knows its tasks by them.
-        read_only: whether sources are not notified of what was read.
-    """
+    sources: Mapping[str, SplitSource]
+    workspace: Callable[[str], Storage]
+    parallelism: int
+    _: KW_ONLY
+    whole: Collection[str] = ()  # sources of which all splits of a partition go to one task
+    alone: bool = (
+        False  # each partition has a task of its own, whatever the parallelism: a sink knows its tasks by them
+    )
+    read_only: bool = False  # whether sources are not notified of what was read
 
-    def __init__(
-        self,
-        sources: Mapping[str, SplitSource],
-        workspace: Callable[[str], Storage],
-        parallelism: int,
-        *,
-        whole: Collection[str] = (),
-        alone: bool = False,
-        read_only: bool = False,
-    ) -> None:
+    def __post_init__(self) -> None:
         self._enumerators: dict[str, Enumerator] = {
-            name: source.enumerator(workspace(name)) for name, source in sources.items()
+            name: source.enumerator(self.workspace(name)) for name, source in self.sources.items()
         }
         self._initial = {name: enumerator.initial() for name, enumerator in self._enumerators.items()}
-        self._parallelism, self._whole, self._alone = parallelism, whole, alone
-        self._read_only = read_only
 
     def plan(
         self, checkpoint: int, decided: Mapping[str, SourceRange], held: Mapping[str, Held] | None = None
     ) -> CheckpointPlan:
-        """Plan a new checkpoint.
-
-        Args:
-            checkpoint: its number.
-            decided: per source, the newest decided range.
-            held: per source, what has to wait for others of its alignment group.
-        """
+        """Plan a new checkpoint. `held`: per source, what has to wait for others of its alignment group."""
         ranges = {}
         for name, enumerator in self._enumerators.items():
             start = self._position(name, decided)
@@ -147,7 +126,7 @@ class Planner:
             for name, span in ranges.items()
         }
         counts = {name: len(result) for name, result in splits.items()}
-        work = tasks_by_partition(splits) if self._alone else assign_splits(splits, self._parallelism, self._whole)
+        work = tasks_by_partition(splits) if self.alone else assign_splits(splits, self.parallelism, self.whole)
         work, places = _numbered(work)
         return CheckpointPlan(checkpoint, ranges, work, counts, places)
 
@@ -168,7 +147,7 @@ class Planner:
 
     def committed(self, decided: Mapping[str, SourceRange]) -> None:
         """Notify the sources that everything before their positions is decided and committed."""
-        if self._read_only:
+        if self.read_only:
             return
         for name, enumerator in self._enumerators.items():
             enumerator.committed(self._position(name, decided))
@@ -196,8 +175,6 @@ def assign_splits(
     """Return the work of each task: of every source about equal weights, the same for the same splits.
 
     Args:
-        splits: per source.
-        parallelism: greatest number of tasks.
         whole: sources of which all splits of a partition go to one task, in their order.
     """
     tasks = min(parallelism, sum(len(result) for result in splits.values()))

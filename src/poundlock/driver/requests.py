@@ -1,16 +1,22 @@
-"""What others ask of a running job: a checkpoint now, or a savepoint. Asked by any thread, carried out by the driver.
+"""What others ask of a running job, a checkpoint now or a savepoint, and when the next checkpoint may begin.
 
-A trigger ends once, as completed or as failed, and never changes after that.
+It is asked by any thread, and carried out by the driver. A trigger ends once, as completed or as failed, and never changes after that.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal
 
+from poundlock.driver.turns import has_ended
 from poundlock.errors import PoundlockError
 
 Kind = Literal["checkpoint", "savepoint", "stop"]
@@ -18,64 +24,52 @@ Then = Literal["go on", "stop", "cancel"]
 Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
 
 _KEPT = 100
+_LOOK_S = 0.05  # at the least between two looks for data
 
 
 @dataclass(eq=False, kw_only=True)
 class Trigger:
-    """One thing that was asked for.
+    """One thing that was asked for."""
 
-    Args:
-        kind: a checkpoint, a savepoint, or a clean stop without a savepoint.
-        directory: where a savepoint goes; None = as the job's settings say.
-        then: what the job does after a savepoint.
-        drain: every window is fired and all pending files are finished first.
-        id: 32 hex digits.
-    """
-
-    kind: Kind
-    directory: str | None = None
-    then: Then = "go on"
-    drain: bool = False
-    id: str = field(default_factory=lambda: secrets.token_hex(16))
-    _done: threading.Event = field(default_factory=threading.Event, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _location: str | int | None = None
-    _failure: PoundlockError | None = None
+    kind: Kind  # a checkpoint, a savepoint, or a clean stop without a savepoint
+    directory: str | None = None  # where a savepoint goes; None = as the job's settings say
+    then: Then = "go on"  # what the job does after a savepoint
+    drain: bool = False  # every window is fired and all pending files are finished first
+    id: str = field(default_factory=lambda: secrets.token_hex(16))  # 32 hex digits
+    _outcome: Future[str | int | None] = field(default_factory=Future, repr=False)
 
     @property
     def status(self) -> Status:
         """What became of it so far, in Flink's words."""
-        if not self._done.is_set():
+        if not self._outcome.done():
             return "IN_PROGRESS"
-        return "COMPLETED" if self._failure is None else "FAILED"
+        return "COMPLETED" if self.failure is None else "FAILED"
 
     @property
     def location(self) -> str | int | None:
         """The savepoint's path, or the checkpoint's number; None unless it is completed."""
-        return self._location
+        return self._outcome.result() if self.status == "COMPLETED" else None
 
     @property
     def failure(self) -> PoundlockError | None:
         """Why it failed; None unless it did."""
-        return self._failure
+        error = self._outcome.exception() if self._outcome.done() else None
+        assert error is None or isinstance(error, PoundlockError)
+        return error
 
     def complete(self, location: str | int | None = None) -> None:
         """End it well. Does nothing if it has ended."""
-        with self._lock:
-            if not self._done.is_set():
-                self._location = location
-                self._done.set()
+        with suppress(InvalidStateError):
+            self._outcome.set_result(location)
 
     def fail(self, error: PoundlockError) -> None:
         """End it with an error. Does nothing if it has ended."""
-        with self._lock:
-            if not self._done.is_set():
-                self._failure = error
-                self._done.set()
+        with suppress(InvalidStateError):
+            self._outcome.set_exception(error)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until it has ended, at most so long; return whether it has."""
-        return self._done.wait(seconds)
+        return has_ended(self._outcome, seconds)
 
 
 class Requests:
@@ -88,12 +82,7 @@ class Requests:
         self._closed: PoundlockError | None = None
 
     def trigger(
-        self,
-        kind: Kind,
-        *,
-        directory: str | None = None,
-        then: Then = "go on",
-        drain: bool = False,
+        self, kind: Kind, *, directory: str | None = None, then: Then = "go on", drain: bool = False
     ) -> Trigger:
         """Ask for something; returns at once. After `close`, or while a hundred wait, the trigger has failed already.
 
@@ -149,3 +138,84 @@ class Requests:
         ended = [id for id, trigger in self._known.items() if trigger.status != "IN_PROGRESS"]
         for id in ended[: max(0, len(self._known) - _KEPT)]:
             del self._known[id]
+
+
+@dataclass
+class CheckpointScheduler:
+    """Keeps the interval and the pause between checkpoints. Used by the driver's main thread alone."""
+
+    interval: timedelta  # time between the beginnings of two checkpoints; also how often an idle job looks for data
+    min_pause: timedelta  # least time between the end of a checkpoint and the beginning of the next
+    requests: Requests
+    now: Callable[[], float] = time.monotonic
+    _due: float = 0.0
+    _pending: list[Trigger] = field(default_factory=list)
+    _served: list[Trigger] = field(default_factory=list)  # by checkpoints that are under way
+
+    def request(self, trigger: Trigger) -> None:
+        """Have the next checkpoint begin at once, and complete this trigger with it."""
+        self._pending.append(trigger)
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody waits for a checkpoint."""
+        return bool(self._pending)
+
+    @property
+    def due(self) -> bool:
+        """Whether the next checkpoint may begin now."""
+        return self.requested or self.now() >= self._due
+
+    @property
+    def wait_s(self) -> float:
+        """How long until the next may begin, seconds."""
+        return 0.0 if self.requested else max(0.0, self._due - self.now())
+
+    @property
+    def pauses(self) -> bool:
+        """Whether there is a pause between two checkpoints, so that none begins before the one before has ended."""
+        return bool(self.min_pause)
+
+    def take(self) -> Sequence[Trigger]:
+        """Return who waits for the checkpoint that begins now."""
+        taken, self._pending = tuple(self._pending), []
+        self._served += taken
+        return taken
+
+    def put_back(self, taken: Sequence[Trigger]) -> None:
+        """Have those who were to be served by a checkpoint that is not completed be served by the next."""
+        self._served = [trigger for trigger in self._served if trigger not in taken]
+        self._pending = [*taken, *self._pending]
+
+    def decided(self, began: float) -> None:
+        """Take note that a checkpoint is decided which began then, by `now`."""
+        self._due = began + self.interval.total_seconds()
+
+    def completed(self, began: float, served: Sequence[Trigger], checkpoint: int) -> None:
+        """Take note of a checkpoint that was decided and committed."""
+        end = self.now() + self.min_pause.total_seconds() if self.pauses else 0.0
+        self._due = max(self._due, began + self.interval.total_seconds(), end)
+        self._serve(served, checkpoint)
+
+    def nothing_to_do(self, served: Sequence[Trigger], newest: int) -> None:
+        """Take note that there was nothing to take a checkpoint for.
+
+        Args:
+            newest: the newest decided checkpoint, -1 if there is none.
+        """
+        self._due = self.now() + max(self.interval.total_seconds(), _LOOK_S)
+        self._serve(served, newest)
+
+    def _serve(self, served: Sequence[Trigger], checkpoint: int) -> None:
+        self._served = [trigger for trigger in self._served if trigger not in served]
+        for trigger in served:
+            if checkpoint >= 0:
+                trigger.complete(checkpoint)
+            else:
+                trigger.fail(PoundlockError("the job has read nothing yet", next="ask again when there is some input"))
+
+    def release(self) -> None:
+        """Leave what could not be served to the next attempt."""
+        for trigger in reversed([*self._served, *self._pending]):
+            self.requests.requeue(trigger)
+        self._served, self._pending = [], []

@@ -1,52 +1,32 @@
 """A thread of its own for what a job's loop waits for, so that the driver's main thread can always be stopped.
 
-One thing runs at a time. What hangs is left behind with its thread, which is a daemon: the process can end.
+What hangs is left behind with its thread, which is a daemon: the process can end.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-class Turn(Generic[T]):
-    """One call in a thread of its own.
+def in_thread(call: Callable[[], T], name: str) -> Future[T]:
+    """Call it in a thread of that name; the future has what it returned or raised."""
+    future: Future[T] = Future()
 
-    Args:
-        call: what is called.
-        name: of the thread.
-    """
-
-    def __init__(self, call: Callable[[], T], name: str) -> None:
-        self._call = call
-        self._done = threading.Event()
-        self._result: T | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._result = self._call()
+            future.set_result(call())
         except BaseException as error:
-            self._error = error
-        finally:
-            self._done.set()
+            future.set_exception(error)
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until it has ended, at most so long; return whether it has."""
-        return self._done.wait(seconds)
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return future
 
-    @property
-    def result(self) -> T:
-        """What the call returned; it has ended.
 
-        Raises:
-            BaseException: what the call raised.
-        """
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[return-value]
+def has_ended(future: Future[Any], seconds: float | None) -> bool:
+    """Wait until a call has ended, at most so long; return whether it has."""
+    return bool(wait([future], seconds).done)

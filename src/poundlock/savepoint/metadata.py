@@ -11,14 +11,15 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from poundlock.checkpoint.decision import Decision
+import msgspec
+
+from poundlock.checkpoint.decision import Decision, typed
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError
-from poundlock.savepoint.first_edition import OF_FIRST_EDITION
 from poundlock.storage import LocalStorage, Storage
 from poundlock.values import Clock
 from poundlock.versions import version_of
@@ -29,18 +30,6 @@ _FIRST = 1
 _BLOCK = 1 << 20
 _LONGEST = 200
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_TYPES: Mapping[str, type] = {
-    "name": str,
-    "job": str,
-    "job_id": str,
-    "created_ms": int,
-    "versions": dict,
-    "decision": dict,
-    "operators": dict,
-    "sinks": dict,
-    "files": dict,
-}
-_DECISION_TYPES: Mapping[str, type] = {"number": int, "checkpoint": int, "time_ms": int, "sources": dict, "sinks": dict}
 
 
 def new_name(job_id: str) -> str:
@@ -58,68 +47,37 @@ class SavedFile:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One part of the job that the savepoint holds something of.
+    """One part of the job that the savepoint holds something of."""
 
-    Args:
-        kind: "source", "sink" or "stateful".
-        named: whether the user gave the id.
-        made_of: what its state is made of, as JSON; what is restored must be made of the same. {} = nobody can tell.
-    """
-
-    kind: str
-    named: bool = True
+    kind: str  # "source", "sink" or "stateful"
+    named: bool = True  # whether the user gave the id
+    # what its state is made of, as JSON; what is restored must be made of the same. {} = nobody can tell.
     made_of: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> JSON:
-        """Return it as a JSON object."""
-        return {"kind": self.kind, "named": self.named, "made_of": dict(self.made_of)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What a savepoint says of itself.
-
-    Args:
-        name: of the savepoint.
-        job, job_id: whose it is.
-        created_ms: when it was taken, ms since the epoch.
-        versions: of poundlock and pyspark.
-        decision: the newest decision at the cut, with where every source stands and what every sink carries on.
-        operators: by operator id, in the order of the job.
-        sinks: per sink, what `Inspectable.describe_json` said.
-        files: by path below the savepoint.
-        noted: per sink, what `Portable.note` said at the cut; a sink that said nothing is left out.
-        edited: of one that was made of another by hand: "from", its name, and "done", what was done, in words.
-    """
+    """What a savepoint says of itself."""
 
     name: str
     job: str
     job_id: str
     created_ms: int
     versions: Mapping[str, str]
-    decision: Decision
-    operators: Mapping[str, Operator]
-    sinks: Mapping[str, JSON] = field(default_factory=dict)
-    files: Mapping[str, SavedFile] = field(default_factory=dict)
+    decision: Decision  # the newest decision at the cut, with where every source stands and what every sink carries on
+    operators: Mapping[str, Operator]  # by operator id, in the order of the job
+    sinks: Mapping[str, JSON]  # per sink, what `Inspectable.describe_json` said
+    files: Mapping[str, SavedFile]  # by path below the savepoint
+    # per sink, what `Portable.note` said at the cut; a sink that said nothing is left out
     noted: Mapping[str, JSON] = field(default_factory=dict)
+    # of one that was made of another by hand: "from", its name, and "done", what was done, in words
     edited: Mapping[str, Any] | None = None
 
     def to_json(self) -> JSON:
         """Return it as a JSON object."""
-        return {
-            "v": FORMAT,
-            "name": self.name,
-            "job": self.job,
-            "job_id": self.job_id,
-            "created_ms": self.created_ms,
-            "versions": dict(self.versions),
-            "decision": self.decision.to_json(),
-            "operators": {i: o.to_json() for i, o in self.operators.items()},
-            "sinks": dict(self.sinks),
-            "files": {path: {"bytes": f.bytes, "sha256": f.sha256} for path, f in sorted(self.files.items())},
-            **({"noted": dict(self.noted)} if self.noted else {}),
-            **({"edited": dict(self.edited)} if self.edited is not None else {}),
-        }
+        value = msgspec.to_builtins(replace(self, files=dict(sorted(self.files.items()))))
+        whole = {"v": FORMAT, **value, "decision": self.decision.to_json()}
+        return {name: each for name, each in whole.items() if name not in ("noted", "edited") or each}
 
     @classmethod
     def from_json(cls, value: JSON) -> Metadata:
@@ -128,20 +86,19 @@ class Metadata:
         Raises:
             ValueError, KeyError, TypeError: it has a format this version does not know, or says what no savepoint does.
         """
-        _check(value)
-        return cls(
-            name=value["name"],
-            job=value["job"],
-            job_id=value["job_id"],
-            created_ms=value["created_ms"],
-            versions=value["versions"],
-            decision=Decision.from_json(value["decision"]),
-            operators={i: Operator(**o) for i, o in value["operators"].items()},
-            sinks=value["sinks"],
-            files={path: SavedFile(f["bytes"], f["sha256"]) for path, f in value["files"].items()},
-            noted=value.get("noted", {}),
-            edited=value.get("edited"),
-        )
+        if not isinstance(value, dict):
+            raise ValueError("it is no JSON object")
+        if value.get("v") == _FIRST:
+            raise ValueError(f"it was taken by {OF_FIRST_EDITION}")
+        if value.get("v") != FORMAT:
+            raise ValueError(f"savepoint format {value.get('v')!r} is not known to this version")
+        made = typed({**value, "decision": Decision.from_json(value["decision"])}, cls)
+        for path, file in made.files.items():
+            if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+                raise ValueError(f"{path!r} is no path of a file in it")
+            if not _SHA256.fullmatch(file.sha256):
+                raise ValueError(f"{file.sha256!r} is no SHA-256")
+        return made
 
 
 def metadata_of(
@@ -153,16 +110,7 @@ def metadata_of(
     sinks: Mapping[str, JSON],
     clock: Clock,
 ) -> Metadata:
-    """Return what a savepoint that is taken now says of itself, all but its files.
-
-    Args:
-        identity: whose it is.
-        name: of the savepoint.
-        decision: the newest, with all of its keyed state.
-        operators: by id.
-        sinks: per sink, what it says of itself.
-        clock: the time.
-    """
+    """Return what a savepoint of a decision, with all of its keyed state, says of itself now: all but its files."""
     return Metadata(
         name=name,
         job=identity.name,
@@ -172,6 +120,7 @@ def metadata_of(
         decision=decision,
         operators=operators,
         sinks=sinks,
+        files={},
     )
 
 
@@ -200,39 +149,6 @@ def read_metadata(savepoint: Storage) -> Metadata:
 def _message(error: Exception) -> str:
     text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def _check(value: Any) -> None:
-    if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
-    if value.get("v") == _FIRST:
-        raise ValueError(f"it was taken by {OF_FIRST_EDITION}")
-    if value.get("v") != FORMAT:
-        raise ValueError(f"savepoint format {value.get('v')!r} is not known to this version")
-    _check_types(value, _TYPES)
-    _check_types(value["decision"], _DECISION_TYPES)
-    for name in value["decision"]["sinks"]:
-        _check_types(value["decision"]["sinks"][name], {"committables": list, "state": dict, "counts": dict})
-    for name in value["decision"]["sources"]:
-        _check_types(value["decision"]["sources"][name], {"identity": dict})
-    for name in value["sinks"]:
-        _check_types(value["sinks"], {name: dict})
-    for operator in value["operators"].values():
-        _check_types(operator, {"kind": str, "made_of": dict})
-    for path, file in value["files"].items():
-        if not path or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
-            raise ValueError(f"{path!r} is no path of a file in it")
-        _check_types(file, {"bytes": int, "sha256": str})
-        if not _SHA256.fullmatch(file["sha256"]):
-            raise ValueError(f"{file['sha256']!r} is no SHA-256")
-
-
-def _check_types(value: Any, types: Mapping[str, type]) -> None:
-    if not isinstance(value, dict):
-        raise ValueError(f"{value!r} is no JSON object")
-    for name, wanted in types.items():
-        if type(value[name]) is not wanted:
-            raise ValueError(f"{name!r} is {value[name]!r}")
 
 
 def check_files(savepoint: Storage, metadata: Metadata) -> None:
@@ -281,3 +197,15 @@ def digest_of(storage: Storage, path: str) -> str:
 def listed(value: Any) -> str:
     """Return a part of what an operator's state is made of, for people: a list as its items."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+OF_FIRST_EDITION = "poundlock 0.1, whose state and positions are Spark's and cannot be read by this version"
+
+
+def refuse_first_edition(checkpoint: Storage) -> None:
+    """Raise DefinitionError if a job of the first edition left a checkpoint folder."""
+    if next(iter(checkpoint.list("spark/offsets")), None) is not None:
+        raise DefinitionError(
+            f"the checkpoint {checkpoint.root} was taken by {OF_FIRST_EDITION}",
+            next="let that version finish the job's input (poundlock stop --drain), then begin in another checkpoint_dir",
+        )

@@ -1,19 +1,27 @@
-"""The operators of a job that a savepoint holds something of: sources, sinks, and what keeps state, by id.
+"""The operators of a job that a savepoint holds something of, and those of a job that changed since: compared, renamed, left out.
 
-An operator is told from another by its id, and from its earlier self by what its state is made of.
+They are sources, sinks, and what keeps state. An operator is told from another by its id, and from its earlier self by what its
+state is made of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from poundlock.checkpoint.epoch import described_operators
 from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
+from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.errors import DefinitionError
+from poundlock.operators.time_values import renamed_state
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.metadata import Operator
-from poundlock.savepoint.operator_changes import changed, refuse_stranger
+from poundlock.savepoint.metadata import Metadata, Operator, listed
+from poundlock.state.decided_state import DecidedState
+from poundlock.state.manifest import restricted
 from poundlock.storage import Storage
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.process_nodes import KeyedNode
@@ -22,11 +30,7 @@ _GROUPS = "key groups"
 
 
 def operators(plan: Plan) -> dict[str, Operator]:
-    """Return the operators a savepoint can hold something of, by id, in the order of the job.
-
-    Args:
-        plan: the job's.
-    """
+    """Return the operators a savepoint can hold something of, by id, in the order of the job."""
     unnamed = plan.job.unnamed
     result = {n: Operator("source", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sources.items()}
     result |= {n: Operator("sink", n not in unnamed, {"class": _kind(s)}) for n, s in plan.sinks.items()}
@@ -46,25 +50,14 @@ def operators_before(storage: Storage) -> dict[str, Operator]:
 def refuse_changed(storage: Storage, identity: Identity, plan: Plan) -> None:
     """Refuse to go on from what is another job's, or from state that is made of something else, as a restore does.
 
-    Args:
-        storage: the job's checkpoint folder.
-        identity: whose it is.
-        plan: of the job that is to go on.
-
     Raises:
         DefinitionError: nothing of the job is what was there under another name, or an operator that is named as before
             keeps something else.
     """
     now, before = operators(plan), operators_before(storage)
     name = plan.job.name
-    refuse_stranger(
-        f"the checkpoint {storage.root}",
-        identity.name,
-        name,
-        before,
-        now,
-        next=f'give {name!r} another folder: Job({name!r}, checkpoint_dir="…")',
-    )
+    elsewhere = f'give {name!r} another folder: Job({name!r}, checkpoint_dir="…")'
+    refuse_stranger(f"the checkpoint {storage.root}", identity.name, name, before, now, next=elsewhere)
     newest = Ledger(storage).newest()
     if newest is None or newest.checkpoint < 0:
         return
@@ -92,3 +85,108 @@ def _window(node: WindowNode) -> dict[str, Any]:
 
 def _keyed(node: KeyedNode) -> dict[str, Any]:
     return {"kind": type(node).__name__.removesuffix("Node"), "keys": [list(keys) for keys in node.keys]}
+
+
+def refuse_stranger(
+    place: str, before: str, now: str, saved: Mapping[str, Operator], operators: Mapping[str, Operator], *, next: str
+) -> None:
+    """Raise DefinitionError if a job goes on under another name from what has no operator in common with it.
+
+    Args:
+        place: what it goes on from, in words.
+    """
+    shared = [i for i in _telling(saved) & _telling(operators) if saved[i].kind == operators[i].kind]
+    if before != now and not shared:
+        raise DefinitionError(
+            f"{place} is of job {before!r}, and {now!r} has no operator in common with it", next=next, job=now
+        )
+
+
+def _telling(operators: Mapping[str, Operator]) -> Set[str]:
+    """Return the ids that tell a job from others: those that a user gave; the others where there are none."""
+    ids = {i: each.named for i, each in operators.items() if i != DEAD_LETTER}
+    return {i for i, named in ids.items() if named} or ids.keys()
+
+
+def compare(
+    root: str, saved: Mapping[str, Operator], operators: Mapping[str, Operator], *, allow_non_restored: bool
+) -> list[str]:
+    """Return the ids of what is not restored; raise DefinitionError naming what cannot be restored."""
+    dropped = [i for i, o in saved.items() if operators.get(i, Operator("")).kind != o.kind]
+    if dropped and not allow_non_restored:
+        names = ", ".join(f"{saved[i].kind} {i!r}" for i in dropped)
+        kinds = {saved[i].kind for i in dropped}
+        new = ", ".join(f"{o.kind} {i!r}" for i, o in operators.items() if o.kind in kinds and i not in saved)
+        raise DefinitionError(
+            f"the savepoint {root} has state of {names}, and the job has no such operator{new and f', but {new}'}",
+            next="give the operator its name again; or say --rename-operator OLD=NEW of one with state; or say -n"
+            " (--allow-non-restored-state) to leave its state behind",
+        )
+    for i, was in saved.items():
+        if i not in dropped and (what := changed(was.made_of, operators[i].made_of)):
+            raise DefinitionError(
+                f"{was.kind} {i!r} cannot be restored: {what}",
+                next="write it as it was, or give the new one another name and begin without its state",
+            )
+    return dropped
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """Say what of an operator's state is made of something else; None if nothing is known to be."""
+    for name, was in before.items():
+        if name in now and now[name] != was:
+            return f"its {name} was {listed(was)} and is {listed(now[name])}"
+    return None
+
+
+def without_operators(state: DecidedState | None, dropped: Sequence[str]) -> DecidedState | None:
+    """Return the keyed state of a savepoint without that of some operators: merges drop their rows."""
+    if state is None:
+        return None
+    return state.each(lambda manifest: restricted(manifest, set(manifest.operators) - {*dropped}))
+
+
+def parse_renamed(texts: Sequence[str]) -> dict[str, str]:
+    """Return what "old=new" texts say. Raises DefinitionError."""
+    renamed: dict[str, str] = {}
+    for text in texts:
+        old, equals, new = text.partition("=")
+        if not (old and equals and new):
+            raise DefinitionError(
+                f"--rename-operator {text} is not OLD=NEW", next="write --rename-operator counts=sums"
+            )
+        if old in renamed or new in renamed.values():
+            raise DefinitionError(f"--rename-operator {text}: {old} or {new} is there twice", next="give each id once")
+        renamed[old] = new
+    return renamed
+
+
+def renamed_operators(root: str, metadata: Metadata, renamed: Mapping[str, str]) -> Metadata:
+    """Return a savepoint in which operators with state have other ids, all at once: two can change places.
+
+    Raises:
+        DefinitionError: there is no such operator with state, or a new id is another one's.
+    """
+    operators = metadata.operators
+    for old, new in renamed.items():
+        if old not in operators or operators[old].kind != "stateful":
+            there = ", ".join(id for id, each in operators.items() if each.kind == "stateful")
+            raise DefinitionError(f"{root} has no operator {old!r} with state", next=f"use one of {there or 'none'}")
+        if new in operators and new not in renamed:
+            raise DefinitionError(
+                f"{root} has an operator {new!r} already", next="give another id, or rename or drop that one too"
+            )
+    decision = metadata.decision
+    state, watermarks = decision.state, decision.watermarks
+    if state is not None:
+        # The files know operators by number.
+        state = state.each(lambda m: structs.replace(m, operators=_named(m.operators, renamed)))
+    if renamed and watermarks is not None:
+        watermarks = structs.replace(watermarks, state=renamed_state(watermarks.state, renamed))
+    return replace(
+        metadata, operators=_named(operators, renamed), decision=replace(decision, state=state, watermarks=watermarks)
+    )
+
+
+def _named(values: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    return {renamed.get(id, id): each for id, each in values.items()}

@@ -1,48 +1,47 @@
-"""What the position of a source says when the source itself is not at hand: how far it is, and what it is counted in.
+"""What the position of a source says when the source itself is not at hand, and where a person wants it to be read from instead.
 
-A position of a form that is not known here is shown as it is, never guessed at.
+A position of a form that is not known here is shown as it is, never guessed at. One that a person writes, an offset of a partition of
+Kafka or a whole position, is held against the form of the one that is there, and against what the savepoint knows of its source.
+What only the source's system knows is looked at when the job starts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from poundlock.errors import PoundlockError
+from poundlock.checkpoint.decision import SourceRange
+from poundlock.connectors.base import PositionChecking
+from poundlock.errors import DefinitionError, PoundlockError
+from poundlock.savepoint.metadata import Metadata
 from poundlock.storage import Storage, open_storage
 
+_OFFSET = re.compile(r"(?:(?P<source>[^/=]+)/)?(?P<topic>[^/:=]+):(?P<partition>[0-9]+)=(?P<offset>[0-9]+)")
+_LSN = re.compile(r"[0-9A-F]{1,8}/[0-9A-F]{1,8}")
+MOVED = "positions"
 Kind = Literal["kafka", "files", "generated", "other"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgress:
-    """How far a source was read.
+    """How far a source was read."""
 
-    Args:
-        kind: what the form of the position tells of the source.
-        position: as the source wrote it.
-        counted: how far each part of it is: by "topic:partition", or under one name.
-        unit: what that is counted in; "" where nothing is.
-        details: of files: how many were read whole, how many are known, and which is next from which byte on.
-    """
-
-    kind: Kind
+    kind: Kind  # what the form of the position tells of the source
     position: Any
+    # how far each part of it is: by "topic:partition", or under one name
     counted: Mapping[str, int] = field(default_factory=dict)
-    unit: str = ""
+    unit: str = ""  # what that is counted in; "" where nothing is
+    # of files: how many were read whole, how many are known, and which is next from which byte on
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return {
-            "kind": self.kind,
-            "position": self.position,
-            "counted": dict(self.counted),
-            "unit": self.unit,
-            **self.details,
-        }
+        value = asdict(self)
+        details = value.pop("details")
+        return {**value, **details}
 
     def lines(self) -> list[str]:
         """Return it for people."""
@@ -71,13 +70,7 @@ def is_kafka(position: Any) -> bool:
 
 
 def reading(savepoint: Storage, source: str, position: Any) -> SourceProgress:
-    """Return what a position says.
-
-    Args:
-        savepoint: whose it is; a file source keeps in it which files it has met.
-        source: name of the source.
-        position: where it stands.
-    """
+    """Return what a position says. `savepoint`: whose it is; a file source keeps in it which files it has met."""
     if is_kafka(position):
         from poundlock.connectors.kafka.offsets import from_json
 
@@ -115,10 +108,187 @@ def _files(savepoint: Storage, source: str, position: dict[str, Any]) -> SourceP
         position=position,
         counted={"bytes": sum(file.bytes for file in before) + at.offset},
         unit="bytes",
-        details={
-            "files_read": len(before),
-            "files_known": sum(map(len, entries)),
-            "next": then,
-            "byte": at.offset,
-        },
+        details={"files_read": len(before), "files_known": sum(map(len, entries)), "next": then, "byte": at.offset},
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetEdit:
+    """Where a partition of Kafka is to be read from; it may be one that the source has not met yet."""
+
+    source: str | None  # name of the source; None = every source that reads the topic
+    topic: str
+    partition: int
+    offset: int  # of the next record to read
+
+    @classmethod
+    def parse(cls, text: str) -> OffsetEdit:
+        """Return what "topic:partition=N" or "source/topic:partition=N" says. Raises DefinitionError."""
+        match = _OFFSET.fullmatch(text.strip())
+        if match is None:
+            raise DefinitionError(
+                f"--offset {text} is not topic:partition=N with a number from 0 on",
+                next="write --offset events:0=725, or --offset SOURCE/events:0=725",
+            )
+        return cls(
+            source=match["source"], topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"])
+        )
+
+    def sources(self, savepoint: Storage, sources: Mapping[str, SourceRange]) -> Sequence[str]:
+        """Return the names of the sources that read the topic. Raises DefinitionError if there is none."""
+        if self.source is not None:
+            _require(savepoint, sources, self.source)
+        mine = {name: span.end for name, span in sources.items() if self.source in (None, name)}
+        read = {name: end for name, end in mine.items() if is_kafka(end)}
+        if not read:
+            others = ", ".join(sorted(mine)) or "no source"
+            raise DefinitionError(
+                f"{others} of {savepoint.root} is no Kafka source, so there is no offset to set",
+                next="give the position of a source as a whole: --position SOURCE=JSON; inspect --json shows what it is like",
+            )
+        if not (readers := [name for name, end in read.items() if self.topic in end]):
+            known = sorted(f"{topic}:{p}" for end in read.values() for topic, ps in end.items() for p in ps)
+            raise DefinitionError(
+                f"{savepoint.root} has no position of {self.topic}:{self.partition}",
+                next=f"use one of {', '.join(dict.fromkeys(known))}, or a new partition of their topics",
+            )
+        return readers
+
+    def moved(self, savepoint: Storage, name: str, position: Any) -> tuple[Any, str]:
+        """Return a source's new position, and what was done, in words."""
+        place, known = f"{self.topic}:{self.partition}", position[self.topic]
+        before = known.get(str(self.partition))
+        end = {**position, self.topic: {**known, str(self.partition): self.offset}}
+        if before is None:
+            return end, f"new partition {place}, from offset {self.offset} on"
+        return end, f"offset of {place} from {before} to {self.offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholePosition:
+    """Another position of one source; what it leaves out stays as it is."""
+
+    source: str
+    position: Any
+
+    @classmethod
+    def parse(cls, text: str) -> WholePosition:
+        """Return what "source=JSON" says. Raises DefinitionError."""
+        source, _, position = text.partition("=")
+        try:
+            return cls(source=source.strip(), position=json.loads(position))
+        except ValueError as error:
+            raise DefinitionError(
+                f"--position {text} is not SOURCE=JSON: {error}", next="""write --position 'events={"row": 100}'"""
+            ) from None
+
+    def sources(self, savepoint: Storage, sources: Mapping[str, SourceRange]) -> Sequence[str]:
+        """Return the name of the source. Raises DefinitionError if there is none."""
+        _require(savepoint, sources, self.source)
+        return [self.source]
+
+    def moved(self, savepoint: Storage, name: str, position: Any) -> tuple[Any, str]:
+        """Return the source's new position, and what was done, in words. Raises DefinitionError."""
+        wanted = self.position
+        if not isinstance(wanted, dict) or not isinstance(position, dict) or not wanted:
+            raise self._wrong(position, "is no JSON object with what is to change")
+        if is_kafka(position):
+            end = self._of_kafka(position)
+        elif position.keys() == {"log", "file", "offset"}:
+            end = self._of_files(savepoint, position)
+        elif position.keys() == {"batch"}:
+            raise DefinitionError(
+                f"source {name!r} is read by a query of Spark's, which keeps its position in a form of its own",
+                next=f"let it begin where it is set to start: --drop-operator {name}",
+            )
+        else:
+            end = self._alike(position)
+        return end, f"position from {_text(position)} to {_text(end)}"
+
+    def _of_kafka(self, position: Mapping[str, Any]) -> Any:
+        wanted = self.position
+        offsets = [offset for each in wanted.values() if isinstance(each, dict) for offset in each.values()]
+        if not is_kafka(wanted) or min(offsets, default=0) < 0:
+            raise self._wrong(position, "does not give offsets from 0 on by topic and partition")
+        if strange := sorted(wanted.keys() - position.keys()):
+            raise self._wrong(position, f"names {', '.join(strange)}, which it does not read")
+        return {topic: {**known, **wanted.get(topic, {})} for topic, known in position.items()}
+
+    def _of_files(self, savepoint: Storage, position: Mapping[str, Any]) -> Any:
+        """Return a place in the files that the source has met: by their numbers, or by the name of one."""
+        from poundlock.connectors.files.source.discovery import DiscoveryLog
+
+        log = DiscoveryLog(open_storage(f"{savepoint.root}/sources/{self.source}"))
+        known = [(number, at, f) for number in range(len(log)) for at, f in enumerate(log.files(number))]
+        wanted = {"offset": 0, **self.position}
+        if isinstance(wanted.get("file"), str):
+            places = [(number, at, f) for number, at, f in known if wanted["file"] in (f.name, f.path)]
+            if not places:
+                raise self._wrong(position, f"names {wanted['file']!r}, which it has not met")
+            wanted = {"log": places[-1][0], "file": places[-1][1], "offset": wanted["offset"]}
+        end = self._alike(position, wanted)
+        sizes = {(number, at): f.bytes for number, at, f in known}
+        size = sizes.get((end["log"], end["file"]))
+        behind_all = (end["log"], end["file"], end["offset"]) == (len(log), 0, 0)
+        if not behind_all and (size is None or not 0 <= end["offset"] <= size):
+            raise self._wrong(position, "is no place in the files that it has met")
+        return end
+
+    def _alike(self, position: Mapping[str, Any], wanted: Mapping[str, Any] | None = None) -> Any:
+        """Return a position with other values of the same types in it."""
+        wanted = self.position if wanted is None else wanted
+        if strange := sorted(wanted.keys() - position.keys()):
+            raise self._wrong(position, f"has {', '.join(strange)}, and it has not")
+        for name, value in wanted.items():
+            was = position[name]
+            if was is not None and type(value) is not type(was):
+                raise self._wrong(position, f"has {_text(value)} for {name}")
+            if type(value) is int and type(was) is int and value < 0 <= was:
+                raise self._wrong(position, f"has {value} for {name}")
+        end = {**position, **wanted}
+        if position.keys() == {"slot", "lsn"}:  # changes of PostgreSQL
+            if end["slot"] != position["slot"] or not _LSN.fullmatch(str(end["lsn"])):
+                raise self._wrong(position, "is no place in the log that its slot keeps")
+        elif position.keys() == {"value", "cuts", "done"}:  # rows of PostgreSQL behind a value
+            end = {"value": end["value"], "cuts": [], "done": wanted.get("done", False)}
+        elif "plan" in position and (end["plan"] != position["plan"] or end["next"] > position.get("of", 0)):
+            raise self._wrong(position, "is no range of the table as it was cut")
+        return end
+
+    def _wrong(self, position: Any, why: str) -> DefinitionError:
+        return DefinitionError(
+            f"--position {self.source}={_text(self.position)} {why}",
+            next=f"write it like the one that is there: {_text(position)}",
+        )
+
+
+PositionEdit = OffsetEdit | WholePosition
+
+
+def _require(savepoint: Storage, sources: Mapping[str, SourceRange], name: str) -> None:
+    if name not in sources:
+        raise DefinitionError(
+            f"{savepoint.root} has no position of a source {name!r}",
+            next=f"use one of {', '.join(sorted(sources)) or 'none'}",
+        )
+
+
+def _text(position: Any) -> str:
+    return json.dumps(position, ensure_ascii=False)
+
+
+def moved_sources(metadata: Metadata) -> Sequence[str]:
+    """Return the sources of a savepoint whose position a person wrote."""
+    return list((metadata.edited or {}).get(MOVED, ()))
+
+
+def check_moved(savepoint: Storage, metadata: Metadata, sources: Mapping[str, Any]) -> None:
+    """Have the job's sources look at positions that a person wrote.
+
+    Raises:
+        DefinitionError: one is no position of its source.
+    """
+    for name in moved_sources(metadata):
+        source, span = sources.get(name), metadata.decision.sources.get(name)
+        if span is not None and isinstance(source, PositionChecking):
+            source.check_position(span.end, open_storage(f"{savepoint.root}/sources/{name}"))

@@ -9,10 +9,11 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from poundlock.checkpoint.decision import Decision
-from poundlock.checkpoint.participant import JSON
+from poundlock.checkpoint.ledger.records import state_of
 from poundlock.checkpoint.portable import Portable
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
@@ -23,12 +24,7 @@ from poundlock.storage.removal import remove_root, remove_tree
 
 
 class Cut:
-    """A savepoint whose files are copied, most of them, and whose metadata is not written yet.
-
-    Args:
-        savepoint: its folder.
-        metadata: all but the files.
-    """
+    """A savepoint whose files are copied, most of them, and whose metadata is not written yet."""
 
     def __init__(self, savepoint: Storage, metadata: Metadata) -> None:
         self.savepoint, self.metadata = savepoint, metadata
@@ -39,8 +35,6 @@ class Cut:
         """Copy a file into the savepoint.
 
         Args:
-            source, path: the file.
-            new_path: its path in the savepoint.
             linked: whether a second name of it will do.
             stays: whether it will be there for a while, so that its bytes need not be copied while the job waits.
         """
@@ -88,10 +82,6 @@ def take(
     """Copy what a savepoint is made of; `finish` makes it one. Quick where hard links can be made.
 
     Args:
-        checkpoint: the job's checkpoint folder.
-        savepoint: a new, empty folder.
-        metadata: all but the files.
-        sinks: participants by name.
         linked: whether it stays with the checkpoint: all that can be linked is. Else small files are copied, for a
             savepoint's user may open them in an editor.
         noting: whether the sinks are asked for what they want noted; where the cut was long ago it is too late for that.
@@ -120,21 +110,16 @@ def _fill(cut: Cut, checkpoint: Storage, portable: Mapping[str, Portable], *, li
         if not is_temporary(entry.path):
             cut.add(checkpoint, entry.path, entry.path, linked=linked)
     for name, sink in portable.items():
-        carried = saved_state(metadata.decision, name)
+        carried = state_of(metadata.decision, name)
         if carried:
-            sink.save(carried, cut.savepoint, f"sinks/{name}", _adder(cut))
-
-
-def _adder(cut: Cut) -> Callable[[Storage, str, str], None]:
-    # Prepared data is never written to again, and is deleted by name only.
-    return lambda source, path, new_path: cut.add(source, path, new_path, linked=True)
+            # Prepared data is never written to again, and is deleted by name only.
+            sink.save(carried, cut.savepoint, f"sinks/{name}", partial(cut.add, linked=True))
 
 
 def finish(cut: Cut, *, known: Callable[[str], SavedFile | None] = lambda path: None) -> Metadata:
     """Make the files of a cut durable, digest them, and write the metadata, which makes it a savepoint. Needs no lock.
 
     Args:
-        cut: what `take` copied.
         known: tells what a file is, by its path, where that is known and need not be found out again.
     """
     files: dict[str, SavedFile] = {}
@@ -165,9 +150,3 @@ def state_files(decision: Decision) -> list[str]:
     """Return the files of the keyed state that a decision names whole: paths below the checkpoint folder."""
     manifests = manifests_of(decision.state).values()
     return list(dict.fromkeys(file.name for manifest in manifests for file in manifest.files))
-
-
-def saved_state(decision: Decision, sink: str) -> JSON:
-    """Return what a decision says a sink carries on, {} if it does not know it."""
-    part = decision.sinks.get(sink)
-    return dict(part.state) if part else {}

@@ -16,18 +16,12 @@ Manifests = Mapping[str, Manifest]
 
 
 class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a record says of keyed state: `manifest` or `change`.
-
-    Args:
-        v: the version of this form.
-        manifest: all there is.
-        change: what is changed.
-        before: in the record of a start with something to be redone, all there was before the newest checkpoint.
-    """
+    """What a record says of keyed state: `manifest` or `change`."""
 
     v: int
     manifest: Manifests | None = None
     change: Mapping[str, ManifestChange] | None = None
+    # in the record of a start with something to be redone, all there was before the newest checkpoint
     before: Manifests | None = None
 
     @classmethod
@@ -47,11 +41,7 @@ class DecidedState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedState:
-        """Return what a JSON object says.
-
-        Raises:
-            TerminalError: it is damaged, or of a newer format.
-        """
+        """Return what a JSON object says. Raises TerminalError: it is damaged, or of a newer format."""
         try:
             state = msgspec.convert(value, cls, str_keys=True, strict=False)
         except msgspec.ValidationError as error:

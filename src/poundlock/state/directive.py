@@ -11,55 +11,18 @@ from typing import TypeVar
 import msgspec
 
 from poundlock.errors import TerminalError
-from poundlock.state.hashing import groups_of_task
-from poundlock.state.manifest import Fragment, Manifest, OperatorChange, OperatorMeta, RunFile, TimerBound, clip
+from poundlock.state.manifest import Manifest, OperatorChange, RunFile, TimerBound
 
 FORMAT = 1
 Versioned = TypeVar("Versioned", "StateDirective", "PreparedState")
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class TaskDirective(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task needs of the state.
-
-    Args:
-        job, epoch, checkpoint: what its files are named by.
-        first: its first key group.
-        stop: the one behind its last.
-        max_parallelism: number of key groups.
-        operators: by id.
-        files: the runs of its groups and those of broadcast state.
-        fragments: its groups and their runs, oldest first.
-        broadcast: ids of the runs of broadcast state, oldest first.
-        fan_in, budget: when it merges runs; see MergePolicy.
-    """
-
-    job: str
-    epoch: int
-    checkpoint: int
-    first: int
-    stop: int
-    max_parallelism: int
-    operators: Mapping[str, OperatorMeta]
-    files: tuple[RunFile, ...]
-    fragments: tuple[Fragment, ...]
-    broadcast: tuple[int, ...]
-    fan_in: int
-    budget: int
-
-
 class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
-    """What all tasks of a checkpoint need of the state.
-
-    Args:
-        v: format.
-        job, epoch, checkpoint: what files are named by.
-        parallelism: number of tasks.
-        manifest: the state as the checkpoint begins.
-        fan_in, budget: when tasks merge runs.
-    """
+    """What all tasks of a checkpoint need of the state."""
 
     v: int = FORMAT
+    # what files are named by
     job: str
     epoch: int
     checkpoint: int
@@ -68,88 +31,40 @@ class StateDirective(msgspec.Struct, frozen=True, kw_only=True):
     fan_in: int
     budget: int
 
-    def task(self, number: int) -> TaskDirective:
-        """Return what a task needs, 0 … parallelism - 1."""
-        manifest = self.manifest
-        first, stop = groups_of_task(number, self.parallelism, manifest.max_parallelism)
-        fragments = clip(manifest.fragments, first, stop)
-        needed = {i for fragment in fragments for i in fragment.runs} | set(manifest.broadcast)
-        return TaskDirective(
-            job=self.job,
-            epoch=self.epoch,
-            checkpoint=self.checkpoint,
-            first=first,
-            stop=stop,
-            max_parallelism=manifest.max_parallelism,
-            operators=manifest.operators,
-            files=tuple(file for file in manifest.files if file.id in needed),
-            fragments=tuple(fragments),
-            broadcast=manifest.broadcast,
-            fan_in=self.fan_in,
-            budget=self.budget,
-        )
-
     def encode(self) -> bytes:
         """Return the directive as bytes."""
         return _encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> StateDirective:
-        """Return the directive of bytes.
-
-        Raises:
-            TerminalError: they are none of this version.
-        """
+        """Return the directive of bytes. Raises TerminalError: they are none of this version."""
         return _decoded(data, cls)
 
 
 class StateWork(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task did for its state, for metrics.
+    """What a task did for its state, for metrics."""
 
-    Args:
-        decoded: entries that were read.
-        encoded: entries that were looked at for changes.
-        written: rows of new or changed entries and timers.
-        merged: rows that were written again by merges.
-        merged_bytes: bytes of the runs they came from.
-        owed_bytes: bytes of runs whose merge is due and waits for its turn.
-    """
-
-    decoded: int = 0
-    encoded: int = 0
-    written: int = 0
-    merged: int = 0
-    merged_bytes: int = 0
-    owed_bytes: int = 0
+    decoded: int = 0  # entries that were read
+    encoded: int = 0  # entries that were looked at for changes
+    written: int = 0  # rows of new or changed entries and timers
+    merged: int = 0  # rows that were written again by merges
+    merged_bytes: int = 0  # bytes of the runs they came from
+    owed_bytes: int = 0  # bytes of runs whose merge is due and waits for its turn
 
 
 class PreparedState(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task has prepared of its state.
-
-    Args:
-        v: format.
-        checkpoint: of the directive.
-        first: the task's first key group.
-        stop: the one behind its last.
-        file: the run it wrote; None if nothing changed.
-        spans: the key groups that the run is for: (first, stop).
-        removed: key groups whose runs with some ids are no longer needed: (first, stop, ids).
-        broadcast_file: the run of broadcast state; only the task of group 0 writes one.
-        broadcast_removed: ids of runs of broadcast state that are no longer needed.
-        operators: what became of them, by number.
-        timers: the first timers of its groups.
-        work: what was done.
-    """
+    """What one task has prepared of its state."""
 
     v: int = FORMAT
     checkpoint: int
-    first: int
-    stop: int
-    file: RunFile | None = None
-    spans: tuple[tuple[int, int], ...] = ()
+    first: int  # the task's first key group
+    stop: int  # the one behind its last
+    file: RunFile | None = None  # the run it wrote; None if nothing changed
+    spans: tuple[tuple[int, int], ...] = ()  # the key groups that the run is for: (first, stop)
+    # key groups whose runs with some ids are no longer needed: (first, stop, ids)
     removed: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
-    broadcast_file: RunFile | None = None
-    broadcast_removed: tuple[int, ...] = ()
+    broadcast_file: RunFile | None = None  # the run of broadcast state; only the task of group 0 writes one
+    broadcast_removed: tuple[int, ...] = ()  # ids of runs of broadcast state that are no longer needed
     operators: Mapping[int, OperatorChange] = {}
     timers: tuple[TimerBound, ...] = ()
     work: StateWork = StateWork()

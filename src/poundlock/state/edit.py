@@ -36,17 +36,11 @@ _ROWS = 65_536  # of a Parquet file at a time
 
 @dataclass(frozen=True, slots=True)
 class KeyInWindow:
-    """A key in one of the windows that are open.
+    """A key in one of the windows that are open."""
 
-    Args:
-        key: as the records have it.
-        start: of the window, ms since the epoch.
-        end: of it; None where its start tells it from others.
-    """
-
-    key: Any
-    start: int
-    end: int | None = None
+    key: Any  # as the records have it
+    start: int  # of the window, ms since the epoch
+    end: int | None = None  # of it; None where its start tells it from others
 
     @classmethod
     def of(cls, key: Any, window: Any) -> KeyInWindow:
@@ -84,9 +78,6 @@ class StateEditor:
     """Writes entries of the state that a manifest names.
 
     Args:
-        manifest: the state.
-        participant: of the directory it is in.
-        files: opens and writes its runs.
         attempt: a text that nothing else that writes there has.
         now: the clock in ms, which state with a time to live counts from.
         slots: operators whose accumulators are lists of one length.
@@ -107,13 +98,12 @@ class StateEditor:
         self._now = now
         self._slots = slots
         self._directive = participant.directive(manifest, checkpoint=manifest.checkpoint, parallelism=1)
-        self._task = TaskState(self._directive.task(0), files, attempt)
+        self._task = TaskState(self._directive, 0, files, attempt)
 
     def put(self, operator: str, table: str, key: Any, value: Any) -> None:
         """Give a key another value.
 
         Args:
-            operator: id of the operator.
             table: name of the state, such as "state:count".
             key: as the records have it: a tuple where it is made of several columns; a KeyInWindow of what is kept by window;
                 of broadcast state a key of its map.
@@ -148,14 +138,6 @@ class StateEditor:
         window: str | None = None,
     ) -> int:
         """Give keys the values of a Parquet file; return how many rows it has.
-
-        Args:
-            operator: id of the operator.
-            table: name of the state.
-            path: of the local file.
-            keys: its columns that are the key.
-            value: its column with the values; None: a value is a record of the columns that are not the key.
-            window: its column with the starts of windows, as ms or timestamps; None: it is kept by key alone.
 
         Raises:
             DefinitionError: a column is missing, or as of `put`.
@@ -221,8 +203,7 @@ class StateEditor:
             slots = len(was) if operator in self._slots and isinstance(was, list) else None
             if slots is not None and not (isinstance(value, list) and len(value) == slots):
                 raise DefinitionError(
-                    f"{value!r} is no accumulator of {operator}",
-                    next=f"write it like the one that is there: {was!r}",
+                    f"{value!r} is no accumulator of {operator}", next=f"write it like the one that is there: {was!r}"
                 )
             kind = "value" if meta.broadcast else meta.kind
             place[entry] = value if meta.ttl_ms is None else _touched(kind, value, state.processing_time)

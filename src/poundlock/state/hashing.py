@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from poundlock.errors import DefinitionError
-from poundlock.state.python_keys import KeyColumn, KeyKind, columns_of_keys
+from poundlock.operators.keyed.codec import encode_key
+from poundlock.state.runs.columns import Hashes, as_flags, as_numbers
 
-Hashes = npt.NDArray[np.uint64]
 DEFAULT_MAX_PARALLELISM = 128
 MAX_PARALLELISM = 32_768
 
@@ -27,6 +29,28 @@ _S29, _S32 = np.uint64(29), np.uint64(32)
 _MASK = np.array([0, *((1 << 8 * i) - 1 for i in range(1, 9))], np.uint64)
 _LONG = 256  # bytes; a longer key is hashed by its digest, so that one of a megabyte does not cost 100,000 steps
 _EPOCH_UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_DAY = date(1970, 1, 1).toordinal()
+_MICRO = timedelta(microseconds=1)
+_LOW = (1 << 64) - 1
+
+
+class KeyKind(Enum):
+    """What sort of value a key is: what keeps 1, "1" and b"1" apart. Its number is part of every hash and never changes."""
+
+    NULL = 0x4E55
+    BOOL = 0x424F
+    INT = 0x494E
+    FLOAT = 0x464C
+    TEXT = 0x5445
+    BYTES = 0x4259
+    DECIMAL = 0x4445
+    DATE = 0x4441
+    TIMESTAMP = 0x5453
+    DURATION = 0x4455
+    TIME = 0x5449
+    COMPOSITE = 0x434F
+    OTHER = 0x4F54
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> Hashes:
@@ -50,12 +74,15 @@ def hashes_of(keys: Sequence[Any]) -> Hashes:
     Raises:
         DefinitionError: a key is of a type that state cannot keep.
     """
+    kinds = set(map(_shape, keys)) if tuple in set(map(type, keys)) else set(map(type, keys))
+    if len(kinds) == 1:
+        return _of_kind(keys, next(iter(kinds)))
+    by_kind: dict[Any, list[int]] = {}
+    for place, key in enumerate(keys):
+        by_kind.setdefault(_shape(key), []).append(place)
     out = np.empty(len(keys), np.uint64)
-    for column in columns_of_keys(keys):
-        result = _python_hashes(column)
-        if column.places is None:
-            return result
-        out[column.places] = result
+    for kind, places in by_kind.items():
+        out[places] = _of_kind([keys[place] for place in places], kind)
     return out
 
 
@@ -145,16 +172,90 @@ def _of_bytes(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], kind: Ke
 # --- Python values ------------------------------------------------------------------------------------------------------
 
 
-def _python_hashes(column: KeyColumn) -> Hashes:
-    if column.kind is KeyKind.COMPOSITE:
-        return _combined([hashes_of(part) for part in column.parts])
-    if column.kind is KeyKind.DECIMAL:
-        return _wide(column.words, column.high_words, column.kind)
-    if column.kind is KeyKind.NULL:
-        return column.words
-    if column.data is None:
-        return _mixed(column.words, column.kind)
-    return _of_bytes(np.frombuffer(column.data, np.uint8), column.ends, column.kind)
+def _shape(key: Any) -> Any:
+    return (tuple, len(key)) if type(key) is tuple else type(key)
+
+
+def _of_kind(keys: Sequence[Any], kind: Any) -> Hashes:
+    """Return the hashes of keys of one shape."""
+    if kind is str:
+        return _of_texts(keys)
+    if kind is int:
+        return _of_integers(keys)
+    if type(kind) is tuple and kind[1]:
+        return _combined([hashes_of(part) for part in zip(*keys, strict=True)])
+    if kind is bytes:
+        return _of_strings(keys, KeyKind.BYTES)
+    if kind is float:
+        return _mixed(float_words(np.array(keys, np.float64)), KeyKind.FLOAT)
+    if kind is Decimal and all(key.is_finite() for key in keys):
+        whole = [_unscaled(key) for key in keys]
+        low = np.array([number & _LOW for number in whole], np.uint64)
+        return _wide(low, np.array([number >> 64 & _LOW for number in whole], np.uint64), KeyKind.DECIMAL)
+    if kind is type(None):
+        return np.zeros(len(keys), np.uint64)
+    words = _words(keys, kind)
+    if words is None:
+        return _of_strings(list(map(encode_key, keys)), KeyKind.OTHER)
+    return _mixed(np.array(words[1], np.int64).view(np.uint64), words[0])
+
+
+def _words(keys: Sequence[Any], kind: Any) -> tuple[KeyKind, list[int]] | None:
+    """Return kind and value of keys that are a whole number of something."""
+    if kind is bool:
+        return KeyKind.BOOL, list(map(int, keys))
+    if kind is date:
+        return KeyKind.DATE, [key.toordinal() - _FIRST_DAY for key in keys]
+    if kind is datetime:
+        return KeyKind.TIMESTAMP, [(key - (_EPOCH if key.tzinfo is None else _EPOCH_UTC)) // _MICRO for key in keys]
+    if kind is timedelta:
+        return KeyKind.DURATION, [key // _MICRO for key in keys]
+    if kind is time:
+        whole = [((key.hour * 60 + key.minute) * 60 + key.second) * 1_000_000 + key.microsecond for key in keys]
+        return KeyKind.TIME, whole
+    return None
+
+
+def _of_texts(keys: Sequence[str]) -> Hashes:
+    whole = "".join(keys)
+    if whole.isascii():
+        return _of_bytes(np.frombuffer(whole.encode(), np.uint8), _ends(keys), KeyKind.TEXT)
+    try:
+        return _of_strings([key.encode() for key in keys], KeyKind.TEXT)
+    except UnicodeEncodeError as error:
+        raise DefinitionError(
+            f"a key is a text that is not valid Unicode: {error.object[:40]!r}",
+            next='clean it first, such as text.encode("utf-8", "replace").decode()',
+        ) from None
+
+
+def _of_strings(keys: Sequence[bytes], kind: KeyKind) -> Hashes:
+    return _of_bytes(np.frombuffer(b"".join(keys), np.uint8), _ends(keys), kind)
+
+
+def _ends(keys: Sequence[bytes] | Sequence[str]) -> npt.NDArray[np.int64]:
+    ends = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, keys), np.int64, len(keys)), out=ends[1:])
+    return ends
+
+
+def _of_integers(keys: Sequence[int]) -> Hashes:
+    try:
+        return _mixed(np.array(keys, np.int64).view(np.uint64), KeyKind.INT)
+    except OverflowError:
+        pass
+    fits = np.array([-(1 << 63) <= key < 1 << 64 for key in keys])
+    out = np.empty(len(keys), np.uint64)
+    out[fits] = _mixed(np.array([key & _LOW for key in np.array(keys, object)[fits]], np.uint64), KeyKind.INT)
+    out[~fits] = _of_strings([str(key).encode() for key in np.array(keys, object)[~fits]], KeyKind.INT)
+    return out
+
+
+def _unscaled(key: Decimal) -> int:
+    """Return a decimal's digits as a whole number: what Arrow keeps in a column of one scale."""
+    sign, digits, _ = key.as_tuple()
+    number = int("".join(map(str, digits)) or "0")
+    return -number if sign else number
 
 
 # --- Arrow columns ------------------------------------------------------------------------------------------------------
@@ -169,14 +270,14 @@ def _column_hashes(column: pa.Array) -> Hashes:
         return _dictionary_hashes(column)
     out = _valid_hashes(column)
     if column.null_count:
-        out[_flags(column.is_null())] = 0
+        out[as_flags(column.is_null())] = 0
     return out
 
 
 def _dictionary_hashes(column: pa.DictionaryArray) -> Hashes:
     # One more hash stands behind those of the dictionary: that of null.
     of_value: Hashes = np.append(_column_hashes(column.dictionary), np.zeros(1, np.uint64))
-    codes = _numbers(column.indices.cast(pa.int64()).fill_null(len(of_value) - 1), np.int64)
+    codes = as_numbers(column.indices.cast(pa.int64()).fill_null(len(of_value) - 1), np.int64)
     result: Hashes = of_value[codes]
     return result
 
@@ -187,12 +288,12 @@ def _valid_hashes(column: pa.Array) -> Hashes:
     if pa.types.is_null(kind):
         return np.zeros(n, np.uint64)
     if pa.types.is_boolean(kind):
-        return _mixed(_flags(column.fill_null(False)).astype(np.uint64), KeyKind.BOOL)
+        return _mixed(as_flags(column.fill_null(False)).astype(np.uint64), KeyKind.BOOL)
     if pa.types.is_integer(kind):
         wide = pa.uint64() if kind == pa.uint64() else pa.int64()
-        return _mixed(_numbers(column.cast(wide), np.uint64), KeyKind.INT)
+        return _mixed(as_numbers(column.cast(wide), np.uint64), KeyKind.INT)
     if pa.types.is_floating(kind):
-        return _mixed(float_words(_numbers(column.cast(pa.float64()), np.float64)), KeyKind.FLOAT)
+        return _mixed(float_words(as_numbers(column.cast(pa.float64()), np.float64)), KeyKind.FLOAT)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _text_hashes(column, KeyKind.TEXT)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
@@ -202,7 +303,7 @@ def _valid_hashes(column: pa.Array) -> Hashes:
         limbs = np.frombuffer(column.buffers()[1], "<u8")[2 * column.offset : 2 * (column.offset + n)].reshape(n, 2)
         return _wide(limbs[:, 0].astype(np.uint64), limbs[:, 1].astype(np.uint64), KeyKind.DECIMAL)
     if pa.types.is_date32(kind):
-        return _mixed(_numbers(column.cast(pa.int32()).cast(pa.int64()), np.uint64), KeyKind.DATE)
+        return _mixed(as_numbers(column.cast(pa.int32()).cast(pa.int64()), np.uint64), KeyKind.DATE)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         of = KeyKind.TIMESTAMP if pa.types.is_timestamp(kind) else KeyKind.DURATION
         return _mixed(_micros(column, kind.unit), of)
@@ -225,23 +326,10 @@ def _text_hashes(column: pa.Array, kind: KeyKind) -> Hashes:
 
 
 def _micros(column: pa.Array, unit: str) -> Hashes:
-    counts = _numbers(column.cast(pa.int64()), np.int64)
+    counts = as_numbers(column.cast(pa.int64()), np.int64)
     micros = counts // 1000 if unit == "ns" else counts * _EPOCH_UNITS[unit]
     result: Hashes = micros.view(np.uint64)
     return result
-
-
-def _numbers(column: pa.Array, kind: Any) -> Any:
-    """Return the fixed-width values of a column as they lie in memory, those at nulls included."""
-    data = column.buffers()[1]
-    if data is None or not len(column):
-        return np.zeros(len(column), kind)
-    return np.frombuffer(data, kind)[column.offset : column.offset + len(column)]
-
-
-def _flags(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return a column of truth values without nulls as numpy has it."""
-    return _numbers(pc.cast(column, pa.uint8()), np.uint8).astype(np.bool_)  # type: ignore[no-any-return]
 
 
 def float_words(values: npt.NDArray[np.float64]) -> Hashes:

@@ -30,33 +30,19 @@ _NO_WINDOW = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateEntry:
-    """One entry of a table.
-
-    Args:
-        table: name.
-        key: of the entry.
-        window: (start, end) in ms or the number of a count window, None for the global window and where there is none.
-        windowed: whether the entry belongs to a window.
-        value: what is kept; [last touched in ms, value] where it has a time to live.
-    """
+    """One entry of a table."""
 
     table: str
     key: Any
+    # (start, end) in ms or the number of a count window, None for the global window and where there is none
     window: Any
     windowed: bool
-    value: Any
+    value: Any  # what is kept; [last touched in ms, value] where it has a time to live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerEntry:
-    """One timer.
-
-    Args:
-        domain: by which time it fires.
-        time: in ms.
-        key: of it.
-        window: as of a StateEntry.
-    """
+    """One timer, at a time in ms."""
 
     domain: Literal["event", "processing"]
     time: int
@@ -65,12 +51,7 @@ class TimerEntry:
 
 
 class StateReader:
-    """Reads the state that a manifest names.
-
-    Args:
-        manifest: of a checkpoint or a savepoint.
-        files: opens its runs.
-    """
+    """Reads the state that a manifest names."""
 
     def __init__(self, manifest: Manifest, files: RunFiles) -> None:
         self.manifest = manifest
@@ -79,16 +60,13 @@ class StateReader:
     def entries(self, operator: str) -> Iterator[StateEntry]:
         """Yield every entry of an operator, table by table, by hash.
 
-        Args:
-            operator: its id.
-
         Raises:
             DefinitionError: there is no state of such an operator.
             DamagedRunError: a file is missing or damaged.
         """
         meta = self._meta(operator)
         for key, table, of in self._tables(meta, self.manifest.fragments):
-            rows = merge_rows(table.parts(), drop_deleted=True)
+            rows = merge_rows(table.parts, drop_deleted=True)
             subkeys = rows.subkeys_or_none().to_pylist()
             for data, subkey, value in zip(rows.keys.to_pylist(), subkeys, rows.values.to_pylist(), strict=True):
                 yield from _listed(key, of, canonical_key(decode(data)), subkey, value)
@@ -97,7 +75,6 @@ class StateReader:
         """Yield the entries of one key; raises as `entries`.
 
         Args:
-            operator: its id.
             key: as the records have it: a tuple where it is made of several columns.
         """
         meta = self._meta(operator)
@@ -168,9 +145,6 @@ def described(manifest: Manifest, files: RunFiles, operator: str, *key: Any) -> 
     """Return the state of an operator, or that of one key, as plain data.
 
     Args:
-        manifest: of a checkpoint or a savepoint.
-        files: opens its runs.
-        operator: its id.
         key: one key, as the records have it; without one, all keys.
 
     Returns:

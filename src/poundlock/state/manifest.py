@@ -2,41 +2,36 @@
 
 Groups with the same runs are one range, so its size follows tasks and runs, not key groups. Runs are listed from the oldest to
 the newest, and what a newer one says of a key is true.
+
+Each keyed stage of a job has a manifest of its own, for its tasks merge runs by themselves. A job that is cut into other stages takes
+each operator's state along: numbers of operators are told apart in the whole job, so two stages can name one file, and each looks at
+the rows of its own operators only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
+
+from poundlock.errors import DefinitionError
 
 FORMAT = 1
 BROADCAST = (-1, 0)  # the "groups" of a run with broadcast state, which belongs to every task
 
 
 class RunFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A state file.
+    """A state file."""
 
-    Args:
-        name: path below the checkpoint directory.
-        digest: of its content, blake2b of 16 bytes in hex.
-        bytes: its length.
-        rows: how many.
-        checkpoint: at which it was written.
-        first: the first key group that it may have rows of.
-        stop: the one behind the last.
-        id: number in the manifest, given when it is decided on; 0 before that.
-    """
-
-    name: str
-    digest: str
+    name: str  # path below the checkpoint directory
+    digest: str  # of its content, blake2b of 16 bytes in hex
     bytes: int
     rows: int
-    checkpoint: int
-    first: int
-    stop: int
-    id: int = 0
+    checkpoint: int  # at which it was written
+    first: int  # the first key group that it may have rows of
+    stop: int  # the one behind the last
+    id: int = 0  # number in the manifest, given when it is decided on; 0 before that
 
 
 class Fragment(msgspec.Struct, frozen=True, array_like=True):
@@ -48,35 +43,21 @@ class Fragment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableMeta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a table holds.
+    """What a table holds."""
 
-    Args:
-        kind: such as "value", "list", "panes".
-        ttl_ms: time to live; None for ever.
-        windowed: whether an entry is (key, window).
-        broadcast: whether all tasks have the same.
-    """
-
-    kind: str = ""
-    ttl_ms: int | None = None
-    windowed: bool = False
-    broadcast: bool = False
+    kind: str = ""  # such as "value", "list", "panes"
+    ttl_ms: int | None = None  # time to live; None for ever
+    windowed: bool = False  # whether an entry is (key, window)
+    broadcast: bool = False  # whether all tasks have the same
 
 
 class OperatorMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator with state.
+    """An operator with state."""
 
-    Args:
-        number: what its rows have in the files; an operator that is renamed keeps it.
-        tables: by name.
-        watermark: event time in ms that it has reached; None before its first checkpoint.
-        processing_time: the clock in ms as of its last checkpoint.
-    """
-
-    number: int
+    number: int  # what its rows have in the files; an operator that is renamed keeps it
     tables: Mapping[str, TableMeta] = {}
-    watermark: int | None = None
-    processing_time: int | None = None
+    watermark: int | None = None  # event time in ms that it has reached; None before its first checkpoint
+    processing_time: int | None = None  # the clock in ms as of its last checkpoint
 
 
 class TimerBound(msgspec.Struct, frozen=True, array_like=True):
@@ -90,32 +71,21 @@ class TimerBound(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """All state of a job as of a checkpoint.
-
-    Args:
-        v: format.
-        max_parallelism: number of key groups, fixed for the life of the state.
-        checkpoint: that it was decided with.
-        operators: by id.
-        files: every run that is referenced, by age.
-        fragments: ranges of key groups, in order and without gaps.
-        broadcast: ids of the runs of broadcast state, oldest first.
-        timers: the first timers, by operator and range.
-        next_file, next_operator: numbers that were never given.
-        unrecorded: whether operators were added, renamed or dropped since the last decision, so that the next one must say
-            which there are.
-    """
+    """All state of a job as of a checkpoint."""
 
     v: int = FORMAT
-    max_parallelism: int
-    checkpoint: int = 0
-    operators: Mapping[str, OperatorMeta] = {}
-    files: tuple[RunFile, ...] = ()
-    fragments: tuple[Fragment, ...] = ()
-    broadcast: tuple[int, ...] = ()
-    timers: tuple[TimerBound, ...] = ()
+    max_parallelism: int  # number of key groups, fixed for the life of the state
+    checkpoint: int = 0  # that it was decided with
+    operators: Mapping[str, OperatorMeta] = {}  # by id
+    files: tuple[RunFile, ...] = ()  # every run that is referenced, by age
+    fragments: tuple[Fragment, ...] = ()  # ranges of key groups, in order and without gaps
+    broadcast: tuple[int, ...] = ()  # ids of the runs of broadcast state, oldest first
+    timers: tuple[TimerBound, ...] = ()  # the first timers, by operator and range
+    # numbers that were never given
     next_file: int = 1
     next_operator: int = 1
+    # whether operators were added, renamed or dropped since the last decision, so that the next one must say which there
+    # are
     unrecorded: bool = False
 
     @classmethod
@@ -127,7 +97,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """Return when the first timer of an operator is due, by event time and by the clock, in ms; None: there is none."""
         meta = self.operators.get(operator)
         bounds = [bound for bound in self.timers if meta is not None and bound.operator == meta.number]
-        return _least(bound.event for bound in bounds), _least(bound.processing for bound in bounds)
+        return least(bound.event for bound in bounds), least(bound.processing for bound in bounds)
 
 
 class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,44 +109,29 @@ class OperatorChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a range of key groups.
+    """What became of a range of key groups."""
 
-    Args:
-        first: the first group.
-        stop: the one behind the last.
-        file: name of the new run, None if nothing changed.
-        spans: the groups it is for: (first, stop).
-        removed: ranges whose runs with these ids are no longer needed: (first, stop, ids).
-    """
-
-    first: int
-    stop: int
-    file: str | None = None
-    spans: tuple[tuple[int, int], ...] = ()
+    first: int  # the first group
+    stop: int  # the one behind the last
+    file: str | None = None  # name of the new run, None if nothing changed
+    spans: tuple[tuple[int, int], ...] = ()  # the groups it is for: (first, stop)
+    # ranges whose runs with these ids are no longer needed: (first, stop, ids)
     removed: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
 
 
 class ManifestChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision says of state.
-
-    Args:
-        v: format.
-        checkpoint: of the decision.
-        added: the new files, with their ids.
-        parts: what became of which key groups.
-        broadcast_removed: ids of runs of broadcast state that are no longer needed; a new one is among `added`.
-        operators: what became of them, by number.
-        roster: numbers of all operators by id, where that is not what the decision before said.
-        timers: of the operators and groups that were worked on; they replace what was known of those.
-    """
+    """What a decision says of state."""
 
     v: int = FORMAT
-    checkpoint: int
-    added: tuple[RunFile, ...] = ()
+    checkpoint: int  # of the decision
+    added: tuple[RunFile, ...] = ()  # the new files, with their ids
     parts: tuple[PartChange, ...] = ()
+    # ids of runs of broadcast state that are no longer needed; a new one is among `added`
     broadcast_removed: tuple[int, ...] = ()
-    operators: Mapping[int, OperatorChange] = {}
+    operators: Mapping[int, OperatorChange] = {}  # what became of them, by number
+    # numbers of all operators by id, where that is not what the decision before said
     roster: Mapping[str, int] | None = None
+    # of the operators and groups that were worked on; they replace what was known of those
     timers: tuple[TimerBound, ...] = ()
 
 
@@ -257,12 +212,9 @@ def _operators(known: Mapping[str, OperatorMeta], changed: Mapping[int, Operator
     for name, meta in known.items():
         change = changed.get(meta.number)
         if change is not None:
-            meta = OperatorMeta(
-                number=meta.number,
-                tables={**meta.tables, **change.tables},
-                watermark=meta.watermark if change.watermark is None else change.watermark,
-                processing_time=meta.processing_time if change.processing_time is None else change.processing_time,
-            )
+            times = {name: getattr(change, name) for name in ("watermark", "processing_time")}
+            newer = {name: time for name, time in times.items() if time is not None}
+            meta = msgspec.structs.replace(meta, tables={**meta.tables, **change.tables}, **newer)
         done[name] = meta
     return done
 
@@ -291,5 +243,85 @@ def subtract(spans: Sequence[tuple[int, int]], gone: Iterable[tuple[int, int]]) 
     return left
 
 
-def _least(times: Iterable[int | None]) -> int | None:
+def least(times: Iterable[int | None]) -> int | None:
     return min((time for time in times if time is not None), default=None)
+
+
+def refuse_dropped(known: Mapping[str, Manifest], spaces: Mapping[str, Sequence[str]]) -> None:
+    """Raise DefinitionError if there is state of an operator that the job no longer has."""
+    wanted = {name for operators in spaces.values() for name in operators}
+    dropped = sorted({name for manifest in known.values() for name in manifest.operators} - wanted)
+    if dropped:
+        raise DefinitionError(
+            f"there is state of operators that the job no longer has: {', '.join(dropped)}",
+            next="give an operator its name again; or begin with a savepoint, or with this checkpoint in another"
+            " checkpoint_dir: poundlock run -s PATH with --rename-operator OLD=NEW, or with -n to leave state behind",
+        )
+
+
+def in_spaces(
+    known: Mapping[str, Manifest], spaces: Mapping[str, Sequence[str]], *, max_parallelism: int
+) -> dict[str, Manifest]:
+    """Return the state of each stage of a job, out of what there is; new operators have a number and no state.
+
+    Args:
+        max_parallelism: number of key groups; the same as that of the state.
+
+    Raises:
+        DefinitionError: the state has another number of key groups.
+    """
+    for manifest in known.values():
+        if manifest.max_parallelism != max_parallelism:
+            raise DefinitionError(
+                f"the state has {manifest.max_parallelism} key groups and the job asks for {max_parallelism}",
+                next=f"set max_parallelism={manifest.max_parallelism}; it is fixed for the life of the state",
+            )
+    number = max((manifest.next_operator for manifest in known.values()), default=1)
+    made: dict[str, Manifest] = {}
+    for name, operators in spaces.items():
+        parts = [restricted(manifest, operators) for manifest in known.values()]
+        parts = [part for part in parts if part.operators]
+        whole = parts[0] if parts else Manifest.empty(max_parallelism)
+        for part in parts[1:]:
+            whole = _united(whole, part)
+        metas = dict(whole.operators)
+        for operator in operators:
+            if operator not in metas:
+                metas[operator] = OperatorMeta(number=number)
+                number += 1
+        made[name] = msgspec.structs.replace(whole, operators=metas, unrecorded=True)
+    return {name: msgspec.structs.replace(manifest, next_operator=number) for name, manifest in made.items()}
+
+
+def restricted(manifest: Manifest, operators: Collection[str]) -> Manifest:
+    """Return what a manifest says of some operators."""
+    metas = {name: meta for name, meta in manifest.operators.items() if name in operators}
+    numbers = {meta.number for meta in metas.values()}
+    timers = tuple(bound for bound in manifest.timers if bound.operator in numbers)
+    return msgspec.structs.replace(manifest, operators=metas, timers=timers)
+
+
+def _united(one: Manifest, other: Manifest) -> Manifest:
+    """Return two manifests of different operators as one."""
+    ids = {file.id: one.next_file + number for number, file in enumerate(other.files)}
+    files = (*one.files, *(msgspec.structs.replace(file, id=ids[file.id]) for file in other.files))
+    edges = sorted({edge for each in (*one.fragments, *other.fragments) for edge in (each.first, each.stop)})
+    fragments = tuple(
+        Fragment(first, stop, (*_runs(one, first), *(ids[run] for run in _runs(other, first))))
+        for first, stop in pairwise(edges)
+    )
+    timers: list[TimerBound] = sorted([*one.timers, *other.timers], key=lambda bound: (bound.operator, bound.first))
+    return msgspec.structs.replace(
+        one,
+        checkpoint=max(one.checkpoint, other.checkpoint),
+        operators={**one.operators, **other.operators},
+        files=files,
+        fragments=fragments,
+        broadcast=(*one.broadcast, *(ids[run] for run in other.broadcast)),
+        timers=tuple(timers),
+        next_file=one.next_file + len(other.files),
+    )
+
+
+def _runs(manifest: Manifest, group: int) -> tuple[int, ...]:
+    return next((each.runs for each in manifest.fragments if each.first <= group < each.stop), ())

@@ -11,14 +11,12 @@ from weakref import proxy
 
 from poundlock.operators.keyed.group import KeyGroup, Table
 from poundlock.operators.keyed.timers import Timers
-from poundlock.state.keys_in_use import KeysInUse
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.columns import Rows
 from poundlock.state.runs.lookup import View
 from poundlock.state.runs.run import Removal, SectionKey
 from poundlock.state.runs.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerView
-from poundlock.state.stored_timers import StoredTimers
-from poundlock.state.tables import StoredTable, TableWork
+from poundlock.state.tables import KeysInUse, StoredTable, StoredTimers, TableWork
 
 _TIMERS = EVENT_TIMERS, PROCESSING_TIMERS
 
@@ -27,13 +25,7 @@ class OperatorState(KeyGroup):
     """Key groups `first` to `stop` - 1 of an operator.
 
     Args:
-        meta: what the manifest says of the operator.
-        view: the runs of the groups.
-        broadcast: the runs of broadcast state.
-        groups: the first group and the one behind the last.
         watermark: event time in ms that elements are judged by.
-        processing_time: the clock in ms.
-        work: what is counted.
     """
 
     def __init__(
@@ -141,11 +133,7 @@ class OperatorState(KeyGroup):
         return self._declared
 
     def changed_tables(self, *, broadcast: bool) -> Iterator[tuple[SectionKey, TableMeta, Rows]]:
-        """Yield what was changed in each table, in no order of rows.
-
-        Args:
-            broadcast: whether of broadcast state, or of the state of keys.
-        """
+        """Yield what was changed in each table, in no order of rows."""
         for (name, namespace), table in self._stored.items():
             meta = self._declared.get(name, TableMeta())
             if meta.broadcast is broadcast:

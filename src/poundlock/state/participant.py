@@ -7,44 +7,21 @@ attempt, so deleting what no kept manifest names can be repeated, and never touc
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from poundlock.errors import TerminalError
 from poundlock.state.directive import PreparedState, StateDirective
 from poundlock.state.hashing import groups_of_task
-from poundlock.state.manifest import (
-    Manifest,
-    ManifestChange,
-    OperatorChange,
-    PartChange,
-    RunFile,
-    apply_change,
-)
+from poundlock.state.manifest import Manifest, ManifestChange, OperatorChange, PartChange, RunFile, apply_change
 from poundlock.state.runs.files import FOLDER, parse_name
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.runs.run import damaged
 from poundlock.storage.base import Storage
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What a sweep deleted: how many files, and how many bytes."""
-
-    files: int
-    bytes: int
-
-
 class StateParticipant:
-    """The keyed state of a job.
-
-    Args:
-        storage: the checkpoint directory.
-        job: id of the job.
-        epoch: of this driver.
-        policy: when tasks merge runs.
-    """
+    """The keyed state of a job."""
 
     def __init__(self, storage: Storage, *, job: str, epoch: int, policy: MergePolicy | None = None) -> None:
         self._storage = storage
@@ -65,16 +42,7 @@ class StateParticipant:
                 raise damaged(file, how, sorted(manifest.operators))
 
     def directive(self, manifest: Manifest, *, checkpoint: int, parallelism: int) -> StateDirective:
-        """Return what the tasks of a checkpoint need.
-
-        Args:
-            manifest: the state as the checkpoint begins.
-            checkpoint: its number.
-            parallelism: how many tasks share the key groups, which may change from checkpoint to checkpoint.
-
-        Raises:
-            DefinitionError: there are more tasks than key groups.
-        """
+        """Return what the tasks of a checkpoint need. Raises DefinitionError: there are more tasks than key groups."""
         groups_of_task(0, parallelism, manifest.max_parallelism)
         return StateDirective(
             job=self._job,
@@ -115,18 +83,13 @@ class StateParticipant:
         """Return what the decision of a checkpoint says of state, and the manifest as it is once that is recorded.
 
         Args:
-            directive: what the tasks were given.
             prepared: their reports; a task that had nothing to do may have none.
         """
-        number = directive.manifest.next_file
-        added: list[RunFile] = []
-        for report in sorted(prepared, key=lambda report: report.first):
-            for file in _files(report):
-                added.append(msgspec.structs.replace(file, id=number))
-                number += 1
+        manifest, reports = directive.manifest, sorted(prepared, key=lambda report: report.first)
+        added = enumerate((file for report in reports for file in _files(report)), manifest.next_file)
         change = ManifestChange(
             checkpoint=directive.checkpoint,
-            added=tuple(added),
+            added=tuple(msgspec.structs.replace(file, id=number) for number, file in added),
             parts=tuple(
                 PartChange(
                     first=report.first,
@@ -135,15 +98,15 @@ class StateParticipant:
                     spans=report.spans,
                     removed=report.removed,
                 )
-                for report in sorted(prepared, key=lambda report: report.first)
+                for report in reports
                 if report.file is not None or report.removed
             ),
             broadcast_removed=tuple(number for report in prepared for number in report.broadcast_removed),
             operators=_operator_changes(prepared),
-            roster=_roster(directive.manifest) if directive.manifest.unrecorded else None,
+            roster={name: meta.number for name, meta in manifest.operators.items()} if manifest.unrecorded else None,
             timers=tuple(bound for report in prepared for bound in report.timers),
         )
-        return change, apply_change(directive.manifest, change)
+        return change, apply_change(manifest, change)
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files that no manifest names any more; asks the storage for nothing else.
@@ -154,8 +117,8 @@ class StateParticipant:
         for name in names:
             self._storage.delete(name)
 
-    def sweep(self, kept: Iterable[Manifest], *, below: int) -> Swept:
-        """Delete the job's state files that nothing refers to.
+    def sweep(self, kept: Iterable[Manifest], *, below: int) -> int:
+        """Delete the job's state files that nothing refers to; return how many.
 
         Args:
             kept: every manifest that may still be needed: the newest, the one before a decision whose commit is not known
@@ -166,7 +129,7 @@ class StateParticipant:
             OSError: the storage failed; what is left is deleted by the next sweep.
         """
         needed = {file.name for manifest in kept for file in manifest.files}
-        files = size = 0
+        deleted = 0
         for entry in self._storage.list(f"{FOLDER}/{self._job}"):
             written = parse_name(entry.path)
             if entry.path in needed or written is None:
@@ -174,17 +137,12 @@ class StateParticipant:
             checkpoint, epoch = written
             # A later epoch has taken over: its files are not ours to judge.
             is_ours = epoch < self._epoch or (epoch == self._epoch and checkpoint < below)
-            if is_ours and self._storage.delete(entry.path):
-                files, size = files + 1, size + entry.bytes
-        return Swept(files, size)
+            deleted += bool(is_ours and self._storage.delete(entry.path))
+        return deleted
 
 
 def _files(report: PreparedState) -> list[RunFile]:
     return [file for file in (report.file, report.broadcast_file) if file is not None]
-
-
-def _roster(manifest: Manifest) -> dict[str, int]:
-    return {name: meta.number for name, meta in manifest.operators.items()}
 
 
 def _operator_changes(prepared: Sequence[PreparedState]) -> dict[int, OperatorChange]:

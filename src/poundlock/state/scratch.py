@@ -17,12 +17,11 @@ import msgspec
 from poundlock.operators.keyed.group import MIN
 from poundlock.state.directive import PreparedState, StateDirective
 from poundlock.state.inspect import described
-from poundlock.state.manifest import Manifest, ManifestChange, apply_change
+from poundlock.state.manifest import Manifest, ManifestChange, apply_change, in_spaces
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
 from poundlock.state.runs.merge import MergePolicy
-from poundlock.state.spaces import in_spaces
 from poundlock.state.task_state import TaskState
 from poundlock.storage.local import LocalStorage
 
@@ -41,9 +40,7 @@ class ScratchState:
     """State of one operator from checkpoint to checkpoint.
 
     Args:
-        groups: how many key groups there are.
         parallelism: how many tasks share them; it may be set anew after `write`.
-        policy: when runs are merged.
     """
 
     def __init__(self, groups: int, parallelism: int = 1, *, policy: MergePolicy | None = None) -> None:
@@ -74,7 +71,7 @@ class ScratchState:
             )
             self._directive = StateDirective.decode(directive.encode())
         if task not in self._tasks:
-            self._tasks[task] = TaskState(self._directive.task(task), self.files, uuid4().hex)
+            self._tasks[task] = TaskState(self._directive, task, self.files, uuid4().hex)
         return self._tasks[task].operator(OPERATOR, watermark=watermark, processing_time=processing_time)
 
     def write(self) -> list[PreparedState]:
@@ -103,11 +100,7 @@ class ScratchState:
         return {_MANIFEST: msgspec.json.encode(self.manifest), **files}
 
     def replace(self, files: Mapping[str, bytes], parallelism: int) -> None:
-        """Go on with what `to_files` returned.
-
-        Raises:
-            DefinitionError: it has another number of key groups.
-        """
+        """Go on with what `to_files` returned. Raises DefinitionError: it has another number of key groups."""
         self._directive, self._tasks, self.parallelism = None, {}, parallelism
         manifest = _manifest(files)
         _started({OPERATOR: manifest}, self.manifest.max_parallelism)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from poundlock.errors import TerminalError
 from poundlock.operators.keyed.group import MIN
-from poundlock.state.directive import PreparedState, StateWork, TaskDirective
-from poundlock.state.manifest import BROADCAST, Fragment, RunFile
+from poundlock.state.directive import PreparedState, StateDirective, StateWork
+from poundlock.state.hashing import groups_of_task
+from poundlock.state.manifest import BROADCAST, Fragment, RunFile, clip
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.runs.compaction import Compaction, Delta, MergePlan, plan_merges
 from poundlock.state.runs.files import RunFiles, run_name
@@ -38,45 +37,34 @@ class TaskState:
     """The state of some key groups, all operators of them.
 
     Args:
-        directive: which runs there are.
-        files: opens and writes them.
+        task: its number, 0 … parallelism - 1.
         attempt: a text that no other attempt of any task has.
     """
 
-    def __init__(self, directive: TaskDirective, files: RunFiles, attempt: str) -> None:
-        self.directive = directive
-        self._files = files
-        self._attempt = attempt
+    def __init__(self, directive: StateDirective, task: int, files: RunFiles, attempt: str) -> None:
+        self._directive, self._files, self._attempt = directive, files, attempt
+        manifest = directive.manifest
+        groups = manifest.max_parallelism
+        self._first, self._stop = groups_of_task(task, directive.parallelism, groups)
+        self._fragments = clip(manifest.fragments, self._first, self._stop)
         self._work = TableWork()
         self._operators: dict[str, OperatorState] = {}
-        names = {meta.number: name for name, meta in directive.operators.items()}
-        self._runs = files.open_all(directive.files, names)
-        self._view = View(directive.fragments, self._runs, directive.max_parallelism)
-        whole = [Fragment(0, directive.max_parallelism, directive.broadcast)]
-        self._broadcast = View(whole, self._runs, directive.max_parallelism)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._operators.clear()
+        self._names = {meta.number: name for name, meta in manifest.operators.items()}
+        whole = [Fragment(0, groups, manifest.broadcast)]
+        needed = {i for fragment in (*self._fragments, *whole) for i in fragment.runs}
+        self._runs = files.open_all([file for file in manifest.files if file.id in needed], self._names)
+        self._view = View(self._fragments, self._runs, groups)
+        self._broadcast = View(whole, self._runs, groups)
 
     def operator(self, name: str, *, watermark: int = MIN, processing_time: int = 0) -> OperatorState:
-        """Return the state of an operator: one object for all key groups of the task, the same at every call.
-
-        Args:
-            name: id of the operator.
-            watermark: event time in ms that elements are judged by, as of the first call.
-            processing_time: the clock in ms, as of the first call.
+        """Return the state of an operator: one object for all key groups of the task, with the times in ms of the first call.
 
         Raises:
             TerminalError: the manifest does not have the operator.
         """
         known = self._operators.get(name)
         if known is None:
-            meta = self.directive.operators.get(name)
+            meta = self._directive.manifest.operators.get(name)
             if meta is None:
                 raise TerminalError(
                     f"the operator {name!r} has no place in the state's manifest", next="report this as a bug"
@@ -85,7 +73,7 @@ class TaskState:
                 meta,
                 self._view,
                 self._broadcast,
-                groups=(self.directive.first, self.directive.stop),
+                groups=(self._first, self._stop),
                 watermark=watermark,
                 processing_time=processing_time,
                 work=self._work,
@@ -99,21 +87,21 @@ class TaskState:
             DefinitionError: a value is of a type that state cannot keep.
             OSError: the storage failed.
         """
-        directive = self.directive
+        groups = self._first, self._stop
         operators = [self._operators[name] for name in sorted(self._operators)]
         delta = Delta()
         for operator in operators:
             delta.sections.update((key, rows) for key, _, rows in operator.changed_tables(broadcast=False))
-            delta.sections.update(operator.changed_timers(directive.checkpoint))
+            delta.sections.update(operator.changed_timers(self._directive.checkpoint))
             delta.cuts += [cut for cut in operator.cuts() if self._is_in_runs(cut)]
-        own = self._write(delta, self._view, directive.fragments, (directive.first, directive.stop))
+        own = self._write(delta, self._view, self._fragments, groups)
         shared = self._write_broadcast(operators)
         return PreparedState(
-            checkpoint=directive.checkpoint,
-            first=directive.first,
-            stop=directive.stop,
+            checkpoint=self._directive.checkpoint,
+            first=self._first,
+            stop=self._stop,
             file=own.file,
-            spans=own.plan.spans(delta, (directive.first, directive.stop)) if own.file is not None else (),
+            spans=own.plan.spans(delta, groups) if own.file is not None else (),
             removed=own.plan.removed,
             broadcast_file=shared.file,
             broadcast_removed=tuple(number for _, _, ids in shared.plan.removed for number in ids),
@@ -135,47 +123,39 @@ class TaskState:
     def _write_broadcast(self, operators: Sequence[OperatorState]) -> _Written:
         """Write broadcast state, which is the same in all tasks, in the task of the first group."""
         delta = Delta()
-        if self.directive.first == 0:
+        if self._first == 0:
             for operator in operators:
                 delta.sections.update((key, rows) for key, _, rows in operator.changed_tables(broadcast=True))
         if not delta.sections:
             return _Written(None, MergePlan(), 0)
-        whole = [Fragment(0, self.directive.max_parallelism, self.directive.broadcast)]
+        manifest = self._directive.manifest
+        whole = [Fragment(0, manifest.max_parallelism, manifest.broadcast)]
         return self._write(delta, self._broadcast, whole, BROADCAST)
 
     def _write(self, delta: Delta, view: View, fragments: Sequence[Fragment], groups: tuple[int, int]) -> _Written:
-        directive = self.directive
-        numbers = {meta.number: name for name, meta in directive.operators.items()}
+        directive = self._directive
         policy = MergePolicy(fan_in=directive.fan_in, budget=directive.budget)
-        plan = plan_merges(fragments, self._runs, delta, numbers, policy)
-        compaction = Compaction(view, self._runs, delta, plan, numbers, self._expired_before)
+        plan = plan_merges(fragments, self._runs, delta, self._names, policy)
+        compaction = Compaction(view, self._runs, delta, plan, self._names, self._expired_before)
         writer = RunWriter(self._files.folder, HELD)
         compaction.write(writer)
         cuts = compaction.cuts()
         if not writer.rows and not cuts:
             return _Written(None, plan, compaction.merged_rows)
-        data, rows = writer.content(cuts, max_parallelism=directive.max_parallelism, operators=numbers)
+        data, rows = writer.content(cuts, max_parallelism=directive.manifest.max_parallelism, operators=self._names)
         name = run_name(directive.job, directive.epoch, directive.checkpoint, groups[0], self._attempt)
         digest, size = self._files.write(name, data)
+        first, stop = groups
         file = RunFile(
-            name=name,
-            digest=digest,
-            bytes=size,
-            rows=rows,
-            checkpoint=directive.checkpoint,
-            first=groups[0],
-            stop=groups[1],
+            name=name, digest=digest, bytes=size, rows=rows, checkpoint=directive.checkpoint, first=first, stop=stop
         )
         return _Written(file, plan, compaction.merged_rows)
 
     def _expired_before(self, key: SectionKey) -> int | None:
         """Return up to when an entry must have been touched last to have expired, in ms; None: it never expires."""
         operator, table, _ = key
-        for name, meta in self.directive.operators.items():
-            if meta.number == operator:
-                opened = self._operators.get(name)
-                tables = meta.tables if opened is None else opened.tables
-                now = meta.processing_time if opened is None else opened.processing_time
-                ttl = tables[table].ttl_ms if table in tables else None
-                return None if ttl is None or now is None else now - ttl
-        return None
+        name = self._names.get(operator, "")
+        known = self._operators if name in self._operators else self._directive.manifest.operators
+        of = known.get(name)
+        ttl = of.tables[table].ttl_ms if of is not None and table in of.tables else None
+        return None if ttl is None or of is None or of.processing_time is None else of.processing_time - ttl

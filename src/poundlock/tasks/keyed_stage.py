@@ -109,7 +109,7 @@ class _KeyedTask:
     def __post_init__(self) -> None:
         directive = self.run.directive
         files = run_files(self.stage.state_dir)
-        self.state = TaskState(directive.state[self.stage.space].task(self.task), files, self.run.task.attempt)
+        self.state = TaskState(directive.state[self.stage.space], self.task, files, self.run.task.attempt)
 
     def take(self, deliveries: Iterable[Delivery]) -> None:
         """Sort what came."""

@@ -9,8 +9,7 @@ import os
 import tempfile
 from functools import lru_cache
 
-from poundlock.state.runs.files import OpenRuns, RunFiles
-from poundlock.state.runs.local_copies import LocalCopies
+from poundlock.state.runs.files import LocalCopies, RunFiles
 from poundlock.storage import LocalStorage, open_storage
 
 
@@ -25,4 +24,4 @@ def run_files(checkpoint_dir: str) -> RunFiles:
     copies = None
     if not isinstance(storage, LocalStorage):
         copies = LocalCopies(os.path.join(tempfile.gettempdir(), f"poundlock-{os.getuid()}", "state"))
-    return RunFiles(storage, copies, OpenRuns())
+    return RunFiles(storage, copies)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from poundlock.audit.replay_diff import Measure, ReplayDifference, compare
-from poundlock.audit.write_totals import Written
+from poundlock.audit.write_totals import Measure, ReplayDifference, Written, compare
 from poundlock.checkpoint.participant import Counts
 
 WROTE = Written(pieces=2, rows=3, bytes=30, digest="aa")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.checkpoint.test_ledger import decision
 
-from poundlock.checkpoint.ledger.archive import Archive
-from poundlock.checkpoint.ledger.ledger import Ledger, record_path
+from poundlock.checkpoint.ledger.ledger import Archive, Ledger, record_path
 from poundlock.errors import TerminalError
 from poundlock.storage import LocalStorage
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from poundlock.checkpoint.committer import Carried, Retry, commit_all
+from poundlock.checkpoint.committer import Carried, Retry, commit_all, verify_all
 from poundlock.checkpoint.outcome import StandardLog
-from poundlock.checkpoint.parallel import verify_all
 from poundlock.checkpoint.participant import JSON, Aborted, CommitOutcome, Committed, Prepared
 from poundlock.errors import CommitUnknown, TerminalError, TransientError
 from poundlock.failpoints import Failpoint

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from poundlock.driver.failure_tolerance import Attempts, CheckpointTimedOut, known_undecided
+from poundlock.driver.restart import Attempts, CheckpointTimedOut, known_undecided
 from poundlock.errors import PoundlockError, TerminalError, TransientError
 
 

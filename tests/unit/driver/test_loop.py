@@ -13,7 +13,7 @@ import pytest
 
 from poundlock import DatagenSource
 from poundlock.checkpoint.coordinator import Coordinator
-from poundlock.checkpoint.cycle import Verified
+from poundlock.checkpoint.cycle import Planned, Ran, Verified
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import Epoch
 from poundlock.checkpoint.identity import open_identity
@@ -21,13 +21,11 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import JSON, Aborted, Committed, Counts, Occasion, Prepared, Staged
 from poundlock.driver.checkpoints import JobCheckpoints, JobPlan, JobRan
-from poundlock.driver.failure_tolerance import Attempts
 from poundlock.driver.loop import JobLoop
 from poundlock.driver.planner import Planner
-from poundlock.driver.progress import StopRequest
-from poundlock.driver.progress_reporter import Tracker
-from poundlock.driver.requests import Requests
-from poundlock.driver.scheduler import CheckpointScheduler
+from poundlock.driver.progress import StopRequest, Tracker
+from poundlock.driver.requests import CheckpointScheduler, Requests
+from poundlock.driver.restart import Attempts
 from poundlock.errors import PoundlockError, TerminalError
 from poundlock.savepoint.take import Cut
 from poundlock.storage import LocalStorage
@@ -112,15 +110,19 @@ class Checkpoints(JobCheckpoints):
         payload = self.world.sink.write_segment(f"{self.world.attempts:04d}", [plan.checkpoint])
         counts = {"a": Counts(read=1, written=1)}
         results = TaskResults(prepared=[Prepared("a", 0, payload)], counts=counts, rows_read={"numbers": 1})
-        return JobRan(given, results, None)  # type: ignore[arg-type]
+        return JobRan(plan.reads, given, results, None)  # type: ignore[arg-type]
 
-    def verify(self, plan: JobPlan, ran: JobRan) -> Verified:
-        self.world.log.append(f"verify {plan.checkpoint}")
-        return super().verify(plan, ran)
 
-    def decide(self, plan: JobPlan, ran: JobRan, verified: Verified) -> Decision:
-        decision = super().decide(plan, ran, verified)
-        self.world.log.append(f"decided {plan.checkpoint}")
+class LoggedCoordinator(Coordinator):
+    events: list[str]
+
+    def verify(self, ran: Ran) -> Verified:
+        self.events.append(f"verify {ran.planned.checkpoint}")
+        return super().verify(ran)
+
+    def decide(self, plan: Planned, verified: Verified) -> Decision:
+        decision = super().decide(plan, verified)
+        self.events.append(f"decided {plan.checkpoint}")
         return decision
 
 
@@ -133,13 +135,14 @@ class World:
         storage, clock = LocalStorage(str(folder / "checkpoint")), SystemClock()
         self.sink = sink(LocalStorage(str(folder / "out")), self.log)
         self.epoch = Epoch.claim(storage, clock=clock)
-        self.coordinator = Coordinator(
+        self.coordinator = LoggedCoordinator(
             identity=open_identity(storage, name="job", clock=clock),
             epoch=self.epoch,
             ledger=Ledger(storage),
             participants={"a": self.sink},
             clock=clock,
         )
+        self.coordinator.events = self.log
         self.coordinator.recover()
         self.requests, self.stop = Requests(), StopRequest()
         planner = Planner(
@@ -264,7 +267,7 @@ def test_who_ends_an_attempt_keeps_what_was_prepared_ahead_from_being_decided(wo
     assert world.loop.hangs
     killing = threading.Thread(target=world.loop.kill)
     killing.start()
-    world.until(lambda: world.loop._turn is not None and world.loop._turn.wait(0))
+    world.until(lambda: world.loop._turn is not None and world.loop._turn.done())
     world.sink.gate.set()
     killing.join(SECONDS)
     assert not world.loop.hangs

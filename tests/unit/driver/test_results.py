@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from poundlock.driver.checkpoints import task_results
 from poundlock.driver.planner import CheckpointPlan
-from poundlock.driver.results import task_results
 from poundlock.errors import TransientError
 from poundlock.tasks.report import SourceRead, StepCounts, TaskReport
 

@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from poundlock.driver.requests import Requests
-from poundlock.driver.scheduler import CheckpointScheduler
+from poundlock.driver.requests import CheckpointScheduler, Requests
 from poundlock.errors import PoundlockError
 
 MINUTE = timedelta(minutes=1)

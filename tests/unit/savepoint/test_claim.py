@@ -14,9 +14,8 @@ from poundlock import DefinitionError
 from poundlock.checkpoint.identity import new_job_id, open_identity
 from poundlock.cli.jobs.run import _beginning, typed_beginning
 from poundlock.cli.main import main
-from poundlock.savepoint.claim import CLAIM, claim, claimed, dispose, parse_mode, settle_claim
 from poundlock.savepoint.metadata import METADATA, Operator
-from poundlock.savepoint.restore import check, restore
+from poundlock.savepoint.restore import CLAIM, check, claim, claimed, dispose, parse_mode, restore, settle_claim
 from poundlock.storage import LocalStorage
 from poundlock.values import SystemClock
 from support.saved import EVENTS, files_of, save

@@ -14,7 +14,7 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.decided_time import DecidedTime
 from poundlock.operators.time_values import StreamTime, TimeDirective, TimeState
 from poundlock.savepoint.metadata import Operator, read_metadata
-from poundlock.savepoint.operator_changes import parse_renamed, renamed_operators
+from poundlock.savepoint.operator_ids import parse_renamed, renamed_operators
 from poundlock.savepoint.restore import check
 from poundlock.storage import LocalStorage
 from support.saved import EVENTS, save

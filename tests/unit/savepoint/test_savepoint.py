@@ -90,7 +90,7 @@ class Life:
         name = new_name(self.identity.job_id)
         metadata = Metadata(
             name=name, job="job", job_id=self.identity.job_id, created_ms=CLOCK.now_ms(), versions={},
-            decision=self.coordinator.newest, operators=OPERATORS,
+            decision=self.coordinator.newest, operators=OPERATORS, sinks={}, files={},
         )  # fmt: skip
         savepoint = LocalStorage(str(folder / name))
         finish(take(self.storage, savepoint, metadata=metadata, sinks={"out": self.sink}))

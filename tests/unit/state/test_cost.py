@@ -10,7 +10,7 @@ import pytest
 
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
-from poundlock.state import keys_in_use
+from poundlock.state import tables
 from poundlock.state.hashing import hashes_of
 from poundlock.state.runs.merge import MergePolicy
 from poundlock.state.scratch import ScratchState
@@ -77,7 +77,7 @@ def test_a_budget_is_kept_where_one_group_has_nearly_all(monkeypatch: pytest.Mon
         hashes = hashes_of(keys)
         return np.where(hashes % np.uint64(8) != 0, (np.uint64(1) << np.uint64(63)) | (hashes >> np.uint64(9)), hashes)
 
-    monkeypatch.setattr(keys_in_use, "hashes_of", crowded)
+    monkeypatch.setattr(tables, "hashes_of", crowded)
     store = ScratchState(128, 1, policy=MergePolicy(fan_in=2, budget=100_000))
     names = [f"user-{i}" for i in range(8000)]
     for number in range(2):

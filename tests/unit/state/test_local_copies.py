@@ -10,8 +10,7 @@ import pytest
 
 from poundlock.errors import TerminalError, TransientError
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.files import RunFiles
-from poundlock.state.runs.local_copies import LocalCopies
+from poundlock.state.runs.files import LocalCopies, RunFiles
 from poundlock.state.runs.run import DamagedRunError, digest_of
 from poundlock.storage import LocalStorage
 

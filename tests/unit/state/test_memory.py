@@ -16,7 +16,7 @@ import random, resource, sys
 import numpy as np
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
-from poundlock.state import keys_in_use
+from poundlock.state import tables
 from poundlock.state.hashing import hashes_of
 from poundlock.state.inspect import StateReader
 from poundlock.state.runs.merge import MergePolicy
@@ -24,7 +24,7 @@ from poundlock.state.scratch import OPERATOR, ScratchState
 
 KEYS, EACH, TEXT, ALLOWED = 240_000, 3_000, 1_000, int(sys.argv[1]) << 20
 if "one group" in sys.argv:
-    keys_in_use.hashes_of = lambda keys: hashes_of(keys) >> np.uint64(8)  # of 128 groups the first has all keys
+    tables.hashes_of = lambda keys: hashes_of(keys) >> np.uint64(8)  # of 128 groups the first has all keys
 store = ScratchState(128, policy=MergePolicy(fan_in=2))  # one task has all groups
 operator = RollingOperator(rolling_fold("sum", "n"))
 largest = 0

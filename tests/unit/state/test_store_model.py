@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from poundlock.errors import PoundlockError
 from poundlock.operators.keyed.group import MAX
-from poundlock.state import keys_in_use, task_state
+from poundlock.state import tables, task_state
 from poundlock.state.hashing import groups_of, hashes_of
 from poundlock.state.inspect import StateReader
 from poundlock.state.operator_state import OperatorState
@@ -226,7 +226,7 @@ def test_the_store_holds_what_dicts_would(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "CHUNK", memory)
         patch.setattr(task_state, "HELD", memory)
-        patch.setattr(keys_in_use, "hashes_of", hashes)
+        patch.setattr(tables, "hashes_of", hashes)
         patch.setattr("poundlock.state.inspect.hashes_of", hashes)
         pair = Pair(MergePolicy(fan_in=fan_in, budget=budget), hashes)
         for step in script:

@@ -13,8 +13,8 @@ from poundlock import DefinitionError, FileSink, FileSource, Job, foreach_batch
 from poundlock.cli.job_lookup import savepoint_folder
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
+from poundlock.driver.savepoints.checkpoint_as_savepoint import cut
 from poundlock.driver.savepoints.restore import Beginning
-from poundlock.driver.savepoints.snapshot import cut
 from poundlock.storage import LocalStorage, open_checkpoint, open_storage
 
 STORES = ["gs://bucket/x", "az://container/x", "abfss://c@account.dfs.core.windows.net/x", "GS://bucket/x"]

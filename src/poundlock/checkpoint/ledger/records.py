@@ -1,6 +1,6 @@
-"""Making ledger records: what carries over from the one before, and what a start says.
+"""What ledger records say together: what carries over from one to the next, and those of a checkpoint.
 
-Pure functions; every sink the job ever had stays in every record, so that one taken out and put back goes on counting.
+Every sink the job ever had stays in every record, so that one taken out and put back goes on counting.
 """
 
 from __future__ import annotations
@@ -8,112 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.committer import Carried
-from poundlock.checkpoint.decision import Decision, EventTime, Redo, SinkDecision, SourceRange
-from poundlock.checkpoint.identity import Identity
+from poundlock.checkpoint.decision import Decision, Redo, SourceRange
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.participant import JSON, Counts, Staged
+from poundlock.checkpoint.participant import JSON
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.operators.decided_time import DecidedTime
 from poundlock.state.decided_state import DecidedState
 
 START = "start"
 
 
-def state_of(decision: Decision, sink: str) -> JSON:
+def state_of(decision: Decision | None, sink: str) -> JSON:
     """Return what a sink must remember, {} if it is new."""
-    part = decision.sinks.get(sink)
+    part = decision.sinks.get(sink) if decision else None
     return dict(part.state) if part else {}
-
-
-def start_record(
-    before: Decision | None,
-    *,
-    ledger: Ledger,
-    identity: Identity,
-    epoch: int,
-    now_ms: int,
-    sinks: Mapping[str, object],
-    redo: Mapping[str, Redo],
-    state: DecidedState | None = None,
-) -> Decision:
-    """Return the record with which a driver takes over: nothing is committed, all states go on.
-
-    `redo` is what carrying out the record before showed to be aborted; what that record left to be redone stays so.
-    """
-    states: dict[str, JSON] = {name: {} for name in sinks}
-    sources: Mapping[str, SourceRange] = {}
-    watermarks: DecidedTime | None = None
-    if before is not None:
-        states.update({name: dict(sink.state) for name, sink in before.sinks.items()})
-        # Rolls and ends name no sources; few of them stand between two records that do.
-        latest = next((record for record in ledger.back(before) if record.occasion in ("checkpoint", START)), None)
-        if latest is not None:
-            sources, watermarks = latest.sources, latest.watermarks
-    return Decision(
-        number=before.number + 1 if before else 0,
-        occasion=START,
-        checkpoint=before.checkpoint if before else -1,
-        job_id=identity.job_id,
-        epoch=epoch,
-        time_ms=now_ms,
-        sources=sources,
-        sinks={name: SinkDecision([], state) for name, state in states.items()},
-        redo=redo or to_redo(before),
-        watermarks=watermarks,
-        state=state,
-    )
-
-
-def next_record(
-    newest: Decision,
-    *,
-    occasion: str,
-    staged: Mapping[str, Staged],
-    epoch: int,
-    now_ms: int,
-    checkpoint: int | None = None,
-    sources: Mapping[str, SourceRange] | None = None,
-    counts: Mapping[str, Counts] | None = None,
-    wrote: Mapping[str, Written] | None = None,
-    started_ms: int | None = None,
-    event_time: EventTime | None = None,
-    tasks: int | None = None,
-    watermarks: DecidedTime | None = None,
-    durations_ms: Mapping[str, int] | None = None,
-    redo: Mapping[str, Redo] | None = None,
-    state: DecidedState | None = None,
-) -> Decision:
-    """Return the record after `newest`. A roll or an end keeps its checkpoint number, what is to be redone, and reads nothing."""
-    sinks = {name: SinkDecision([], sink.state) for name, sink in newest.sinks.items()}
-    for name, part in staged.items():
-        amounts = (counts or {}).get(name, Counts()), (wrote or {}).get(name)
-        sinks[name] = SinkDecision(list(part.committables), part.state, *amounts)
-    return Decision(
-        number=newest.number + 1,
-        occasion=occasion,
-        checkpoint=newest.checkpoint if checkpoint is None else checkpoint,
-        job_id=newest.job_id,
-        epoch=epoch,
-        time_ms=now_ms,
-        sources=sources or {},
-        sinks=sinks,
-        durations_ms=durations_ms or {},
-        redo=(redo or {}) if checkpoint is not None else to_redo(newest),
-        started_ms=started_ms,
-        event_time=event_time,
-        tasks=tasks,
-        watermarks=watermarks,
-        state=state,
-    )
 
 
 def to_redo(decision: Decision | None, carried: Carried | None = None) -> dict[str, Redo]:
     """Return what has to be produced again after a decision.
 
     Args:
-        decision: the decision; None if there is none.
         carried: what became of it; None = look only at what it says itself was left to do.
     """
     if decision is None:
@@ -186,3 +100,17 @@ def find_checkpoint(ledger: Ledger, newest: Decision, n: int) -> Decision:
         f"checkpoint {n} of another history: the ledger has decided {newest.checkpoint} but never {n}",
         next="restore Spark's checkpoint and the ledger from the same moment, or begin in a new checkpoint_dir",
     )
+
+
+def state_parts(ledger: Ledger, newest: Decision | None) -> list[DecidedState]:
+    """Return what the newest decisions say of state, oldest first: back to one that says all, and one more than it takes.
+
+    That one more tells the state before the newest checkpoint.
+    """
+    parts: list[DecidedState] = []
+    for record in ledger.back(newest) if newest is not None else ():
+        if record.state is not None:
+            parts.append(record.state)
+            if record.state.manifest is not None and (len(parts) > 1 or record.occasion == "start"):
+                break
+    return parts[::-1]

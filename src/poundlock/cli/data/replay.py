@@ -14,7 +14,7 @@ from poundlock.cli.options import ConfigOption, DefineOption, JobArgument, JsonO
 from poundlock.cli.output import Output
 
 if TYPE_CHECKING:
-    from poundlock.audit.replay_diff import ReplayReport, SinkReplay
+    from poundlock.audit.write_totals import ReplayReport, SinkReplay
 
 
 def command(

@@ -102,8 +102,8 @@ def command(
 
     No JVM is started; one key costs a look-up, whatever there is besides.
     """
+    from poundlock.savepoint.edit import parse_key
     from poundlock.savepoint.metadata import METADATA
-    from poundlock.savepoint.state_edits import parse_key
     from poundlock.state.runs.run import DamagedRunError
     from poundlock.storage import open_storage
 
@@ -124,8 +124,8 @@ def command(
 
 def _recorded(storage: Storage) -> DecidedState | None:
     """Return what a savepoint, or the ledger of a checkpoint, says of keyed state; None where it says nothing."""
-    from poundlock.checkpoint.keyed_state import state_parts
     from poundlock.checkpoint.ledger.ledger import Ledger
+    from poundlock.checkpoint.ledger.records import state_parts
     from poundlock.savepoint.metadata import METADATA, read_metadata
     from poundlock.state.decided_state import state_behind
 

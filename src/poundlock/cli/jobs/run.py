@@ -222,8 +222,8 @@ def _beginning(
             )
         return None
     from poundlock.driver.savepoints.restore import Beginning
-    from poundlock.savepoint.claim import parse_mode
-    from poundlock.savepoint.operator_changes import parse_renamed
+    from poundlock.savepoint.operator_ids import parse_renamed
+    from poundlock.savepoint.restore import parse_mode
 
     return Beginning(
         savepoint,

@@ -72,7 +72,7 @@ def command(
 
 def _dispose(path: str, output: Output) -> None:
     """Remove what the savepoint's own list names, and nothing else."""
-    from poundlock.savepoint.claim import dispose
+    from poundlock.savepoint.restore import dispose
     from poundlock.storage import open_storage
     from poundlock.storage.storage_errors import explained
 

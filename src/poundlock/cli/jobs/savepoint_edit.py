@@ -67,10 +67,9 @@ def command(
     With other positions, other state, or operators that are renamed or left out; the old one stays as it is.
     """
     from poundlock.errors import DefinitionError
-    from poundlock.savepoint.edit import edit
-    from poundlock.savepoint.operator_changes import parse_renamed
-    from poundlock.savepoint.position_edits import OffsetEdit, PositionEdit, WholePosition
-    from poundlock.savepoint.state_edits import KeyEdit, ParquetEdit, StateEdit
+    from poundlock.savepoint.edit import KeyEdit, ParquetEdit, StateEdit, edit
+    from poundlock.savepoint.operator_ids import parse_renamed
+    from poundlock.savepoint.positions import OffsetEdit, PositionEdit, WholePosition
     from poundlock.storage import open_storage
     from poundlock.storage.storage_errors import explained
     from poundlock.values import SystemClock

@@ -14,8 +14,7 @@ from poundlock.cli.output import Output
 from poundlock.values import format_bytes
 
 if TYPE_CHECKING:
-    from poundlock.savepoint.comparison import Difference
-    from poundlock.savepoint.inspection import Inspection
+    from poundlock.savepoint.inspection import Difference, Inspection
 
 
 SavepointArgument = Annotated[str, typer.Argument(metavar="PATH", help="Folder of the savepoint.")]
@@ -49,8 +48,7 @@ def diff(
     json: JsonOption = False,
 ) -> None:
     """Show what differs from one savepoint to another."""
-    from poundlock.savepoint.comparison import compare
-    from poundlock.savepoint.inspection import inspect
+    from poundlock.savepoint.inspection import compare, inspect
     from poundlock.storage import open_storage
 
     a, b = (inspect(open_storage(path), check=False) for path in (first, second))

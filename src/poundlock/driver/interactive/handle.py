@@ -5,7 +5,6 @@ The handle only asks; the job decides between two checkpoints, as it does for th
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 from poundlock.config import Settings, load_settings
@@ -13,6 +12,7 @@ from poundlock.driver.driver import run
 from poundlock.driver.progress import Progress, State, StopRequest
 from poundlock.driver.requests import Requests
 from poundlock.driver.savepoints.restore import Beginning
+from poundlock.driver.turns import has_ended, in_thread
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.plan.guarantees import check_required
 from poundlock.plan.plan import make_plan
@@ -27,35 +27,25 @@ class JobHandle:
     """A running job. Safe to use from any thread.
 
     Args:
-        job: what runs.
-        settings: of the machine and the run.
         session: where its tasks run; None = one is started for it, and ends with it.
-        beginning: the savepoint to begin with.
     """
 
     def __init__(self, job: Job, settings: Settings, session: Session | None, beginning: Beginning | None) -> None:
         self._job, self._settings, self._session, self._beginning = job, settings, session, beginning
         self._stop, self._requests = StopRequest(), Requests()
         self._progress = Progress("INITIALIZING")
-        self._error: BaseException | None = None
-        self._ended = threading.Event()
-        threading.Thread(target=self._run, name=f"poundlock-{job.name}", daemon=True).start()
+        self._ended = in_thread(self._run, f"poundlock-{job.name}")
 
     def _run(self) -> None:
-        try:
-            self._progress = run(
-                self._job,
-                settings=self._settings,
-                on_progress=self._notice,
-                stop=self._stop,
-                requests=self._requests,
-                beginning=self._beginning,
-                session=self._session,
-            )
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._ended.set()
+        self._progress = run(
+            self._job,
+            settings=self._settings,
+            on_progress=self._notice,
+            stop=self._stop,
+            requests=self._requests,
+            beginning=self._beginning,
+            session=self._session,
+        )
 
     def _notice(self, progress: Progress) -> None:
         self._progress = progress
@@ -68,7 +58,7 @@ class JobHandle:
     @property
     def status(self) -> State:
         """What the job is doing, in Flink's words, such as "RUNNING"."""
-        return "FAILED" if self._error is not None else self._progress.state
+        return "FAILED" if self.exception is not None else self._progress.state
 
     @property
     def progress(self) -> Progress:
@@ -78,7 +68,7 @@ class JobHandle:
     @property
     def exception(self) -> BaseException | None:
         """What the job failed with; None if it has not."""
-        return self._error
+        return self._ended.exception() if self._ended.done() else None
 
     def stop(self) -> None:
         """Ask it to end well: the running checkpoint completes, and what is pending is finished. Returns at once."""
@@ -118,9 +108,9 @@ class JobHandle:
         Raises:
             PoundlockError: it failed.
         """
-        ended = self._ended.wait(timeout)
-        if self._error is not None:
-            raise self._error
+        ended = has_ended(self._ended, timeout)
+        if ended:
+            self._ended.result()
         return ended
 
     def __repr__(self) -> str:

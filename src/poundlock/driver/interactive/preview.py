@@ -8,21 +8,14 @@ from __future__ import annotations
 import base64
 import pickle
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from poundlock.checkpoint.participant import (
-    JSON,
-    Committed,
-    Kind,
-    Participant,
-    WriterContext,
-)
+from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, WriterContext
 from poundlock.config import Settings, load_settings
 from poundlock.connectors.base import PreviewRefused
 from poundlock.driver.driver import run
@@ -112,11 +105,8 @@ def _folder(settings: Settings, session: Session | None, *, shared: bool) -> Ite
     """Give a folder for what a job keeps, and remove it; one that all machines see where tasks keep state in it."""
     local = settings.master.startswith("local") if session is None else session.local
     if local or not shared:
-        folder = tempfile.mkdtemp(prefix="poundlock-preview-")
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with TemporaryDirectory(prefix="poundlock-preview-", ignore_cleanup_errors=True) as made:
+            yield made
         return
     folder = f"{settings.state_dir}/previews/{secrets.token_hex(8)}"
     try:
@@ -129,11 +119,7 @@ def _folder(settings: Settings, session: Session | None, *, shared: bool) -> Ite
 
 @dataclass
 class _RowSink(Participant):
-    """Keeps the first rows of each task; they travel in the decision, and are kept when it is carried out.
-
-    Args:
-        limit: how many rows.
-    """
+    """Keeps the first rows of each task; they travel in the decision, and are kept when it is carried out."""
 
     limit: int
     kind: ClassVar[Kind] = Kind.APPEND

@@ -6,17 +6,15 @@ Nothing outside is written: no sink is reached, nothing is decided or locked, so
 from __future__ import annotations
 
 import secrets
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from poundlock.audit.replay_diff import Measure, ReplayDifference, ReplayReport, SinkReplay, compare
-from poundlock.audit.write_totals import written
+from poundlock.audit.write_totals import Measure, ReplayDifference, ReplayReport, SinkReplay, compare, written
 from poundlock.checkpoint.capabilities import Measurable, bound
 from poundlock.checkpoint.decision import Decision, SinkDecision
 from poundlock.checkpoint.identity import Identity
@@ -26,9 +24,9 @@ from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Kind, Occasion, Prepared
 from poundlock.config import Settings
 from poundlock.connectors.base import BindableSource, SplitSource
+from poundlock.driver.checkpoints import task_results
 from poundlock.driver.driver import checkpoint_dir, two_lines
 from poundlock.driver.planner import CheckpointPlan, Planner
-from poundlock.driver.results import task_results
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.job import Job
 from poundlock.operators.time_graph import TimeGraph
@@ -59,12 +57,7 @@ def replay(
     """Run one checkpoint's input once more and compare.
 
     Args:
-        job: the job as it is now, with what the settings say of it.
-        identity: whose checkpoint it is.
-        checkpoint: its number.
-        settings: of the machine and the run.
         show: so many records of each sink are part of the report.
-        say: told of what takes long.
 
     Raises:
         DefinitionError: the ledger does not have this checkpoint, or it cannot be replayed; says why.
@@ -79,8 +72,8 @@ def replay(
         decision = records[0]
         before = ledger.read(decision.number - 1) if decision.number > ledger.first() else None
         cut, left_out = _stateless(plan)
-        with _scratch() as folder:
-            work = _Replay(job, cut, settings, identity, decision, before, root, folder, show, say)
+        with TemporaryDirectory(prefix="poundlock-replay-", ignore_cleanup_errors=True) as folder:
+            work = _Replay(job, cut, settings, identity, decision, before, root, Path(folder), show, say)
             results = work.run()
             return work.report(results, plan, left_out, [record.number for record in records[1:]])
 
@@ -107,33 +100,15 @@ def _stateless(plan: Plan) -> tuple[Plan, Mapping[str, str]]:
     return replace(plan, job=job, nodes=list(walk(job.sinks))), left_out
 
 
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="poundlock-replay-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @dataclass
 class _Replay:
-    """One replay.
-
-    Args:
-        job, plan, settings: what runs, sinks that are left out taken away.
-        identity: of the job's checkpoint.
-        decision, before: the checkpoint's record, and the one before it where it is kept.
-        root: the job's checkpoint folder.
-        folder: the only place that is written to.
-        show: so many records of each sink.
-        say: told of what takes long.
-    """
+    """One replay."""
 
     job: Job
     plan: Plan
     settings: Settings
     identity: Identity
+    # the checkpoint's record, and the one before it where it is kept
     decision: Decision
     before: Decision | None
     root: str
@@ -145,8 +120,9 @@ class _Replay:
     def run(self) -> TaskResults:
         """Run the tasks and return what they report."""
         sources = self._sources()
-        with self._planning(sources) as planner:
-            session = self._session()
+        with closing(self._planner(sources)) as planner:
+            local, quick = on_this_machine(self.settings), not enters_jvm(self.plan)
+            session = start_spark(self.job, local, log=self._log, quick_start=quick, say=self.say)
             try:
                 return self._collect(session, sources, planner)
             except Exception as failure:  # told while the JVM is there to be asked
@@ -192,10 +168,9 @@ class _Replay:
             sources[name] = source
         return sources
 
-    @contextmanager
-    def _planning(self, sources: Mapping[str, SplitSource]) -> Iterator[Planner]:
-        """Give what divides the work as it was divided then."""
-        planner = Planner(
+    def _planner(self, sources: Mapping[str, SplitSource]) -> Planner:
+        """Return what divides the work as it was divided then."""
+        return Planner(
             sources,
             lambda name: open_storage(f"{self.root}/sources/{name}"),
             # As many tasks as then, whatever this machine has: how rows are cut into files depends on it.
@@ -203,19 +178,6 @@ class _Replay:
             whole=TimeGraph.of(list(self.job.graph())).per_record_sources,
             alone=any(sink.kind is Kind.SKIPPING for sink in self.plan.sinks.values()),
             read_only=True,
-        )
-        try:
-            yield planner
-        finally:
-            planner.close()
-
-    def _session(self) -> Session:
-        return start_spark(
-            self.job,
-            on_this_machine(self.settings),
-            log=self._log,
-            quick_start=not enters_jvm(self.plan),
-            say=self.say,
         )
 
     def _collect(self, session: Session, sources: Mapping[str, SplitSource], planner: Planner) -> TaskResults:
@@ -269,16 +231,14 @@ class _Replay:
             epoch=decision.epoch,
             started_ms=started_ms,
             run=secrets.token_hex(8),
-            sinks={
-                name: {} if self.before is None else self._directive_of(name, self.before) for name in self.plan.sinks
-            },
+            sinks={name: self._directive_of(name) for name in self.plan.sinks},
             time=TimeDirective(chain.times.initial(), started_ms, dict(inputs)) if time is None else time.directive,
             places=places if chain.has_segments else (),
         )
 
-    def _directive_of(self, name: str, before: Decision) -> Any:
+    def _directive_of(self, name: str) -> Any:
         sink = self._measuring.get(name)
-        return {} if sink is None else sink.directive(state_of(before, name))
+        return {} if sink is None or self.before is None else sink.directive(state_of(self.before, name))
 
     # --- what came of it ---------------------------------------------------------------------------------------------
 
@@ -299,7 +259,7 @@ class _Replay:
             for name in names
         }
         differences = [wrong for name, sink in sinks.items() for wrong in compare(name, sink.committed, sink.now)]
-        gone = [name for name, part in decision.sinks.items() if name not in whole.sinks and any(_figures(part))]
+        gone = [n for n, part in decision.sinks.items() if n not in whole.sinks and any(part.counts.to_json().values())]
         differences += [ReplayDifference(name, "sink", "there", "not in the job") for name in gone]
         rows = {
             name: (span.rows, results.rows_read.get(name))
@@ -341,7 +301,3 @@ class _Replay:
         staged = sink.stage({}, prepared, Occasion.CHECKPOINT, self.decision.time_ms)
         places: Mapping[str, int] = sink.places(staged.committables, staged.state, self.decision.checkpoint)
         return places
-
-
-def _figures(part: SinkDecision) -> Sequence[int]:
-    return list(part.counts.to_json().values())

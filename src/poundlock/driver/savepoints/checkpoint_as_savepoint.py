@@ -1,6 +1,7 @@
-"""A checkpoint folder given to `run -s`: its newest checkpoint becomes a savepoint for as long as it takes to restore it.
+"""A checkpoint as a savepoint: that of a running job at its border, and the newest of a checkpoint folder given to `run -s`.
 
-The folder is only read, with its job kept out meanwhile, and only what its job carried out is taken.
+Such a folder is only read, with its job kept out meanwhile, and only what its job carried out is taken; the savepoint is there for
+as long as it takes to restore it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import asdict, replace
 
 from poundlock.audit.fsck import rebuilt_sinks
 from poundlock.checkpoint.capabilities import HoldsReaders, Inspectable, bound
+from poundlock.checkpoint.coordinator import Coordinator
 from poundlock.checkpoint.decision import Decision
 from poundlock.checkpoint.epoch import DriverLock, described_sinks
 from poundlock.checkpoint.identity import Identity, read_identity
-from poundlock.checkpoint.keyed_state import state_parts
 from poundlock.checkpoint.ledger.ledger import Ledger
-from poundlock.checkpoint.ledger.records import to_redo
+from poundlock.checkpoint.ledger.records import state_parts, to_redo
 from poundlock.checkpoint.participant import JSON, Participant
 from poundlock.connectors.sink_factory import rebuild_sink
 from poundlock.driver.savepoints.checkpoint_deletion import refuse_deleted
@@ -26,12 +27,11 @@ from poundlock.driver.savepoints.restore import Beginning
 from poundlock.driver.savepoints.retained_checkpoints import copies, copy_name
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.first_edition import refuse_first_edition
-from poundlock.savepoint.metadata import METADATA, Metadata, Operator, metadata_of
+from poundlock.savepoint.metadata import METADATA, Metadata, Operator, metadata_of, new_name, refuse_first_edition
 from poundlock.savepoint.operator_ids import operators, operators_before
-from poundlock.savepoint.take import finish, take
+from poundlock.savepoint.take import Cut, finish, take
 from poundlock.state.decided_state import DecidedState, manifests_of, state_behind
-from poundlock.storage import LocalStorage, Storage, open_storage
+from poundlock.storage import LocalStorage, Storage, open_checkpoint, open_storage
 from poundlock.storage.removal import remove_root, remove_tree
 from poundlock.values import Clock
 
@@ -50,10 +50,6 @@ def savepoint_of(
     """Give the savepoint to begin with: the one that was named, or one made of the checkpoint that was named.
 
     Args:
-        beginning: what was named.
-        checkpoint: the folder of the job that begins.
-        plan: its plan.
-        clock: the time.
         say: told of what is done; use what is given instead, which knows how the user calls it.
 
     Raises:
@@ -77,12 +73,9 @@ def savepoint_of(
     made = open_storage(f"{checkpoint.root}/{FOLDER}")
     remove_tree(checkpoint, FOLDER)  # of a restore that was killed
     try:
-        lock = DriverLock.keep_out(given)
-        try:
+        with DriverLock.keep_out(given):
             metadata = _metadata(given, identity, plan, clock)
             finish(take(given, made, metadata=metadata, sinks=plan.sinks, linked=True, noting=False))
-        finally:
-            lock.release()
         yield (
             replace(beginning, path=made.root, named=beginning.path),
             lambda line: say(line.replace(made.root, beginning.path)),
@@ -182,3 +175,56 @@ def _operators(
         before |= {i: o for i, o in operators(plan).items() if o.kind == "stateful"}
     keeping = {name for manifest in manifests_of(state).values() for name in manifest.operators}
     return {i: o for i, o in before.items() if o.kind != "stateful" or i in keeping}
+
+
+def _within(storage: Storage, directory: str) -> bool:
+    given, own = open_checkpoint(directory, "savepoint"), storage.root
+    if type(given) is not type(storage):
+        return False
+    inner = given.root
+    if isinstance(storage, LocalStorage):
+        inner, own = os.path.realpath(inner), os.path.realpath(own)
+    return os.path.join(inner, "").startswith(os.path.join(own, ""))
+
+
+def cut(
+    plan: Plan,
+    checkpoint: Storage,
+    coordinator: Coordinator,
+    identity: Identity,
+    directory: str,
+    *,
+    clock: Clock,
+    retained: str | None = None,
+) -> Cut:
+    """Copy what a savepoint is made of into a new folder of a directory; call it at a checkpoint's border.
+
+    `retained` is the name of a copy that stays with the checkpoint, None for a savepoint.
+
+    Raises:
+        DefinitionError: the directory cannot be used.
+    """
+    if coordinator.is_produced_again(coordinator.newest.checkpoint):
+        raise DefinitionError(
+            "part of the newest checkpoint is being produced again", next="take the savepoint when the job has gone on"
+        )
+    if retained is None and _within(checkpoint, directory):
+        raise DefinitionError(
+            f"{directory} is in the job's own checkpoint folder {checkpoint.root}, where a restore or a cancel removes things",
+            next="give a folder outside it",
+        )
+    name = retained or new_name(identity.job_id)
+    sinks = {n: bound(sink, job_id=identity.job_id, sink=n) for n, sink in plan.sinks.items()}
+    c = coordinator
+    metadata = metadata_of(
+        identity,
+        name,
+        replace(
+            c.newest, sources=c.sources, watermarks=c.watermarks, state=None if c.state is None else c.state.snapshot()
+        ),
+        operators=operators(plan),
+        sinks={n: sink.describe_json() for n, sink in sinks.items() if isinstance(sink, Inspectable)},
+        clock=clock,
+    )
+    made = open_storage(f"{directory}/{name}")
+    return take(checkpoint, made, metadata=metadata, sinks=sinks, linked=retained is not None)

@@ -24,8 +24,7 @@ from poundlock.driver.savepoints.retained_checkpoints import FOLDER
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import DeletionPoint, hit
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.operator_changes import refuse_stranger
-from poundlock.savepoint.operator_ids import operators, operators_before
+from poundlock.savepoint.operator_ids import operators, operators_before, refuse_stranger
 from poundlock.savepoint.restore import OF_A_CHECKPOINT
 from poundlock.storage import Storage
 from poundlock.storage.removal import remove_empty
@@ -38,14 +37,7 @@ _OURS = (*OF_A_CHECKPOINT, FOLDER, LEFT, IDENTITY)
 def delete_checkpoint(
     storage: Storage, identity: Identity, sinks: Mapping[str, Any], coordinator: Coordinator, epoch: Epoch
 ) -> None:
-    """Delete a cancelled job's checkpoint, with what its sinks carry hidden.
-
-    Args:
-        storage: the job's checkpoint folder.
-        identity: whose it is.
-        sinks: as this job owns them.
-        coordinator: a new one of this life; no task runs.
-        epoch: this life.
+    """Delete a cancelled job's checkpoint, with what its sinks carry hidden; the coordinator is new, and no task runs.
 
     Raises:
         PoundlockError: the newest decision could not be carried out, and the checkpoint is whole; or the deletion was begun and

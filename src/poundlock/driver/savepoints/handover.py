@@ -28,10 +28,6 @@ def leave(storage: Storage, sinks: Mapping[str, Any], path: str, *, job_id: str,
     """Note that a job ended with a savepoint, which has all of it, and remove what its sinks carried hidden.
 
     Args:
-        storage: the job's checkpoint folder.
-        job_id: of the job.
-        sinks: as this job owns them.
-        path: the savepoint.
         check: raises if a newer driver has taken over.
 
     Raises:
@@ -107,10 +103,7 @@ def mark_restore(plan: Plan, storage: Storage, path: str, job_id: str, interrupt
     """Note that a restore begins, unless another process has begun something here; return whether it may.
 
     Args:
-        plan: the job's.
         storage: the checkpoint folder, whose lock is held.
-        path: the savepoint.
-        job_id: of the job that goes on from it.
         interrupted: the restore that was known to have been interrupted here.
     """
     if interrupted_restore(storage) != interrupted:

@@ -6,13 +6,14 @@ savepoint fails that savepoint alone.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from poundlock.driver.requests import Requests, Trigger
+from poundlock.driver.turns import has_ended, in_thread
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.savepoint.take import Cut, finish
@@ -23,58 +24,46 @@ _LOOK_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The savepoint with which a job ends.
+    """The savepoint with which a job ends."""
 
-    Args:
-        trigger: who asked for it; completed when the job has ended.
-        path: its folder.
-    """
-
-    trigger: Trigger
+    trigger: Trigger  # who asked for it; completed when the job has ended
     path: str
 
 
 @dataclass(slots=True)
 class _Making:
-    """A savepoint that is cut and being made whole by a thread of its own."""
+    """A savepoint that is cut and being made whole by a thread of its own; `bytes` is its size once it is."""
 
     trigger: Trigger
     cut: Cut
     waited_s: float
     since: float
-    bytes: int = 0
-    error: Exception | None = None
-    thread: threading.Thread | None = None
+    bytes: Future[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bytes = in_thread(self._whole, "poundlock-savepoint")
 
     @property
     def ends(self) -> bool:
         """Whether the job is to end with it."""
         return self.trigger.then != "go on"
 
-    def run(self) -> None:
-        try:
-            hit(SavepointFailpoint.CUT)
-            self.bytes = sum(file.bytes for file in finish(self.cut).files.values())
-            hit(SavepointFailpoint.FINISHED)
-        except Exception as error:  # told by whoever waits for the thread
-            self.error = error
+    def _whole(self) -> int:
+        hit(SavepointFailpoint.CUT)
+        size = sum(file.bytes for file in finish(self.cut).files.values())
+        hit(SavepointFailpoint.FINISHED)
+        return size
 
 
 @dataclass
 class Savepoints:
-    """What is under way. Every method is for the driver's main thread.
+    """What is under way. Every method is for the driver's main thread."""
 
-    Args:
-        cut: copies what one is made of into a directory, after all pending files were finished where that is asked for.
-        hold: keeps checkpoints from beginning, since the job is to end.
-        go_on: lets them begin again, since it does not end after all.
-        say: told of each that is whole.
-    """
-
+    # copies what one is made of into a directory, after all pending files were finished where that is asked for
     cut: Callable[[Trigger], Cut]
-    hold: Callable[[], None]
-    go_on: Callable[[], None]
-    say: Callable[[str], None]
+    # keeps checkpoints from beginning, since the job is to end; or lets them, since it does not end after all
+    hold: Callable[[bool], None]
+    say: Callable[[str], None]  # told of each that is whole
     _waiting: deque[Trigger] = field(default_factory=deque)
     _making: list[_Making] = field(default_factory=list)
 
@@ -105,10 +94,9 @@ class Savepoints:
     def finish(self, canceling: Callable[[], bool]) -> None:
         """Wait for those that the job does not end with, since it ends; not once it is cancelled."""
         for making in [m for m in self._making if not m.ends]:
-            while making.thread is not None and making.thread.is_alive():
+            while not has_ended(making.bytes, _LOOK_S):
                 if canceling():
                     return
-                making.thread.join(_LOOK_S)
             self._making.remove(making)
             self._tell(making)
 
@@ -118,9 +106,7 @@ class Savepoints:
             requests.requeue(trigger)
         self._waiting.clear()
         for making in self._making:
-            if making.thread is not None:
-                making.thread.join()
-            if not making.ends or making.error is not None:
+            if making.bytes.exception() is not None or not making.ends:  # waits for it
                 self._tell(making)
                 continue
             making.cut.discard()  # the job goes on from its checkpoint, so nobody is to go on from this
@@ -137,33 +123,30 @@ class Savepoints:
         except Exception as error:  # whatever it is, the job is none the worse for it
             trigger.fail(_not_saved(error))
             return
-        making = _Making(trigger, made, time.monotonic() - began, began)
-        if making.ends:
-            self.hold()  # what came after the cut would be lost to who goes on from it
-        making.thread = threading.Thread(target=making.run, name="poundlock-savepoint", daemon=True)
-        making.thread.start()
-        self._making.append(making)
+        if trigger.then != "go on":
+            self.hold(True)  # what came after the cut would be lost to who goes on from it
+        self._making.append(_Making(trigger, made, time.monotonic() - began, began))
 
     def _settle(self) -> Saved | None:
         """Tell of those that are whole; return the one with which the job is to end."""
-        for making in [m for m in self._making if m.thread is not None and not m.thread.is_alive()]:
+        for making in [m for m in self._making if m.bytes.done()]:
             whole = self._tell(making)
             if whole and making.ends:
                 return Saved(making.trigger, making.cut.savepoint.root)  # it is kept in mind: the job has not ended yet
             self._making.remove(making)
             if not whole and making.ends:
-                self.go_on()
+                self.hold(False)
         return None
 
     def _tell(self, making: _Making) -> bool:
         """Tell whoever asked, unless the job has to end first; return whether the savepoint is whole."""
-        if making.error is not None:
-            making.trigger.fail(_not_saved(making.error))
+        if (error := making.bytes.exception()) is not None:
+            making.trigger.fail(_not_saved(error))
             making.cut.discard()
             return False
         took, waited = time.monotonic() - making.since, making.waited_s
         self.say(
-            f"Savepoint {making.cut.savepoint.root}: {making.bytes:,} bytes;"
+            f"Savepoint {making.cut.savepoint.root}: {making.bytes.result():,} bytes;"
             f" checkpoints waited {waited * 1000:.0f} ms of {took * 1000:.0f} ms"
         )
         if not making.ends:
@@ -179,7 +162,7 @@ class NotDrained(Exception):
         self.error = error
 
 
-def _not_saved(error: Exception) -> PoundlockError:
+def _not_saved(error: BaseException) -> PoundlockError:
     if isinstance(error, PoundlockError):
         return error
     if isinstance(error, OSError):

@@ -23,55 +23,33 @@ from poundlock.driver.savepoints.handover import (
 from poundlock.errors import DefinitionError
 from poundlock.failpoints import SavepointFailpoint, hit
 from poundlock.plan.plan import Plan
-from poundlock.savepoint.claim import ClaimMode, claim
 from poundlock.savepoint.inspection import pending
 from poundlock.savepoint.metadata import Metadata
 from poundlock.savepoint.operator_ids import operators
-from poundlock.savepoint.restore import check, restore
+from poundlock.savepoint.restore import ClaimMode, check, claim, restore
 from poundlock.storage import Storage, open_storage
 from poundlock.values import Clock
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The savepoint a job begins with.
-
-    Args:
-        path: its folder.
-        allow_non_restored: whether what the job has no operator for may be left behind.
-        newer: what to do about output that was finished after it was taken.
-        claim: whose it is afterwards: the user's, or the job's, which deletes it at its first checkpoint.
-        job_id: 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder
-            already, it has begun before, and goes on from its checkpoint.
-        named: how the user calls it; None = as the path.
-        renamed: the ids that operators with state have in the job, by those they have in it.
-    """
+    """The savepoint a job begins with."""
 
     path: str
-    allow_non_restored: bool = False
+    allow_non_restored: bool = False  # whether what the job has no operator for may be left behind
     newer: NewerOutput = "refuse"
+    # whose it is afterwards: the user's, or the job's, which deletes it at its first checkpoint
     claim: ClaimMode = "NO_CLAIM"
+    # 32 hex digits that the job gets; None = new ones. Where a job of this id is in the checkpoint folder already, it has
+    # begun before, and goes on from its checkpoint.
     job_id: str | None = None
     named: str | None = None
+    # the ids that operators with state have in the job, by those they have in it
     renamed: Mapping[str, str] = field(default_factory=dict)
 
 
-def begin(
-    plan: Plan,
-    checkpoint: Storage,
-    beginning: Beginning,
-    *,
-    clock: Clock,
-    say: Callable[[str], None],
-) -> None:
+def begin(plan: Plan, checkpoint: Storage, beginning: Beginning, *, clock: Clock, say: Callable[[str], None]) -> None:
     """Make a job's empty checkpoint folder that of one which goes on from a savepoint.
-
-    Args:
-        plan: the job's.
-        checkpoint: the folder.
-        beginning: the savepoint, and how to take it.
-        clock: the time.
-        say: told what was restored.
 
     Raises:
         DefinitionError: the savepoint is damaged or does not fit; nothing was touched.
@@ -96,29 +74,19 @@ def begin(
         renamed=beginning.renamed,
         sources=plan.sources,
     )
-    lock = DriverLock.acquire(checkpoint, clock=clock)
-    try:
+    with DriverLock.acquire(checkpoint, clock=clock):
         if not mark_restore(plan, checkpoint, beginning.named or beginning.path, job_id, interrupted):
             raise DefinitionError(
                 f"another process has just begun a job in {checkpoint.root}",
                 next="give this one another checkpoint_dir",
             )
         hit(SavepointFailpoint.RESTORE_BEGUN)
-        restore(
-            restoring,
-            checkpoint,
-            job_id=job_id,
-            sinks=sinks,
-            newer=beginning.newer,
-            now_ms=clock.now_ms(),
-        )
+        restore(restoring, checkpoint, job_id=job_id, sinks=sinks, newer=beginning.newer, now_ms=clock.now_ms())
         if beginning.claim == "CLAIM":
             claim(checkpoint, savepoint.root)
         open_identity(checkpoint, name=plan.job.name, clock=clock, job_id=job_id)
         hit(SavepointFailpoint.RESTORE_IDENTIFIED)
         settle_restore(checkpoint)
-    finally:
-        lock.release()
     say(f"Restored from savepoint {beginning.path} (checkpoint {restoring.metadata.decision.checkpoint})")
     if restoring.metadata.job != plan.job.name:
         say(f"The job was called {restoring.metadata.job} in it and is {plan.job.name} now")

@@ -6,14 +6,13 @@ copies, and leftovers that the next life removes.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from poundlock.errors import PoundlockError
+from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, check_files, read_metadata
 from poundlock.savepoint.take import Cut, finish
 from poundlock.storage import Storage, open_storage
@@ -56,7 +55,6 @@ class Retained:
     """The copies of one job.
 
     Args:
-        storage: the job's checkpoint folder.
         job_id: of the job; copies of one that had the folder before go.
         keep: how many; below two there are none.
         cut: copies what the newest checkpoint is made of into a directory, under a name; called at a checkpoint's border.
@@ -64,13 +62,7 @@ class Retained:
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        *,
-        job_id: str,
-        keep: int,
-        cut: Callable[[str, str], Cut],
-        say: Callable[[str], None],
+        self, storage: Storage, *, job_id: str, keep: int, cut: Callable[[str, str], Cut], say: Callable[[str], None]
     ) -> None:
         self._storage, self._keep, self._cut, self._say = storage, keep, cut, say
         self._waiting: deque[tuple[int, Cut]] = deque()
@@ -136,8 +128,8 @@ class Retained:
 
     def _read(self, name: str) -> Metadata | None:
         try:
-            return Metadata.from_json(json.loads(self._storage.read(f"{FOLDER}/{name}/{METADATA}")))
-        except (OSError, ValueError, KeyError, TypeError):
+            return read_metadata(open_storage(f"{self._storage.root}/{FOLDER}/{name}"))
+        except (OSError, DefinitionError):
             return None
 
     def _remove(self, name: str) -> None:

@@ -22,20 +22,13 @@ NO_TIME = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of state.
+    """Rows of state."""
 
-    Args:
-        hashes: of the keys.
-        keys: the encoded keys, large_binary.
-        subkeys: what tells the entries of a key apart, large_binary; None: every key has one entry.
-        values: the encoded values, large_binary; null where an entry was deleted.
-        times: in ms: of a timer, or when state with a time to live was last touched; None: there are none.
-    """
-
-    hashes: Hashes
-    keys: pa.Array
-    subkeys: pa.Array | None
-    values: pa.Array
+    hashes: Hashes  # of the keys
+    keys: pa.Array  # the encoded keys, large_binary
+    subkeys: pa.Array | None  # what tells the entries of a key apart, large_binary; None: every key has one entry
+    values: pa.Array  # the encoded values, large_binary; null where an entry was deleted
+    # in ms: of a timer, or when state with a time to live was last touched; None: there are none
     times: Numbers | None = None
 
     def __len__(self) -> int:
@@ -128,18 +121,27 @@ def _blank(n: int) -> pa.Array:
     )
 
 
+def as_array(numbers: Any, kind: pa.DataType) -> pa.Array:
+    """Return numbers of an Arrow type as an Arrow array, without pandas being imported."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))], 0)
+
+
 def as_indices(places: Any) -> pa.Array:
-    """Return numbers as an Arrow array, without pandas being imported."""
-    numbers = np.ascontiguousarray(places, np.int64)
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)], 0)
+    """Return places as an Arrow array."""
+    return as_array(np.asarray(places, np.int64), pa.int64())
+
+
+def as_numbers(column: pa.Array, kind: Any) -> Any:
+    """Return the fixed-width values of a column as they lie in memory, those at nulls included."""
+    data = column.buffers()[1]
+    if data is None or not len(column):
+        return np.zeros(len(column), kind)
+    return np.frombuffer(data, kind)[column.offset : column.offset + len(column)]
 
 
 def as_flags(column: pa.Array) -> Flags:
     """Return an Arrow column of truth values without nulls as numpy's, without pandas being imported."""
-    if not len(column):
-        return np.empty(0, np.bool_)
-    whole = pc.cast(column, pa.uint8())
-    return np.frombuffer(whole.buffers()[1], np.uint8)[whole.offset : whole.offset + len(whole)].astype(np.bool_)
+    return as_numbers(pc.cast(column, pa.uint8()), np.uint8).astype(np.bool_)  # type: ignore[no-any-return]
 
 
 def is_valid(column: pa.Array) -> Flags:
@@ -152,9 +154,8 @@ def byte_order(column: pa.Array) -> Numbers:
     if not len(column):
         return np.empty(0, np.int64)
     encoded = column.dictionary_encode()
-    codes = np.frombuffer(encoded.indices.buffers()[1], np.int32)[encoded.indices.offset :][: len(column)]
-    order = pc.sort_indices(encoded.dictionary)
-    places = np.frombuffer(order.buffers()[1], np.uint64)[: len(order)]
+    order = as_numbers(pc.sort_indices(encoded.dictionary), np.uint64)
     rank = np.empty(len(order), np.int64)
-    rank[places] = np.arange(len(order))
-    return rank[codes]
+    rank[order] = np.arange(len(order))
+    result: Numbers = rank[as_numbers(encoded.indices, np.int32)]
+    return result

@@ -6,7 +6,7 @@ Of key groups that are merged the new run has everything that their merged runs 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -46,36 +46,23 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Runs that become one with what was changed.
+    """Runs that become one with what was changed."""
 
-    Args:
-        first: the first key group that is merged.
-        stop: the one behind the last.
-        runs: their ids, oldest first.
-        is_whole: whether there is no older run of these groups.
-        bytes: about how long they are, for these groups.
-    """
-
-    first: int
-    stop: int
-    runs: tuple[int, ...]
-    is_whole: bool
-    bytes: int
+    first: int  # the first key group that is merged
+    stop: int  # the one behind the last
+    runs: tuple[int, ...]  # their ids, oldest first
+    is_whole: bool  # whether there is no older run of these groups
+    bytes: int  # about how long they are, for these groups
 
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What is merged at a checkpoint.
-
-    Args:
-        merges: which runs of which groups.
-        dead: groups and ids of runs that hold nothing of them any more: (first, stop, ids).
-        owed: bytes of runs that are due and wait for a later checkpoint.
-    """
+    """What is merged at a checkpoint."""
 
     merges: Sequence[Merge] = ()
+    # groups and ids of runs that hold nothing of them any more: (first, stop, ids)
     dead: Sequence[tuple[int, int, tuple[int, ...]]] = ()
-    owed: int = 0
+    owed: int = 0  # bytes of runs that are due and wait for a later checkpoint
 
     def spans(self, delta: Delta, groups: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         """Return the key groups that the new run is for: all of the task's, or those that were merged if nothing else was changed."""
@@ -90,21 +77,9 @@ class MergePlan:
 
 
 def plan_merges(
-    fragments: Sequence[Fragment],
-    runs: Mapping[int, Run],
-    delta: Delta,
-    operators: Iterable[int],
-    policy: MergePolicy,
+    fragments: Sequence[Fragment], runs: Mapping[int, Run], delta: Delta, operators: Iterable[int], policy: MergePolicy
 ) -> MergePlan:
-    """Return what is to be merged.
-
-    Args:
-        fragments: the key groups and their runs.
-        runs: the open runs by id.
-        delta: what was changed.
-        operators: numbers of the operators there are; rows of others are of no use.
-        policy: how much.
-    """
+    """Return what is to be merged. `operators`: numbers of the operators there are; rows of others are of no use."""
     merges: list[Merge] = []
     dead: list[tuple[int, int, tuple[int, ...]]] = []
     owed, left, known = 0, policy.budget, frozenset(operators)
@@ -164,43 +139,29 @@ def _live_bytes(fragment: Fragment, runs: Mapping[int, Run], delta: Delta, opera
     return dict(reversed(sizes.items()))
 
 
+@dataclass
 class Compaction:
-    """Puts together the rows and cuts of a new run.
+    """Puts together the rows and cuts of a new run."""
 
-    Args:
-        view: all runs of the task.
-        runs: the open runs by id.
-        delta: what was changed.
-        plan: what is merged.
-        operators: numbers of the operators there are.
-        expired_before: returns up to what time in ms entries of a section have expired; None: never.
-    """
+    view: View
+    runs: Mapping[int, Run]
+    delta: Delta
+    plan: MergePlan
+    operators: Collection[int]
+    expired_before: Callable[[SectionKey], int | None]  # up to what time in ms entries have expired; None: never
+    merged_rows: int = field(default=0, init=False)
 
-    def __init__(
-        self,
-        view: View,
-        runs: Mapping[int, Run],
-        delta: Delta,
-        plan: MergePlan,
-        operators: Iterable[int],
-        expired_before: Callable[[SectionKey], int | None],
-    ) -> None:
-        self._view = view
-        self._delta = delta
-        self._plan = plan
-        self._operators = frozenset(operators)
-        self._expired_before = expired_before
+    def __post_init__(self) -> None:
         self._views = [
-            View([Fragment(merge.first, merge.stop, merge.runs)], runs, view.max_parallelism, delta.cuts)
-            for merge in plan.merges
+            View([Fragment(merge.first, merge.stop, merge.runs)], self.runs, self.view.max_parallelism, self.delta.cuts)
+            for merge in self.plan.merges
         ]
-        self.merged_rows = 0
 
     def write(self, writer: RunWriter) -> None:
         """Hand the rows of the new run to a writer: a chunk at a time, so that memory does not follow what is merged."""
-        keys = set(self._delta.sections)
+        keys = set(self.delta.sections)
         for view in self._views:
-            keys |= {key for key in view.section_keys() if key[0] in self._operators}
+            keys |= {key for key in view.section_keys() if key[0] in self.operators}
         for key in sorted(keys, key=_by_operator):
             chunks = self._timers(key) if key[1] in _TIMERS else self._entries(key)
             for rows in chunks:
@@ -208,13 +169,13 @@ class Compaction:
 
     def _entries(self, key: SectionKey) -> Iterator[Rows]:
         """Yield the entries of a table by hash: groups that are merged, and between them what was changed in others."""
-        changed = self._delta.sections.get(key, empty_rows())
+        changed = self.delta.sections.get(key, empty_rows())
         changed = changed.take(np.argsort(changed.hashes, kind="stable"))
-        groups, limit, done = self._view.max_parallelism, self._expired_before(key), 0
-        for merge, view in zip(self._plan.merges, self._views, strict=True):
+        groups, limit, done = self.view.max_parallelism, self.expired_before(key), 0
+        for merge, view in zip(self.plan.merges, self._views, strict=True):
             yield in_groups(changed, done, merge.first, groups)
             own, table, done = in_groups(changed, merge.first, merge.stop, groups), view.table(key), merge.stop
-            for parts in in_chunks([own, *(table.parts() if table else ())], limit=CHUNK):
+            for parts in in_chunks([own, *(table.parts if table else ())], limit=CHUNK):
                 rows = merge_rows(parts, drop_deleted=False)
                 if limit is not None:
                     rows = expire(rows, limit)
@@ -226,11 +187,11 @@ class Compaction:
 
     def _timers(self, key: SectionKey) -> Iterator[Rows]:
         """Yield timers by time."""
-        changed = in_order(self._delta.sections.get(key, empty_rows()))
-        groups = groups_of(changed.hashes, self._view.max_parallelism)
+        changed = in_order(self.delta.sections.get(key, empty_rows()))
+        groups = groups_of(changed.hashes, self.view.max_parallelism)
         outside = np.ones(len(groups), np.bool_)
         merged: list[tuple[Merge, Rows, TimerView]] = []
-        for merge, view in zip(self._plan.merges, self._views, strict=True):
+        for merge, view in zip(self.plan.merges, self._views, strict=True):
             within = (groups >= merge.first) & (groups < merge.stop)
             outside &= ~within
             merged.append((merge, changed.take(np.flatnonzero(within)), TimerView(view, key)))
@@ -252,14 +213,14 @@ class Compaction:
     def cuts(self) -> list[Removal]:
         """Return what the new run takes away from older ones: what this checkpoint did, and what the merged runs did."""
         widest: dict[tuple[SectionKey, int, int], Removal] = {}
-        for cut in self._delta.cuts:
+        for cut in self.delta.cuts:
             _keep(widest, cut)
-        for merge, view in zip(self._plan.merges, self._views, strict=True):
+        for merge, view in zip(self.plan.merges, self._views, strict=True):
             if merge.is_whole:
                 continue
             older = {
                 key
-                for visible in self._view.runs
+                for visible in self.view.runs
                 if visible.run.file.id < merge.runs[0]
                 and any(first < merge.stop and merge.first < stop for first, stop in visible.groups)
                 for key in visible.run.sections
@@ -267,7 +228,7 @@ class Compaction:
             for visible in view.runs:
                 for cut in visible.run.index.cuts:
                     first, stop = max(cut.first, merge.first), min(cut.stop, merge.stop)
-                    if first < stop and cut.key in older and cut.operator in self._operators:
+                    if first < stop and cut.key in older and cut.operator in self.operators:
                         _keep(widest, Removal(*cut.key, first, stop, cut.before))
         return list(widest.values())
 

@@ -1,35 +1,143 @@
 """State files: their names, how they are written, and how they are opened where they lie or from a local copy.
 
-A name is never used twice, so a file of that name is either not there, or whole, or a leftover that nothing refers to.
+A name is never used twice, so a file of that name is either not there, or whole, or a leftover that nothing refers to. Copies are for
+checkpoint directories that are not on a local file system: one is whole or not there, for it gets its name when its content was held
+against the digest. Losing or damaging one costs a download; all worker processes of a host share a folder of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from poundlock.errors import TerminalError
+from poundlock.errors import TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.local_copies import LocalCopies
-from poundlock.state.runs.run import DamagedRunError, Run, digest_of
+from poundlock.state.runs.run import DamagedRunError, Run, damaged, digest_of
 from poundlock.storage.base import Storage
 from poundlock.storage.local import LocalStorage
 
 FOLDER = "state"
 _SUFFIX = ".arrow"
-_STEP = 8 << 20
+_TEMPORARY = ".tmp-"
+_STEP = 8 << 20  # bytes that are copied or written at once
+_KEPT_OPEN = 256
+
+
+@dataclass(frozen=True)
+class LocalCopies:
+    """Copies in a local folder."""
+
+    folder: str
+    # about how many bytes of them are kept; the ones that were not used for the longest time go first
+    limit: int = 16 << 30
+
+    def path(self, storage: Storage, file: RunFile) -> str:
+        """Return the path of a local copy, fetched if there is none.
+
+        Raises:
+            DamagedRunError: the file itself is missing or damaged.
+            TransientError: it could not be read, or the local folder not be written.
+        """
+        path = self._at(file.name, file.digest)
+        try:
+            if os.stat(path).st_size == file.bytes and _digest(path) == file.digest:
+                os.utime(path)
+                return path
+            os.unlink(path)  # cut short or damaged, as after a power failure; processes that have it open keep theirs
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise _trouble(self.folder, error) from None
+        self._fetch(storage, file, path)
+        return path
+
+    def keep(self, name: str, digest: str, data: memoryview) -> None:
+        """Keep a copy of a file that this process has just written. If that fails it is fetched when it is needed."""
+        with suppress(OSError):
+            temporary = self._temporary()
+            with open(temporary, "xb") as handle:
+                handle.write(data)
+            os.rename(temporary, self._at(name, digest))
+            self._make_room()
+
+    def _fetch(self, storage: Storage, file: RunFile, path: str) -> None:
+        digest, size = hashlib.blake2b(digest_size=16), 0
+        temporary = ""
+        try:
+            source = storage.open(file.name)
+            with source:
+                temporary = self._temporary()
+                with open(temporary, "xb") as handle:
+                    while piece := source.read(_STEP):
+                        digest.update(piece)
+                        handle.write(piece)
+                        size += len(piece)
+            if size != file.bytes:
+                raise damaged(file, f"has {size} bytes instead of {file.bytes}")
+            if digest.hexdigest() != file.digest:
+                raise damaged(file, "is not what was written: its digest differs")
+            os.rename(temporary, path)
+            self._make_room(path)
+        except FileNotFoundError as error:
+            if temporary:  # the folder of copies went away meanwhile
+                raise _trouble(self.folder, error) from None
+            raise damaged(file, "is missing") from None
+        except OSError as error:
+            raise _trouble(f"{storage.root}/{file.name}", error) from None
+        finally:
+            if temporary:
+                with suppress(OSError):
+                    os.unlink(temporary)
+
+    def _at(self, name: str, digest: str) -> str:
+        # The digest is part of the name: a file of another job, or of a directory that was made again, is another copy.
+        return os.path.join(self.folder, f"{digest}-{name.rpartition('/')[2]}")
+
+    def _temporary(self) -> str:
+        os.makedirs(self.folder, exist_ok=True)
+        return os.path.join(self.folder, f"{_TEMPORARY}{uuid.uuid4().hex}")
+
+    def _make_room(self, keep: str = "") -> None:
+        """Delete what was not used for the longest time, until the rest is within the limit."""
+        result: list[tuple[int, int, str]] = []
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    stat = entry.stat()
+                    if not entry.name.startswith(_TEMPORARY):
+                        result.append((stat.st_mtime_ns, stat.st_size, entry.path))
+        total = sum(size for _, size, _ in result)
+        for _, size, path in sorted(result):
+            if total <= self.limit:
+                return
+            if path != keep:
+                total -= size
+                with suppress(OSError):
+                    os.unlink(path)
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _trouble(where: str, error: OSError) -> TransientError:
+    return TransientError(
+        f"{where}: {error.strerror or error}", next="see to the file system; the job goes on when it is restarted"
+    )
 
 
 def run_name(job: str, epoch: int, checkpoint: int, first: int, attempt: str) -> str:
     """Return the path of a run below the checkpoint directory.
 
     Args:
-        job: id of the job.
-        epoch: of the driver.
-        checkpoint: number of the checkpoint.
         first: first key group of the task, -1 for broadcast state.
         attempt: a text that no other attempt has; letters, digits and dots.
     """
@@ -45,40 +153,17 @@ def parse_name(name: str) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[1])
 
 
-class OpenRuns:
-    """Runs that a process keeps open, the latest used ones. A run never changes, so an open one is as good as a new one.
-
-    Args:
-        most: how many.
-    """
-
-    def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self._runs: OrderedDict[tuple[str, str], Run] = OrderedDict()
-
-    def get(self, path: str, file: RunFile) -> Run:
-        """Return the open run of a file, opened now if it is not yet; raises as Run."""
-        key = path, file.digest
-        run = self._runs.pop(key, None) or Run(file, path)
-        self._runs[key] = run
-        while len(self._runs) > self._most:
-            self._runs.popitem(last=False)
-        return run
-
-
 class RunFiles:
     """The state files of a checkpoint directory.
 
     Args:
-        storage: the checkpoint directory.
         copies: local copies, for a directory that is not local; without them such a directory's files are refused.
-        open_runs: those that this process keeps open.
     """
 
-    def __init__(self, storage: Storage, copies: LocalCopies | None = None, open_runs: OpenRuns | None = None) -> None:
+    def __init__(self, storage: Storage, copies: LocalCopies | None = None) -> None:
         self._storage = storage
         self._copies = copies
-        self._open = open_runs or OpenRuns()
+        self._open: OrderedDict[tuple[str, str], Run] = OrderedDict()  # the latest used; a run never changes
 
     def open(self, file: RunFile) -> Run:
         """Return the run of a file.
@@ -87,15 +172,15 @@ class RunFiles:
             DamagedRunError: it is missing or damaged.
             TerminalError: the directory is not local and there is no folder for copies.
         """
-        return self._open.get(self._path(file), file)
+        path = self._path(file)
+        key = path, file.digest
+        self._open[key] = run = self._open.pop(key) if key in self._open else Run(file, path)
+        while len(self._open) > _KEPT_OPEN:
+            self._open.popitem(last=False)
+        return run
 
     def open_all(self, files: Iterable[RunFile], operators: Mapping[int, str]) -> dict[int, Run]:
-        """Return runs by their ids; raises as `open`, and says whose state it is.
-
-        Args:
-            files: of the runs.
-            operators: ids of the operators by number.
-        """
+        """Return runs by their ids; raises as `open`, and says whose state it is."""
         result: dict[int, Run] = {}
         for file in files:
             try:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from poundlock.state.manifest import Fragment, subtract
-from poundlock.state.runs.columns import Rows, as_flags, as_indices
+from poundlock.state.runs.columns import Rows, as_flags, as_indices, empty_rows
 from poundlock.state.runs.run import Removal, Run, SectionKey, rank
 
 Span = tuple[int, int]
@@ -31,26 +31,12 @@ class VisibleRun:
 
 
 @dataclass(frozen=True, slots=True)
-class SectionRows:
-    """Rows of a section in one run that may be seen, sorted by hash."""
-
-    run: Run
-    rows: Rows
-
-
-@dataclass(frozen=True, slots=True)
 class Matches:
-    """Entries of some keys in one run.
+    """Entries of some keys in one run."""
 
-    Args:
-        places: which of the keys asked for each entry is of.
-        subkeys: of the entries; None where a key has one entry.
-        values: of the entries; null where it was deleted.
-    """
-
-    places: Places
-    subkeys: pa.Array | None
-    values: pa.Array
+    places: Places  # which of the keys asked for each entry is of
+    subkeys: pa.Array | None  # of the entries; None where a key has one entry
+    values: pa.Array  # of the entries; null where it was deleted
 
 
 class View:
@@ -58,17 +44,11 @@ class View:
 
     Args:
         fragments: ranges of groups and the ids of their runs, oldest first.
-        runs: the open runs by id.
-        max_parallelism: number of key groups.
         cuts: what is gone from all of them.
     """
 
     def __init__(
-        self,
-        fragments: Sequence[Fragment],
-        runs: Mapping[int, Run],
-        max_parallelism: int,
-        cuts: Sequence[Removal] = (),
+        self, fragments: Sequence[Fragment], runs: Mapping[int, Run], max_parallelism: int, cuts: Sequence[Removal] = ()
     ) -> None:
         self.max_parallelism = max_parallelism
         self._cuts = cuts
@@ -110,20 +90,11 @@ class View:
 
     def table(self, key: SectionKey) -> TableView | None:
         """Return a table that is sorted by hash, None if no run has it."""
-        pieces = [
-            SectionRows(run, part) for run, spans, _ in self.visible(key) for part in self.cut_to(run, key, spans)
-        ]
-        return TableView(pieces) if pieces else None
-
-    def cut_to(self, run: Run, key: SectionKey, spans: Sequence[Span]) -> Iterator[Rows]:
-        """Yield the rows of a section, sorted by hash, that are in some groups."""
-        rows = run.section_rows(key)
-        if rows is None:
-            return
-        for first, stop in spans:
-            part = in_groups(rows, first, stop, self.max_parallelism)
-            if len(part):
-                yield part
+        parts = []
+        for run, spans, _ in self.visible(key):
+            rows = run.section_rows(key) or empty_rows()
+            parts += [part for span in spans if len(part := in_groups(rows, *span, self.max_parallelism))]
+        return TableView(parts) if parts else None
 
 
 def in_groups(rows: Rows, first: int, stop: int, max_parallelism: int) -> Rows:
@@ -132,10 +103,10 @@ def in_groups(rows: Rows, first: int, stop: int, max_parallelism: int) -> Rows:
 
 
 class TableView:
-    """One table: the pieces of it, newest first."""
+    """One table: all rows of it, newest first, deleted ones and those that are no longer true included."""
 
-    def __init__(self, pieces: Sequence[SectionRows]) -> None:
-        self.pieces = pieces
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        self.parts = parts
 
     def find(self, hashes: npt.NDArray[np.uint64], keys: pa.Array, *, several: bool) -> Iterator[Matches]:
         """Yield the entries of keys, newest runs first; of one key and subkey the first that comes is true.
@@ -146,27 +117,23 @@ class TableView:
             several: whether a key may have several entries; otherwise a key that was found is not looked for in older runs.
         """
         waiting: Places = np.arange(len(hashes))
-        for piece in self.pieces:
+        for part in self.parts:
             if not len(waiting):
                 return
-            places, rows = _matches(piece.rows.hashes, hashes, waiting, several)
+            places, rows = _matches(part.hashes, hashes, waiting, several)
             if not len(rows):
                 continue
             indices = as_indices(rows)
-            same = as_flags(pc.equal(piece.rows.keys.take(indices), keys.take(as_indices(places))))
+            same = as_flags(pc.equal(part.keys.take(indices), keys.take(as_indices(places))))
             if not same.all():
                 places, rows = places[same], rows[same]
                 indices = as_indices(rows)
             if not len(rows):
                 continue
-            subkeys = piece.rows.subkeys
-            yield Matches(places, None if subkeys is None else subkeys.take(indices), piece.rows.values.take(indices))
+            subkeys = part.subkeys
+            yield Matches(places, None if subkeys is None else subkeys.take(indices), part.values.take(indices))
             if not several:
                 waiting = np.setdiff1d(waiting, places, assume_unique=True)
-
-    def parts(self) -> list[Rows]:
-        """Return all rows, newest first, deleted ones and those that are no longer true included."""
-        return [piece.rows for piece in self.pieces]
 
 
 def _matches(

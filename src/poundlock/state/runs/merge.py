@@ -19,14 +19,10 @@ from poundlock.state.runs.columns import NO_TIME, Rows, as_indices, byte_order, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePolicy:
-    """When runs are merged.
+    """When runs are merged."""
 
-    Args:
-        fan_in: how many runs of similar size become one.
-        budget: about how many bytes of runs a task rewrites at one checkpoint; at least one key group is, if any is due.
-    """
-
-    fan_in: int = 8
+    fan_in: int = 8  # how many runs of similar size become one
+    # about how many bytes of runs a task rewrites at one checkpoint; at least one key group is, if any is due
     budget: int = 64 << 20
 
 
@@ -35,8 +31,6 @@ def runs_to_merge(sizes: Sequence[int], added: int, fan_in: int) -> int:
 
     Args:
         sizes: of the runs in bytes, oldest first.
-        added: bytes of the new run.
-        fan_in: how many runs of similar size become one.
     """
     if not sizes:
         return 0
@@ -102,7 +96,6 @@ def _newest_of_each(rows: Rows, order: npt.NDArray[np.int64], same: npt.NDArray[
     """Return the order without the entries that a newer part has too.
 
     Args:
-        rows: all of them.
         order: by hash; of equal ones the newest first.
         same: whether each hash in order is that of the row before, from the second on.
     """

@@ -17,7 +17,7 @@ import pyarrow as pa
 from poundlock.errors import TerminalError
 from poundlock.state.hashing import first_hash, groups_of
 from poundlock.state.manifest import RunFile
-from poundlock.state.runs.columns import Hashes, Rows
+from poundlock.state.runs.columns import Hashes, Rows, as_numbers
 
 SectionKey = tuple[int, str, tuple[int, int] | None]  # operator, table, window as (start, end) in ms
 FORMAT = 1
@@ -28,20 +28,13 @@ VERIFIED_WHOLE = 64 << 20  # bytes; a longer run is held against its digest when
 
 
 class Section(msgspec.Struct, frozen=True):
-    """Where the rows of one table are.
+    """Where the rows of one table are."""
 
-    Args:
-        operator: number of the operator in the manifest.
-        table: name.
-        namespace: the window whose table it is, (start, end) in ms; None for a table of all windows.
-        row: the first row.
-        rows: how many.
-    """
-
-    operator: int
+    operator: int  # number of the operator in the manifest
     table: str
+    # the window whose table it is, (start, end) in ms; None for a table of all windows
     namespace: tuple[int, int] | None
-    row: int
+    row: int  # the first row
     rows: int
 
     @property
@@ -51,21 +44,15 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """What older runs hold of a table is gone: a window that was dropped, timers that have fired.
+    """What older runs hold of a table is gone: a window that was dropped, timers that have fired."""
 
-    Args:
-        operator, table, namespace: as of a section.
-        first: the first key group it is true of.
-        stop: the one behind the last.
-        before: of timers: up to which time in ms, that included. None: all of the table.
-    """
-
+    # as of a section
     operator: int
     table: str
     namespace: tuple[int, int] | None
-    first: int
-    stop: int
-    before: int | None = None
+    first: int  # the first key group it is true of
+    stop: int  # the one behind the last
+    before: int | None = None  # of timers: up to which time in ms, that included. None: all of the table.
 
     @property
     def key(self) -> SectionKey:
@@ -74,20 +61,12 @@ class Removal(msgspec.Struct, frozen=True):
 
 
 class RunIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run says of itself; JSON in the file's schema, for people too.
-
-    Args:
-        format: of the file.
-        max_parallelism: number of key groups.
-        operators: the operators' ids by number, as they were when it was written.
-        sections: in the order of their rows.
-        cuts: what it takes away from older runs.
-    """
+    """What a run says of itself; JSON in the file's schema, for people too."""
 
     format: int = FORMAT
     max_parallelism: int
-    operators: Mapping[int, str]
-    sections: Sequence[Section]
+    operators: Mapping[int, str]  # the operators' ids by number, as they were when it was written
+    sections: Sequence[Section]  # in the order of their rows
     cuts: Sequence[Removal]
 
 
@@ -119,8 +98,6 @@ class Run:
     """A run that is open, mapped into memory.
 
     Args:
-        file: what the manifest says of it.
-        path: of the local file.
         verify: whether to hold the content against the digest whatever its length; short files always are.
 
     Raises:
@@ -184,19 +161,13 @@ class Run:
 
 def _rows(batch: pa.RecordBatch) -> Rows:
     names = batch.schema.names
-    n = batch.num_rows
     return Rows(
-        _numbers(batch.column("hash"), np.uint64, n),
+        as_numbers(batch.column("hash"), np.uint64),
         batch.column("key"),
         batch.column("subkey") if "subkey" in names else None,
         batch.column("value"),
-        _numbers(batch.column("time"), np.int64, n) if "time" in names else None,
+        as_numbers(batch.column("time"), np.int64) if "time" in names else None,
     )
-
-
-def _numbers(column: pa.Array, kind: Any, n: int) -> Any:
-    data = column.buffers()[1]
-    return np.empty(0, kind) if data is None else np.frombuffer(data, kind)[:n]
 
 
 def damaged(file: RunFile, how: str, operators: Sequence[str] = ()) -> DamagedRunError:

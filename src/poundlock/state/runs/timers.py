@@ -30,7 +30,6 @@ def timer_rows(
     """Return timers as rows, in the order of a section.
 
     Args:
-        hashes, keys, subkeys: of the entries.
         times: of each in ms.
         registered: the place in the order of registration of each; None where the timer was deleted.
     """
@@ -58,7 +57,6 @@ def merge_timers(parts: Sequence[Rows], *, drop_deleted: bool) -> Rows:
     """Return the timers of several parts, newest first, each once and in order.
 
     Args:
-        parts: newest first.
         drop_deleted: whether deleted ones are left out; true where there is nothing older.
     """
     rows = concat(list(reversed(parts)))
@@ -95,12 +93,7 @@ def between(rows: Rows, after: int | None, limit: int) -> Rows:
 
 
 class TimerView:
-    """The timers of one operator and kind in the runs of some key groups.
-
-    Args:
-        view: the runs.
-        key: of the section.
-    """
+    """The timers of one operator and kind in the runs of some key groups."""
 
     def __init__(self, view: View, key: SectionKey) -> None:
         self._groups = view.max_parallelism

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
-from poundlock.state.runs.columns import Rows, concat, is_valid
+from poundlock.state.runs.columns import Rows, as_array, concat, is_valid
 from poundlock.state.runs.run import Removal, RunIndex, Section, SectionKey, metadata_of
 
 HELD = 8 << 20  # bytes of rows that a writer holds in memory
@@ -65,13 +65,7 @@ class RunWriter:
     def content(
         self, cuts: Sequence[Removal], *, max_parallelism: int, operators: Mapping[int, str]
     ) -> tuple[pa.Buffer, int]:
-        """Return the bytes of the run's file, mapped where they are many, and how many rows it has.
-
-        Args:
-            cuts: what it takes away from older runs.
-            max_parallelism: number of key groups.
-            operators: ids of the operators by number.
-        """
+        """Return the bytes of the run's file, mapped where they are many, and how many rows it has."""
         index = RunIndex(max_parallelism=max_parallelism, operators=operators, sections=self._sections, cuts=cuts)
         if self._spool is None:
             sink = pa.BufferOutputStream()
@@ -88,19 +82,15 @@ class RunWriter:
 
 
 def _write(sink: Any, rows: Rows, index: RunIndex) -> None:
-    columns = {"hash": _numbers(pa.uint64(), rows.hashes), "key": rows.keys}
+    columns = {"hash": as_array(rows.hashes, pa.uint64()), "key": rows.keys}
     if rows.subkeys is not None:
         columns["subkey"] = rows.subkeys
     columns["value"] = rows.values
     if rows.times is not None:
-        columns["time"] = _numbers(pa.int64(), rows.times)
+        columns["time"] = as_array(rows.times, pa.int64())
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     with pa.ipc.new_file(sink, batch.schema.with_metadata(metadata_of(index))) as writer:
         writer.write_batch(batch)
-
-
-def _numbers(kind: pa.DataType, numbers: Any) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))], 0)
 
 
 @dataclass

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from poundlock.audit.replay_diff import Measure, ReplayReport, SinkReplay, compare
-from poundlock.audit.write_totals import Written
+from poundlock.audit.write_totals import Measure, ReplayReport, SinkReplay, Written, compare
 from poundlock.checkpoint.participant import Counts
 from poundlock.cli.data.replay import _Shown
 

@@ -17,9 +17,9 @@ from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.cli.data.state import _State
 from poundlock.state.decided_state import DecidedState
+from poundlock.state.manifest import in_spaces
 from poundlock.state.participant import StateParticipant
 from poundlock.state.runs.files import RunFiles
-from poundlock.state.spaces import in_spaces
 from poundlock.state.task_state import TaskState
 from poundlock.storage import LocalStorage
 from poundlock.testing import ProcessHarness, Snapshot, WindowHarness
@@ -79,7 +79,7 @@ def kept(folder: Path, values: dict[str, int]) -> None:
     participant = StateParticipant(storage, job=identity.job_id, epoch=1)
     manifest = in_spaces({}, {"stage": ["totals"]}, max_parallelism=128)["stage"]
     directive = participant.directive(manifest, checkpoint=0, parallelism=1)
-    task = TaskState(directive.task(0), RunFiles(storage), "attempt")
+    task = TaskState(directive, 0, RunFiles(storage), "attempt")
     operator = task.operator("totals", watermark=5, processing_time=0)
     operator.declare("state:sum", "value")
     operator.prefetch(list(values))

@@ -25,17 +25,15 @@ from poundlock.checkpoint.identity import new_job_id, open_identity, read_identi
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, Reject, WriterContext
-from poundlock.driver.savepoints.checkpoint_as_savepoint import described, savepoint_of
+from poundlock.driver.savepoints.checkpoint_as_savepoint import cut, described, savepoint_of
 from poundlock.driver.savepoints.checkpoint_deletion import MARK, delete_checkpoint, finish_deletion
 from poundlock.driver.savepoints.handover import LEFT, refuse_left
 from poundlock.driver.savepoints.restore import Beginning, begin
 from poundlock.driver.savepoints.retained_checkpoints import Retained, copies, newest_whole
-from poundlock.driver.savepoints.snapshot import cut
 from poundlock.failpoints import DeletionPoint, Failpoint, InjectedFailure
 from poundlock.formats.chunk import Batch
 from poundlock.plan.plan import Plan, make_plan
-from poundlock.savepoint.first_edition import refuse_first_edition
-from poundlock.savepoint.metadata import METADATA, check_files, read_metadata
+from poundlock.savepoint.metadata import METADATA, check_files, read_metadata, refuse_first_edition
 from poundlock.storage import LocalStorage, open_storage
 from poundlock.storage.copying import copy
 from poundlock.values import SystemClock

@@ -32,8 +32,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.savepoints = Savepoints(
             cut=self.cut,
-            hold=lambda: self.held.append("hold"),
-            go_on=lambda: self.held.append("go on"),
+            hold=lambda held: self.held.append("hold" if held else "go on"),
             say=self.said.append,
         )
 
@@ -48,7 +47,7 @@ class Scene:
                 decision=Decision(
                     number=4, occasion="checkpoint", checkpoint=3, job_id="0" * 32, epoch=1, time_ms=0, sources={}, sinks={}
                 ),
-                operators={},
+                operators={}, sinks={}, files={},
             ),
         )  # fmt: skip
         made.put("file", b"content")
@@ -137,9 +136,7 @@ def whole(scene: Scene, **how: Any) -> Trigger:
     """Ask for one and have it cut and made whole, told to nobody yet."""
     trigger = scene.ask(**how)
     scene.savepoints._cut(scene.savepoints._waiting.popleft())
-    thread = scene.savepoints._making[-1].thread
-    assert thread is not None
-    thread.join(30)
+    assert scene.savepoints._making[-1].bytes.exception(30) is None
     return trigger
 
 

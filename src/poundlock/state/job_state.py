@@ -7,40 +7,33 @@ carried out yet.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from poundlock.state.decided_state import FORMAT, DecidedState, Manifests, followed
 from poundlock.state.directive import PreparedState, StateDirective
-from poundlock.state.manifest import Manifest, ManifestChange
+from poundlock.state.manifest import Manifest, ManifestChange, in_spaces, least, refuse_dropped
 from poundlock.state.participant import StateParticipant
-from poundlock.state.spaces import in_spaces, refuse_dropped
 
 _WHOLE_EVERY = 50  # so many decisions say what changed, then one says all there is
 
 
+@dataclass
 class JobState:
-    """See `KeyedState`.
+    """Prepared, verified and decided like a sink, though nothing of it ever becomes visible."""
 
-    Args:
-        participant: knows the files.
-        spaces: the operators that keep state, by the name of their stage.
-        max_parallelism: number of key groups.
-    """
-
-    def __init__(
-        self, participant: StateParticipant, spaces: Mapping[str, Sequence[str]], *, max_parallelism: int
-    ) -> None:
-        self._participant = participant
-        self._spaces = {name: list(operators) for name, operators in spaces.items()}
-        self._max_parallelism = max_parallelism
-        self._manifests: Manifests = {}
-        self._before: Manifests | None = None
-        self._staged: Manifests | None = None
-        self._directives: dict[str, StateDirective] = {}
-        self._since_whole = 0
-        self._pinned: list[str] = []  # files that nobody needs, and that a savepoint may still copy
-        self.pinned = False
-        """Whether a savepoint is being copied, so that no file of it may be deleted."""
+    participant: StateParticipant
+    spaces: Mapping[str, Sequence[str]]  # the operators that keep state, by the name of their stage
+    _: KW_ONLY
+    max_parallelism: int
+    # whether a savepoint is being copied, so that no file of it may be deleted
+    pinned: bool = field(default=False, init=False)
+    _manifests: Manifests = field(default_factory=dict, init=False)
+    _before: Manifests | None = field(default=None, init=False)
+    _staged: Manifests | None = field(default=None, init=False)
+    _directives: dict[str, StateDirective] = field(default_factory=dict, init=False)
+    _since_whole: int = field(default=0, init=False)
+    _unneeded: list[str] = field(default_factory=list, init=False)  # files that a savepoint may still copy
 
     @property
     def bytes(self) -> int:
@@ -49,49 +42,61 @@ class JobState:
 
     def next_timers(self) -> tuple[int | None, int | None]:
         """Return when the first timer of any operator is due, by event time and by the clock, in ms; None: there is none."""
-        result = [self._manifests[s].next_timers(operator) for s, names in self._spaces.items() for operator in names]
-        return _least([event for event, _ in result]), _least([clock for _, clock in result])
+        result = [self._manifests[s].next_timers(operator) for s, names in self.spaces.items() for operator in names]
+        return least([event for event, _ in result]), least([clock for _, clock in result])
 
     def resume(self, parts: Sequence[DecidedState], *, again: bool) -> DecidedState:
-        """Take the state as the ledger has it; see `KeyedState`."""
+        """Take the state as the ledger has it; return what the record of this start says of it.
+
+        Args:
+            parts: what decisions say, oldest first, beginning with one that says all there is; none for a new job.
+            again: whether part of the newest checkpoint has to be produced again, for which the state before it is needed.
+        """
         known, before = followed(parts)
-        refuse_dropped(known or {}, self._spaces)
-        self._manifests = in_spaces(known or {}, self._spaces, max_parallelism=self._max_parallelism)
+        refuse_dropped(known or {}, self.spaces)
+        self._manifests = in_spaces(known or {}, self.spaces, max_parallelism=self.max_parallelism)
         self._before = None
         if again and before is not None:
-            self._before = in_spaces(before, self._spaces, max_parallelism=self._max_parallelism)
+            self._before = in_spaces(before, self.spaces, max_parallelism=self.max_parallelism)
         for manifest in self._manifests.values():
-            self._participant.check_files(manifest)
+            self.participant.check_files(manifest)
         return DecidedState.whole(self._manifests, self._before)
 
     def directives(self, checkpoint: int, *, parallelism: int, again: bool) -> dict[str, StateDirective]:
         """Return which state the tasks of each stage begin a checkpoint with.
 
         Args:
-            checkpoint: its number.
             parallelism: how many tasks share the key groups; it may change from checkpoint to checkpoint.
             again: whether it is decided and its tasks run once more: they begin with the state before it.
         """
         manifests = self._before if again and self._before is not None else self._manifests
         self._directives = {
-            name: self._participant.directive(manifest, checkpoint=checkpoint, parallelism=parallelism)
+            name: self.participant.directive(manifest, checkpoint=checkpoint, parallelism=parallelism)
             for name, manifest in manifests.items()
         }
         return self._directives
 
     def stage(self, prepared: Sequence[Any], *, again: bool) -> DecidedState | None:
-        """Check what the tasks prepared; see `KeyedState`. Reports come as (name of the stage, PreparedState)."""
+        """Check what the tasks prepared; return what the decision is to say.
+
+        Args:
+            prepared: their reports, as (name of the stage, PreparedState).
+            again: whether they ran a decided checkpoint once more; its state is decided already.
+
+        Raises:
+            TerminalError: it does not add up.
+        """
         reports: dict[str, list[PreparedState]] = {name: [] for name in self._directives}
         for name, report in prepared:
             reports[name].append(report)
         for name, directive in self._directives.items():
-            self._participant.verify(directive, reports[name])
+            self.participant.verify(directive, reports[name])
         if again:
             return None
         staged: dict[str, Manifest] = {}
         changes: dict[str, ManifestChange] = {}
         for name, directive in self._directives.items():
-            changes[name], staged[name] = self._participant.apply(directive, reports[name])
+            changes[name], staged[name] = self.participant.apply(directive, reports[name])
         self._staged = staged
         self._since_whole += 1
         if self._since_whole >= _WHOLE_EVERY:
@@ -108,11 +113,11 @@ class JobState:
         """Delete the files that only the state before the newest decision named, once nobody copies them."""
         if self._before is not None:
             needed = _files(self._manifests)
-            self._pinned += [name for name in _files(self._before) if name not in needed]
+            self._unneeded += [name for name in _files(self._before) if name not in needed]
             self._before = None
         if not self.pinned:
-            self._participant.delete(self._pinned)
-            self._pinned = []
+            self.participant.delete(self._unneeded)
+            self._unneeded = []
 
     def snapshot(self) -> DecidedState:
         """Return what a savepoint says of the state behind the newest decision."""
@@ -121,12 +126,8 @@ class JobState:
     def sweep(self) -> None:
         """Delete files that nothing refers to."""
         kept = [*self._manifests.values(), *(self._before or {}).values()]
-        self._participant.sweep(kept, below=1 << 62)
+        self.participant.sweep(kept, below=1 << 62)
 
 
 def _files(manifests: Manifests) -> dict[str, None]:
     return {file.name: None for manifest in manifests.values() for file in manifest.files}
-
-
-def _least(times: Sequence[int | None]) -> int | None:
-    return min((time for time in times if time is not None), default=None)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from poundlock.checkpoint.participant import Counts
-from poundlock.driver.progress import Progress, State
-from poundlock.driver.progress_reporter import Tracker
+from poundlock.driver.progress import Progress, State, Tracker
 
 
 def test_counts_add_up_over_checkpoints() -> None:
