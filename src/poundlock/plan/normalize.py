@@ -120,10 +120,7 @@ def normalize(roots: Sequence[SinkNode], *, time_in_tasks: Callable[[WatermarkNo
         rewriting.add(node)
     sinks = [rewriting.made[id(root)] for root in roots]
     return Normalized(
-        [sink for sink in sinks if isinstance(sink, SinkNode)],
-        rewriting.inputs,
-        rewriting.aggregates,
-        rewriting.pairs,
+        [sink for sink in sinks if isinstance(sink, SinkNode)], rewriting.inputs, rewriting.aggregates, rewriting.pairs
     )
 
 

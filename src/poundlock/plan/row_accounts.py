@@ -13,11 +13,7 @@ from poundlock.tasks.report import StepCounts
 
 
 def sink_counts(
-    nodes: Sequence[Node],
-    segments: Sequence[Segment],
-    totals: Mapping[str, StepCounts],
-    *,
-    keeps_dead_letters: bool,
+    nodes: Sequence[Node], segments: Sequence[Segment], totals: Mapping[str, StepCounts], *, keeps_dead_letters: bool
 ) -> dict[str, Counts]:
     """Return the counts of each sink, dead letters included.
 
@@ -44,10 +40,7 @@ def sink_counts(
 
 
 def _on_the_way(
-    sink: SinkNode,
-    segments: Sequence[Segment],
-    totals: Mapping[str, StepCounts],
-    readers: Mapping[Edge, Sequence[str]],
+    sink: SinkNode, segments: Sequence[Segment], totals: Mapping[str, StepCounts], readers: Mapping[Edge, Sequence[str]]
 ) -> Counts:
     upstream = list(walk([sink]))
     inside = {node.id for node in upstream}

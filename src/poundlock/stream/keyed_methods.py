@@ -9,13 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.connected import (
-    BroadcastConnectedStream,
-    BroadcastStream,
-    ConnectedStreams,
-    add_process,
-    connect,
-)
+from poundlock.stream.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, add_process, connect
 from poundlock.stream.definitions import event_time_column
 from poundlock.stream.functions.process import KeyedProcessFunction
 from poundlock.stream.interval_joins import IntervalJoin

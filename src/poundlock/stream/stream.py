@@ -99,12 +99,7 @@ class DataStream(StreamMethods):
             raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
 
     def map(
-        self,
-        function: Callable[[Record], Record],
-        *,
-        schema: str,
-        on_error: OnError = "fail",
-        name: str | None = None,
+        self, function: Callable[[Record], Record], *, schema: str, on_error: OnError = "fail", name: str | None = None
     ) -> DataStream:
         """Turn each record (a dict) into one record.
 

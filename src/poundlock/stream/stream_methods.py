@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast, overload
 
-from poundlock.stream.connected import (
-    BroadcastConnectedStream,
-    BroadcastStream,
-    ConnectedStreams,
-    add_process,
-    connect,
-)
+from poundlock.stream.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, add_process, connect
 from poundlock.stream.definitions import checked_stream
 from poundlock.stream.functions.process import ProcessFunction
 from poundlock.stream.functions.state import MapStateDescriptor

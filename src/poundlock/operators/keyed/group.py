@@ -31,12 +31,7 @@ class KeyGroup:
     """
 
     def __init__(
-        self,
-        number: int,
-        *,
-        watermark: int = MIN,
-        processing_time: int = 0,
-        timer_entries: TimerEntries = "keys",
+        self, number: int, *, watermark: int = MIN, processing_time: int = 0, timer_entries: TimerEntries = "keys"
     ) -> None:
         self.number = number
         self.watermark = watermark

@@ -12,24 +12,13 @@ from functools import cached_property
 from typing import Any
 
 from poundlock.stream.watermarks import WatermarkStrategy
-from poundlock.stream.windows.assigners import (
-    AssignerContext,
-    MergingWindowAssigner,
-    Sliding,
-    Tumbling,
-    require_time,
-)
+from poundlock.stream.windows.assigners import AssignerContext, MergingWindowAssigner, Sliding, Tumbling, require_time
 from poundlock.stream.windows.builtin_triggers import EventTimeTrigger
 from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import TimeWindow
 from poundlock.values import duration, format_duration, positive, span_ms
 
-__all__ = [
-    "EventTimeSessionWindows",
-    "SlidingEventTimeWindows",
-    "TumblingEventTimeWindows",
-    "WatermarkStrategy",
-]
+__all__ = ["EventTimeSessionWindows", "SlidingEventTimeWindows", "TumblingEventTimeWindows", "WatermarkStrategy"]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from poundlock.stream.windows.assigners import (
-    Sliding,
-    Tumbling,
-)
+from poundlock.stream.windows.assigners import Sliding, Tumbling
 from poundlock.stream.windows.builtin_triggers import ProcessingTimeTrigger
 from poundlock.stream.windows.triggers import Trigger
 

@@ -11,13 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.definitions import (
-    checked_keys,
-    checked_schema,
-    checked_sides,
-    event_time_column,
-    same_number,
-)
+from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, event_time_column, same_number
 from poundlock.stream.functions.join import CoGroupFunction, JoinFunction
 from poundlock.stream.process_nodes import WindowJoinNode
 from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
@@ -56,8 +50,7 @@ class JoinedStreams:
         for keys, word in ((self.left_keys, "where"), (self.right_keys, "equal_to")):
             if not keys:
                 raise DefinitionError(
-                    f"{self.kind} without {word}",
-                    next=f'write a.{self.kind}(b).where("user").equal_to("id").window(…)',
+                    f"{self.kind} without {word}", next=f'write a.{self.kind}(b).where("user").equal_to("id").window(…)'
                 )
         same_number(self.left_keys, self.right_keys, self.kind)
         if not isinstance(assigner, WindowAssigner):
