@@ -24,7 +24,7 @@ from poundlock.state.scratch import ScratchState
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.count_windows import CountTumblingWindows
-from poundlock.stream.windows.event_time import (
+from poundlock.stream.windows.time_windows import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,

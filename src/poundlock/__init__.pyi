@@ -94,13 +94,7 @@ from poundlock.stream.windows.continuous_triggers import (
 from poundlock.stream.windows.count_windows import (
     CountSlidingWindows as CountSlidingWindows,
     CountTumblingWindows as CountTumblingWindows,
-    CumulativeEventTimeWindows as CumulativeEventTimeWindows,
     GlobalWindows as GlobalWindows,
-)
-from poundlock.stream.windows.event_time import (
-    EventTimeSessionWindows as EventTimeSessionWindows,
-    SlidingEventTimeWindows as SlidingEventTimeWindows,
-    TumblingEventTimeWindows as TumblingEventTimeWindows,
 )
 from poundlock.stream.windows.evictors import (
     CountEvictor as CountEvictor,
@@ -108,14 +102,16 @@ from poundlock.stream.windows.evictors import (
     Evictor as Evictor,
     TimeEvictor as TimeEvictor,
 )
-from poundlock.stream.windows.processing_windows import (
-    SlidingProcessingTimeWindows as SlidingProcessingTimeWindows,
-    TumblingProcessingTimeWindows as TumblingProcessingTimeWindows,
-)
-from poundlock.stream.windows.session_windows import (
+from poundlock.stream.windows.time_windows import (
+    CumulativeEventTimeWindows as CumulativeEventTimeWindows,
     DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows as EventTimeSessionWindows,
     ProcessingTimeSessionWindows as ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows as SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows as SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows as TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows as TumblingProcessingTimeWindows,
 )
 from poundlock.stream.windows.triggers import Trigger as Trigger, TriggerResult as TriggerResult
 from poundlock.stream.windows.window import (

@@ -22,20 +22,18 @@ from poundlock.stream.windows.builtin_triggers import (
     PurgingTrigger,
 )
 from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from poundlock.stream.windows.count_windows import (
-    CountSlidingWindows,
-    CountTumblingWindows,
-    CumulativeEventTimeWindows,
-    GlobalWindows,
-)
-from poundlock.stream.windows.event_time import (
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
+from poundlock.stream.windows.count_windows import CountSlidingWindows, CountTumblingWindows, GlobalWindows
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from poundlock.stream.windows.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
-from poundlock.stream.windows.session_windows import DynamicEventTimeSessionWindows, ProcessingTimeSessionWindows
+from poundlock.stream.windows.time_windows import (
+    CumulativeEventTimeWindows,
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.triggers import Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import TimeWindow, Window
 from poundlock.stream.windows.window_functions import (

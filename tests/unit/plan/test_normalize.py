@@ -12,7 +12,7 @@ from poundlock.plan.normalize import Normalized, normalize
 from poundlock.stream.nodes import Node, SinkNode, SourceNode, SqlNode, WatermarkNode, walk
 from poundlock.stream.process_nodes import IntervalJoinNode
 from poundlock.stream.stream import DataStream
-from poundlock.stream.windows.event_time import TumblingEventTimeWindows
+from poundlock.stream.windows.time_windows import TumblingEventTimeWindows
 
 
 def _job() -> Job:

@@ -37,7 +37,7 @@ from poundlock.plan.plan import make_plan
 from poundlock.stream.process_nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
 from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.evictors import CountEvictor
-from poundlock.stream.windows.processing_windows import TumblingProcessingTimeWindows
+from poundlock.stream.windows.time_windows import TumblingProcessingTimeWindows
 
 RULES = MapStateDescriptor("rules")
 SCHEMA = "user string, n bigint"

@@ -15,8 +15,8 @@ from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.windows.assigners import AlignedWindows, Sliding, Tumbling, require_time
-from poundlock.stream.windows.count_windows import CumulativeEventTimeWindows
+from poundlock.stream.windows.assigners import AlignedWindows, require_time
+from poundlock.stream.windows.time_windows import CumulativeEventTimeWindows, Sliding, Tumbling
 from poundlock.stream.windows.window import TimeWindow
 
 PANES = "contents"

@@ -15,8 +15,7 @@ from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.assigners import require_time
-from poundlock.stream.windows.event_time import EventTimeSessionWindows
-from poundlock.stream.windows.session_windows import ProcessingTimeSessionWindows
+from poundlock.stream.windows.time_windows import FixedSessions
 
 SESSIONS = "contents"
 _Session = list[Any]  # [start, end, accumulator]
@@ -27,7 +26,7 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def __init__(self, spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS) -> None:
         super().__init__(spec, chunk_rows=chunk_rows)
-        assert isinstance(spec.assigner, (EventTimeSessionWindows, ProcessingTimeSessionWindows))
+        assert isinstance(spec.assigner, FixedSessions)
         self._gap = spec.assigner.gap_ms
         self._lateness = spec.allowed_lateness_ms if self.event_time else 0
         self._table: dict[Any, list[_Session]] = {}

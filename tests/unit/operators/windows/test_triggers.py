@@ -18,8 +18,11 @@ from poundlock.stream.windows.builtin_triggers import (
 )
 from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from poundlock.stream.windows.count_windows import GlobalWindows
-from poundlock.stream.windows.event_time import EventTimeSessionWindows, TumblingEventTimeWindows
-from poundlock.stream.windows.processing_windows import TumblingProcessingTimeWindows
+from poundlock.stream.windows.time_windows import (
+    EventTimeSessionWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import Window
 from poundlock.testing import WindowHarness

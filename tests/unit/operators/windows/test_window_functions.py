@@ -20,13 +20,13 @@ from poundlock.stream.nodes import WindowNode
 from poundlock.stream.windows.assigners import AssignerContext, WindowAssigner
 from poundlock.stream.windows.builtin_triggers import CountTrigger, DeltaTrigger, EventTimeTrigger, PurgingTrigger
 from poundlock.stream.windows.count_windows import CountTumblingWindows, GlobalWindows
-from poundlock.stream.windows.event_time import (
+from poundlock.stream.windows.evictors import CountEvictor, Evictor
+from poundlock.stream.windows.time_windows import (
+    DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from poundlock.stream.windows.evictors import CountEvictor, Evictor
-from poundlock.stream.windows.session_windows import DynamicEventTimeSessionWindows
 from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import CountWindow, GlobalWindow, TimeWindow, Window
 from poundlock.stream.windows.window_functions import (
