@@ -54,20 +54,10 @@ def add_process(
     name: str | None,
     broadcast: Sequence[MapStateDescriptor] = (),
 ) -> DataStream:
-    """Return the stream of what a process function gives.
-
-    Args:
-        function: the user's.
-        wanted: the kind of function that fits here.
-        streams: its inputs.
-        keys: of each input.
-        schema: DDL of what it yields.
-        side_outputs: tags to their DDL.
-        name: of the operator.
-        broadcast: descriptors, where the second input is broadcast.
+    """Return the stream of what a process function gives; `keys` are of each input.
 
     Raises:
-        DefinitionError: the function is of another kind, or the schema cannot be read.
+        DefinitionError: the function is not of the wanted kind, or the schema cannot be read.
     """
     _check_kind(function, wanted)
     first = streams[0]
@@ -160,23 +150,17 @@ class ConnectedStreams:
 
 @dataclass(frozen=True, eq=False)
 class BroadcastStream:
-    """A stream whose records every task sees; made by `DataStream.broadcast`. Give it to `connect`."""
+    """A stream whose records every task sees, and the states it writes; made by `DataStream.broadcast`. Give it to `connect`."""
 
     stream: DataStream
     descriptors: Sequence[MapStateDescriptor]
 
-    @classmethod
-    def of(cls, stream: DataStream, descriptors: Sequence[Any]) -> BroadcastStream:
-        """Return a stream with the states it writes.
-
-        Raises:
-            DefinitionError: there is no descriptor, one is not of map state or has a time to live, or two have one name.
-        """
-        if not descriptors:
+    def __post_init__(self) -> None:
+        if not self.descriptors:
             raise DefinitionError(
                 "broadcast without a state", next='write rules.broadcast(MapStateDescriptor("rules"))'
             )
-        for descriptor in descriptors:
+        for descriptor in self.descriptors:
             if not isinstance(descriptor, MapStateDescriptor):
                 raise DefinitionError(
                     f"{descriptor!r} cannot be broadcast state", next='give a MapStateDescriptor("rules")'
@@ -186,10 +170,9 @@ class BroadcastStream:
                     f"broadcast state {descriptor.name!r} with a time to live",
                     next="leave out ttl=; remove entries in process_broadcast_element",
                 )
-        names = [descriptor.name for descriptor in descriptors]
+        names = [descriptor.name for descriptor in self.descriptors]
         if len(set(names)) < len(names):
             raise DefinitionError(f"two broadcast states have one name: {', '.join(names)}", next="name them apart")
-        return cls(stream, list(descriptors))
 
 
 @dataclass(frozen=True, eq=False)

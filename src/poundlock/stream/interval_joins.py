@@ -8,24 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.definitions import (
-    checked_keys,
-    checked_schema,
-    checked_sides,
-    checked_stream,
-    event_time_column,
-    same_number,
-    tag_name,
-)
+from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, event_time_column, tag_name
 from poundlock.stream.functions.join import ProcessJoinFunction
 from poundlock.stream.process_nodes import IntervalJoinNode
 from poundlock.values import signed_duration
 
 if TYPE_CHECKING:
-    from poundlock.stream.keyed_methods import KeyedMethods
+    from poundlock.stream.keyed import KeyedStream
     from poundlock.stream.stream import DataStream
 
 
@@ -36,28 +28,8 @@ _MS = timedelta(milliseconds=1)
 class IntervalJoin:
     """Two keyed streams to be joined by time; made by `KeyedStream.interval_join`."""
 
-    left: KeyedMethods
-    right: KeyedMethods
-
-    @classmethod
-    def of(cls, left: KeyedMethods, right: Any) -> IntervalJoin:
-        """Return two keyed streams of one job that have event time.
-
-        Raises:
-            DefinitionError: they are not.
-        """
-        from poundlock.stream.keyed import KeyedStream
-
-        if not isinstance(right, KeyedStream):
-            raise DefinitionError(
-                f"interval_join with {type(right).__name__}, which has no key",
-                next="write a.key_by(…).interval_join(b.key_by(…))",
-            )
-        checked_stream(right.stream, left.stream, "interval_join")
-        same_number(left.keys, right.keys, "interval_join")
-        for side in (left, right):
-            event_time_column(side.stream.node, "an interval join", needed=True)
-        return cls(left, right)
+    left: KeyedStream
+    right: KeyedStream
 
     def between(self, lower: str | timedelta, upper: str | timedelta) -> IntervalJoined:
         """Join a left record with the right ones from `lower` to `upper` after it, both included.
@@ -69,46 +41,38 @@ class IntervalJoin:
         Raises:
             DefinitionError: the lower bound is above the upper one.
         """
-        return IntervalJoined(
-            self.left, self.right, signed_duration(lower) // _MS, signed_duration(upper) // _MS
-        ).checked()
+        return IntervalJoined(self.left, self.right, signed_duration(lower) // _MS, signed_duration(upper) // _MS)
 
 
 @dataclass(frozen=True, eq=False)
 class IntervalJoined:
     """An interval join; ends with `process` or `select`. Bounds are in ms and part of the interval."""
 
-    left: KeyedMethods
-    right: KeyedMethods
+    left: KeyedStream
+    right: KeyedStream
     lower_ms: int
     upper_ms: int
     late_tags: tuple[str | None, str | None] = (None, None)
     exclusive: tuple[bool, bool] = (False, False)
 
-    def checked(self) -> IntervalJoined:
-        """Return this.
-
-        Raises:
-            DefinitionError: no time is between the bounds.
-        """
+    def __post_init__(self) -> None:
         if self.lower_ms > self.upper_ms:
             raise DefinitionError(
                 f"an interval from {self.lower_ms} ms to {self.upper_ms} ms holds no time",
                 next='give the lower bound first, such as between("-5 min", "5 min")',
             )
-        return self
 
     def lower_bound_exclusive(self) -> IntervalJoined:
         """Leave out records exactly at the lower bound."""
         if self.exclusive[0]:
             return self
-        return replace(self, lower_ms=self.lower_ms + 1, exclusive=(True, self.exclusive[1])).checked()
+        return replace(self, lower_ms=self.lower_ms + 1, exclusive=(True, self.exclusive[1]))
 
     def upper_bound_exclusive(self) -> IntervalJoined:
         """Leave out records exactly at the upper bound."""
         if self.exclusive[1]:
             return self
-        return replace(self, upper_ms=self.upper_ms - 1, exclusive=(self.exclusive[0], True)).checked()
+        return replace(self, upper_ms=self.upper_ms - 1, exclusive=(self.exclusive[0], True))
 
     def side_output_left_late_data(self, tag: str) -> IntervalJoined:
         """Send left rows behind the watermark to a side output; otherwise they are counted and dropped."""

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, event_time_column, same_number
+from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, same_number
 from poundlock.stream.functions.join import CoGroupFunction, JoinFunction
 from poundlock.stream.process_nodes import WindowJoinNode
-from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
-from poundlock.stream.windows.evictors import Evictor
-from poundlock.stream.windows.triggers import Trigger
-from poundlock.values import duration
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.windowed import WindowsOfStreams, windowed_time
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
@@ -53,50 +50,16 @@ class JoinedStreams:
                     f"{self.kind} without {word}", next=f'write a.{self.kind}(b).where("user").equal_to("id").window(…)'
                 )
         same_number(self.left_keys, self.right_keys, self.kind)
-        if not isinstance(assigner, WindowAssigner):
-            raise DefinitionError(
-                f"{assigner!r} is no window assigner", next='use one such as TumblingEventTimeWindows("1 min")'
-            )
-        for stream in (self.left, self.right):
-            event_time_column(stream.node, f"a {self.kind} in windows", needed=assigner.is_event_time())
-        return JoinedWindows(self, assigner)
+        columns = windowed_time(assigner, [self.left, self.right], f"a {self.kind} in windows")
+        return JoinedWindows(assigner, self, columns)
 
 
 @dataclass(frozen=True, eq=False)
-class JoinedWindows:
+class JoinedWindows(WindowsOfStreams):
     """A join or co-group in windows; ends with `apply`. Trigger and evictor see elements as [0 or 1, record]."""
 
     streams: JoinedStreams
-    assigner: WindowAssigner
-    _trigger: Trigger | None = None
-    _evictor: Evictor | None = None
-    _lateness: timedelta = timedelta(0)
-
-    def trigger(self, trigger: Trigger) -> JoinedWindows:
-        """Fire when this trigger says so; see `WindowedStream.trigger`."""
-        if not isinstance(trigger, Trigger):
-            raise DefinitionError(f"{trigger!r} is no trigger", next="use one such as CountTrigger(100)")
-        if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
-            raise DefinitionError(
-                f"{type(trigger).__name__} does not know what to do when {self.assigner.describe()} merge",
-                next="use a trigger that can merge, or one of your own with can_merge() and on_merge()",
-            )
-        return replace(self, _trigger=trigger)
-
-    def evictor(self, evictor: Evictor) -> JoinedWindows:
-        """Take elements out before or after each firing."""
-        if not isinstance(evictor, Evictor):
-            raise DefinitionError(f"{evictor!r} is no evictor", next="use one such as CountEvictor(100)")
-        return replace(self, _evictor=evictor)
-
-    def allowed_lateness(self, lateness: str | timedelta) -> JoinedWindows:
-        """Keep windows for a time after their end: a record that comes then makes its window fire again."""
-        if not self.assigner.is_event_time():
-            raise DefinitionError(
-                f"allowed_lateness on {self.assigner.describe()}, in which nothing is late",
-                next="leave out .allowed_lateness(…)",
-            )
-        return replace(self, _lateness=duration(lateness))
+    columns: Sequence[str | None]
 
     def apply(
         self,
@@ -132,7 +95,7 @@ class JoinedWindows:
                 stream.operator_id(kind.replace("_", "-"), name),
                 nodes,
                 [list(self.streams.left_keys), list(self.streams.right_keys)],
-                [event_time_column(node, f"a {kind} in windows") for node in nodes],
+                self.columns,
                 checked_schema(schema, "apply"),
                 checked_sides(side_outputs),
                 kind=kind,
