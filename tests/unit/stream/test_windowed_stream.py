@@ -189,7 +189,10 @@ SESSIONS = EventTimeSessionWindows("1 min")
         ),
         (lambda: keyed().count_window(0), "count is 0"),
         (lambda: keyed().count_window(3, 0), "slide is 0"),
-        (lambda: keyed(timed=False).window(MINUTE), "a window needs event time, and no watermark is assigned before it"),
+        (
+            lambda: keyed(timed=False).window(MINUTE),
+            "a window needs event time, and no watermark is assigned before it",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_where_it_is_written(make: Any, says: str) -> None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
-from poundlock.operators.process.interval_join import IntervalJoinOperator, IntervalJoinSpec
+from poundlock.operators.process.interval_join import IntervalJoinOperator
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
-from poundlock.operators.process.window_join import WindowJoinOperator, WindowJoinSpec
+from poundlock.operators.windows.factory import window_operator
+from poundlock.operators.windows.joining import JoinedSides
+from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.windows.window_functions import ProcessWindow
 from poundlock.values import span_ms
 
 
@@ -31,17 +34,16 @@ def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int 
         fold = node.function or rolling_fold(node.kind, node.column, first=node.first)
         return RollingOperator(fold, bounded=bounded, chunk_rows=chunk_rows)
     if isinstance(node, IntervalJoinNode):
-        spec = IntervalJoinSpec(lower_ms=node.lower_ms, upper_ms=node.upper_ms, late_tags=node.late_tags)
-        return IntervalJoinOperator(spec, node.function, tags=tags, chunk_rows=chunk_rows)
+        bounds, late = (node.lower_ms, node.upper_ms), node.late_tags
+        return IntervalJoinOperator(*bounds, node.function, late_tags=late, tags=tags, chunk_rows=chunk_rows)
     if isinstance(node, WindowJoinNode):
-        joined = WindowJoinSpec(
-            kind=node.kind,
+        spec = WindowSpec(
             assigner=node.assigner,
-            function=node.function,
+            function=ProcessWindow(JoinedSides(node, tags)),
             trigger=node.trigger,
             evictor=node.evictor,
             allowed_lateness_ms=span_ms(node.allowed_lateness),
-            tags=tags,
+            with_sides=True,
         )
-        return WindowJoinOperator(joined, chunk_rows=chunk_rows)
+        return window_operator(spec, chunk_rows=chunk_rows)
     raise DefinitionError(f"{node.id}: {type(node).__name__} has no operator", next="report this as a bug")

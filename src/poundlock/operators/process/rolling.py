@@ -12,8 +12,8 @@ from typing import Any
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.process.base import TimedOperator
 
 ROLLING = "rolling"
 _EXACT = Context(prec=80)  # Spark's decimals have 38 digits, Python's own default rounds at 28
@@ -92,7 +92,7 @@ def rolling_fold(kind: str, column: str | None, *, first: bool = True) -> _Fold:
     return _extreme_by(column, greatest=greatest, first=first)
 
 
-class RollingOperator(TimedOperator):
+class RollingOperator(KeyedOperator):
     """One record for each key.
 
     Args:
@@ -136,7 +136,7 @@ class RollingOperator(TimedOperator):
         yield from super().advance_watermark(group, watermark)
         if not ends:
             return
-        self._use(group)
+        self.use(group)
         out = self.out
         for key, held in list(self._table.items()):
             del self._table[key]
@@ -145,5 +145,5 @@ class RollingOperator(TimedOperator):
                 yield from out.drain()
         yield from out.drain()
 
-    def on_timer(self, time: int, entry: Any) -> None:
+    def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
         """Do nothing: what the end of the input brings out is of all keys."""

@@ -110,7 +110,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         for at in positions:
             time = batch.timestamps[at]
             if time is not None and time <= limit:
-                self.late(batch, at)
+                self.late(batch, at, self.spec.late_tag)
 
     def _pane(self, window: TimeWindow) -> dict[Any, Any]:
         """Return the table of a window, with its timers set."""

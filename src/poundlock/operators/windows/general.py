@@ -70,7 +70,7 @@ class WindowOperator(WindowOperatorBase):
         out = self.out
         for at, (key, value, time) in enumerate(zip(batch.keys, batch.values, times, strict=True)):
             if not self._element(key, value, time) and self._is_behind(time):
-                self.late(batch, at)
+                self.late(batch, at, self.spec.late_tag)
             if out.full:
                 yield from out.drain()
 

@@ -69,7 +69,7 @@ class SessionWindowOperator(WindowOperatorBase):
         if self.event_time and due <= self.group.watermark:
             due = self.spec.cleanup_time(due)
             if due <= self.group.watermark:
-                self.late(batch, at)
+                self.late(batch, at, self.spec.late_tag)
                 return
         session = [time, end, self.fold.first(value)]
         held = self._table.get(key)

@@ -35,6 +35,7 @@ class WindowSpec:
         allowed_lateness_ms: how long after its end an event-time window still takes elements.
         late_tag: side output of late elements; None to drop and count them.
         tags: of the function's side outputs; None = any.
+        with_sides: whether an element is [0 for left or 1 for right, record], as in joins; trigger and evictor see that, too.
     """
 
     assigner: WindowAssigner
@@ -44,6 +45,7 @@ class WindowSpec:
     allowed_lateness_ms: int = 0
     late_tag: str | None = None
     tags: tuple[str, ...] | None = None
+    with_sides: bool = False
 
     @classmethod
     def of(cls, node: WindowNode, aggregates: SqlAggregates | None = None) -> WindowSpec:
