@@ -13,26 +13,31 @@ from poundlock.operators.keyed.accumulators import AggregateFold, ReduceFold
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.state_handles import Accumulator, List, Map, Value
 from poundlock.stream.functions.state import (
-    AggregatingState,
     AggregatingStateDescriptor,
-    ListState,
     ListStateDescriptor,
-    MapState,
     MapStateDescriptor,
-    ReducingState,
     ReducingStateDescriptor,
     StateDescriptor,
-    ValueState,
     ValueStateDescriptor,
 )
 
-_KINDS: Mapping[type[StateDescriptor], str] = {
-    ValueStateDescriptor: "value",
-    ListStateDescriptor: "list",
-    MapStateDescriptor: "map",
-    ReducingStateDescriptor: "reducing",
-    AggregatingStateDescriptor: "aggregating",
+_KINDS: Mapping[type[StateDescriptor], tuple[str, Callable[[Any, Any], Any]]] = {
+    ValueStateDescriptor: ("value", lambda at, d: Value(at, d.ttl, d.default)),
+    ListStateDescriptor: ("list", lambda at, d: List(at, d.ttl)),
+    MapStateDescriptor: ("map", lambda at, d: Map(at, d.ttl)),
+    ReducingStateDescriptor: ("reducing", lambda at, d: Accumulator(at, d.ttl, ReduceFold(d.reduce))),
+    AggregatingStateDescriptor: ("aggregating", lambda at, d: Accumulator(at, d.ttl, AggregateFold(d.aggregate))),
 }
+"""By descriptor the name of the kind of state, and what makes the state object of a store."""
+
+
+def _kind(descriptor: Any) -> tuple[str, Callable[[Any, Any], Any]]:
+    kind = next((_KINDS[each] for each in type(descriptor).__mro__ if each in _KINDS), None)
+    if kind is None:
+        raise DefinitionError(
+            f"{descriptor!r} is no state descriptor", next='use one such as ValueStateDescriptor("count")'
+        )
+    return kind
 
 
 class StateStore:
@@ -64,71 +69,27 @@ class StateStore:
                 self._bind(descriptor, state)
 
     def _bind(self, descriptor: StateDescriptor, state: Any) -> None:
-        name = self._prefix + descriptor.name
-        ttl = descriptor.ttl
-        self.group.declare(
-            name,
-            _KINDS[type(descriptor)],
-            None if ttl is None else ttl.ttl_ms,
-            windowed=self._windowed,
-            broadcast=self._broadcast,
-        )
+        name, (kind, _) = self._prefix + descriptor.name, _kind(descriptor)
+        ttl_ms = None if descriptor.ttl is None else descriptor.ttl.ttl_ms
+        self.group.declare(name, kind, ttl_ms, windowed=self._windowed, broadcast=self._broadcast)
         state.table = self.group.table(name)
 
-    def _state(self, descriptor: StateDescriptor, make: Callable[[], Any]) -> Any:
-        known = self._states.get(descriptor.name)
+    def get(self, descriptor: StateDescriptor) -> Any:
+        """Return the state of a descriptor: a ValueState, ListState, … by its kind; the same one at each call.
+
+        Raises:
+            DefinitionError: it is no descriptor, or the function has state of another kind under the name.
+        """
+        known = self._states.get(descriptor.name) if isinstance(descriptor, StateDescriptor) else None
         if known is None:
-            known = self._states[descriptor.name] = descriptor, make()
+            made = _kind(descriptor)[1](self, descriptor)
+            known = self._states[descriptor.name] = descriptor, made
             self._bind(*known)
-        elif type(known[0]) is not type(descriptor):
+        elif known[0] is not descriptor and _kind(known[0]) is not _kind(descriptor):
             raise DefinitionError(
-                f"state {descriptor.name!r} is asked for as {_KINDS[type(known[0])]} and as {_KINDS[type(descriptor)]} state",
+                f"state {descriptor.name!r} is asked for as {_kind(known[0])[0]} and as {_kind(descriptor)[0]} state",
                 next="give each state of a function a name of its own",
             )
         return known[1]
 
-    def get(self, descriptor: StateDescriptor) -> Any:
-        """Return the state of any descriptor."""
-        known = self._states.get(descriptor.name) if isinstance(descriptor, StateDescriptor) else None
-        if known is not None and known[0] is descriptor:
-            return known[1]
-        if isinstance(descriptor, ValueStateDescriptor):
-            return self.get_state(descriptor)
-        if isinstance(descriptor, ListStateDescriptor):
-            return self.get_list_state(descriptor)
-        if isinstance(descriptor, MapStateDescriptor):
-            return self.get_map_state(descriptor)
-        if isinstance(descriptor, ReducingStateDescriptor):
-            return self.get_reducing_state(descriptor)
-        if isinstance(descriptor, AggregatingStateDescriptor):
-            return self.get_aggregating_state(descriptor)
-        raise DefinitionError(
-            f"{descriptor!r} is no state descriptor", next='use one such as ValueStateDescriptor("count")'
-        )
-
-    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
-        """Return the state of one value."""
-        state: ValueState = self._state(descriptor, lambda: Value(self, descriptor.ttl, descriptor.default))
-        return state
-
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
-        """Return the state of a list."""
-        state: ListState = self._state(descriptor, lambda: List(self, descriptor.ttl))
-        return state
-
-    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
-        """Return the state of a map."""
-        state: MapState = self._state(descriptor, lambda: Map(self, descriptor.ttl))
-        return state
-
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
-        """Return the state of a reduced value."""
-        fold = ReduceFold(descriptor.reduce)
-        state: ReducingState = self._state(descriptor, lambda: Accumulator(self, descriptor.ttl, fold))
-        return state
-
-    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
-        """Return the state of an accumulator."""
-        fold = AggregateFold(descriptor.aggregate)
-        state: AggregatingState = self._state(descriptor, lambda: Accumulator(self, descriptor.ttl, fold))
-        return state
+    get_state = get_list_state = get_map_state = get_reducing_state = get_aggregating_state = get

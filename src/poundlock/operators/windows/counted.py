@@ -44,6 +44,3 @@ class CountWindowOperator(WindowOperatorBase):
                 self.firing.fire(key, None, MAX, fold.result(held[1]))
                 if out.full:
                     yield from out.drain()
-
-    def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
-        raise AssertionError("count windows have no timers")

@@ -5,21 +5,22 @@ For an element: assign, merge, leave out late windows, add to the contents, ask 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.accumulators import Fold, ReduceFold
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.windows.base import WindowOperatorBase
-from poundlock.operators.windows.evicting import Evicting
 from poundlock.operators.windows.firing import as_namespace, as_window
 from poundlock.operators.windows.merging import MergingWindows
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.operators.windows.triggering import OperatorTriggerContext
 from poundlock.stream.functions.base import KeyedStateStore
+from poundlock.stream.functions.state import StateDescriptor
 from poundlock.stream.windows.assigners import MergingWindowAssigner
+from poundlock.stream.windows.evictors import Evictor, EvictorContext, Timestamped
 from poundlock.stream.windows.triggers import TriggerResult
 from poundlock.stream.windows.window import Window
 
@@ -35,6 +36,94 @@ class _AssignerContext:
 
     def key_state(self) -> KeyedStateStore:
         return self.store
+
+
+@runtime_checkable
+class _Mergeable(Protocol):
+    def merge(self, entries: Sequence[Any]) -> None: ...
+
+
+class OperatorTriggerContext:
+    """A TriggerContext, an OnMergeContext and an EvictorContext: of one key and window, moved from one to the next."""
+
+    def __init__(self) -> None:
+        self._group = KeyGroup(0)
+        self._store = StateStore("trigger:", windowed=True)
+        self._merged: Sequence[Any] = ()
+
+    def use(self, group: KeyGroup) -> None:
+        self._group = group
+        self._store.use(group)
+
+    def move(self, entry: Any, merged: Sequence[Any] = ()) -> None:
+        """Belong to (key, window) from now on.
+
+        Args:
+            entry: key and window.
+            merged: while windows merge, the entries whose state goes into it.
+        """
+        self._store.entry = entry
+        self._merged = merged
+
+    def get_current_watermark(self) -> int:
+        return self._group.watermark
+
+    def get_current_processing_time(self) -> int:
+        return self._group.processing_time
+
+    def register_event_time_timer(self, time: int) -> None:
+        self._group.event_timers.register(time, self._store.entry)
+
+    def register_processing_time_timer(self, time: int) -> None:
+        self._group.processing_timers.register(time, self._store.entry)
+
+    def delete_event_time_timer(self, time: int) -> None:
+        self._group.event_timers.delete(time, self._store.entry)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        self._group.processing_timers.delete(time, self._store.entry)
+
+    def get_partitioned_state(self, descriptor: StateDescriptor) -> Any:
+        return self._store.get(descriptor)
+
+    def merge_partitioned_state(self, descriptor: StateDescriptor) -> None:
+        state = self._store.get(descriptor)
+        if not isinstance(state, _Mergeable):
+            raise DefinitionError(
+                f"state {descriptor.name!r} of a trigger cannot be merged",
+                next="use list, reducing or aggregating state",
+            )
+        state.merge(self._merged)
+
+
+class Evicting:
+    """An evictor, and how its window's elements, each of which is kept with its time, become a result."""
+
+    def __init__(self, evictor: Evictor, fold: Fold) -> None:
+        self._evictor = evictor
+        self._fold = fold
+        self.fires_empty = not isinstance(fold, ReduceFold)  # nothing cannot be reduced to a record
+
+    def before(self, held: list[Any], window: Window, context: EvictorContext) -> Sequence[Timestamped]:
+        """Return what the function is to see."""
+        return self._kept(self._evictor.evict_before([Timestamped(*item) for item in held], window, context))
+
+    def result(self, seen: Sequence[Timestamped]) -> Any:
+        """Return what comes of the elements the function sees."""
+        return self._fold.of([item.value for item in seen])
+
+    def after(self, seen: Sequence[Timestamped], window: Window, context: EvictorContext) -> list[Any]:
+        """Return what stays in the window."""
+        return [list(item) for item in self._kept(self._evictor.evict_after(seen, window, context))]
+
+    def _kept(self, elements: Any) -> Sequence[Timestamped]:
+        kept = list(elements) if isinstance(elements, Iterable) else [elements]
+        for kind in set(map(type, kept)) - {Timestamped}:
+            raise DefinitionError(
+                f"the evictor {type(self._evictor).__name__} returned {kind.__name__} where elements of the window belong",
+                next="return those of the elements it was given that stay",
+            )
+        return kept
 
 
 class WindowOperator(WindowOperatorBase):
