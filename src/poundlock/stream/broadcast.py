@@ -5,40 +5,12 @@ Only the broadcast side writes it, so that every task, which sees the same recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from poundlock.stream.functions.base import Function
-from poundlock.stream.functions.process import Context, KeyedContext, OnTimerContext
-from poundlock.stream.functions.state import MapState, MapStateDescriptor, StateDescriptor
-
-
-class ReadOnlyBroadcastState(Protocol):
-    """Broadcast state as the other side sees it."""
-
-    def get(self, key: Any) -> Any:
-        """Return what is under a key of the map, or None."""
-        ...
-
-    def contains(self, key: Any) -> bool:
-        """Return whether a key of the map is there."""
-        ...
-
-    def keys(self) -> Iterator[Any]:
-        """Return the keys of the map."""
-        ...
-
-    def values(self) -> Iterator[Any]:
-        """Return the values of the map."""
-        ...
-
-    def items(self) -> Iterator[tuple[Any, Any]]:
-        """Return keys and values of the map."""
-        ...
-
-    def is_empty(self) -> bool:
-        """Return whether nothing is there."""
-        ...
+from poundlock.stream.functions.process import Context, CurrentTime, KeyedContext, OnTimerContext
+from poundlock.stream.functions.state import MapState, MapStateDescriptor, ReadOnlyBroadcastState, StateDescriptor
 
 
 class _Reads(Protocol):
@@ -59,19 +31,11 @@ class OnTimerReadOnlyContext(OnTimerContext, _Reads, Protocol):
     """What `on_timer` is told."""
 
 
-class BroadcastContext(Protocol):
+class BroadcastContext(CurrentTime, Protocol):
     """What `process_broadcast_element` is told. There is no key, and there are no timers."""
 
     def timestamp(self) -> int | None:
         """Return the event time of the record in ms, None where it has none."""
-        ...
-
-    def current_watermark(self) -> int:
-        """Return the watermark."""
-        ...
-
-    def current_processing_time(self) -> int:
-        """Return the clock."""
         ...
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor) -> MapState:

@@ -19,8 +19,8 @@ class TimeDomain(Enum):
     PROCESSING_TIME = "processing"
 
 
-class TimerService(Protocol):
-    """The watermark, the clock, and the timers of the current key. There is one timer for a key and a time, however often it is set."""
+class CurrentTime(Protocol):
+    """What time it is."""
 
     def current_watermark(self) -> int:
         """Return the watermark; MIN (-2**63) before there is one. While event-time timers fire it is the new one already."""
@@ -29,6 +29,10 @@ class TimerService(Protocol):
     def current_processing_time(self) -> int:
         """Return the clock. It stands still within a batch."""
         ...
+
+
+class TimerService(CurrentTime, Protocol):
+    """The watermark, the clock, and the timers of the current key. There is one timer for a key and a time, however often it is set."""
 
     def register_event_time_timer(self, time: int) -> None:
         """Have `on_timer` called when the watermark reaches a time; one that is reached already: when the watermark next moves."""

@@ -104,7 +104,15 @@ class AggregatingStateDescriptor(StateDescriptor):
     ttl: StateTtlConfig | None = None
 
 
-class ValueState(Protocol):
+class State(Protocol):
+    """State of the current key."""
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        ...
+
+
+class ValueState(State, Protocol):
     """One value of the current key."""
 
     def value(self) -> Any:
@@ -115,12 +123,8 @@ class ValueState(Protocol):
         """Set the value; None clears it."""
         ...
 
-    def clear(self) -> None:
-        """Forget the value."""
-        ...
 
-
-class ListState(Protocol):
+class ListState(State, Protocol):
     """A list of the current key."""
 
     def get(self) -> list[Any]:
@@ -139,28 +143,12 @@ class ListState(Protocol):
         """Replace the whole list."""
         ...
 
-    def clear(self) -> None:
-        """Forget all elements."""
-        ...
 
-
-class MapState(Protocol):
-    """A map of the current key."""
+class ReadOnlyBroadcastState(Protocol):
+    """A map that can only be read: broadcast state as the other side sees it."""
 
     def get(self, key: Any) -> Any:
         """Return what is under a key of the map, or None."""
-        ...
-
-    def put(self, key: Any, value: Any) -> None:
-        """Set what is under a key of the map."""
-        ...
-
-    def put_all(self, values: Mapping[Any, Any]) -> None:
-        """Set several."""
-        ...
-
-    def remove(self, key: Any) -> None:
-        """Forget a key of the map; nothing happens if it is not there."""
         ...
 
     def contains(self, key: Any) -> bool:
@@ -176,19 +164,31 @@ class MapState(Protocol):
         ...
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Return keys and values of the map; it may be changed meanwhile."""
+        """Return keys and values of the map."""
         ...
 
     def is_empty(self) -> bool:
         """Return whether nothing is there."""
         ...
 
-    def clear(self) -> None:
-        """Forget everything."""
+
+class MapState(ReadOnlyBroadcastState, State, Protocol):
+    """A map of the current key; it may be changed while one goes through its items."""
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set what is under a key of the map."""
+        ...
+
+    def put_all(self, values: Mapping[Any, Any]) -> None:
+        """Set several."""
+        ...
+
+    def remove(self, key: Any) -> None:
+        """Forget a key of the map; nothing happens if it is not there."""
         ...
 
 
-class ReducingState(Protocol):
+class ReducingState(State, Protocol):
     """One value of the current key, made of all that were added."""
 
     def get(self) -> Any:
@@ -199,12 +199,8 @@ class ReducingState(Protocol):
         """Reduce the present value and this one to the new value."""
         ...
 
-    def clear(self) -> None:
-        """Forget the value."""
-        ...
 
-
-class AggregatingState(Protocol):
+class AggregatingState(State, Protocol):
     """One accumulator of the current key."""
 
     def get(self) -> Any:
@@ -213,8 +209,4 @@ class AggregatingState(Protocol):
 
     def add(self, value: Any) -> None:
         """Add a value to the accumulator."""
-        ...
-
-    def clear(self) -> None:
-        """Forget the accumulator."""
         ...

@@ -12,7 +12,7 @@ from typing import Any
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.state import ReducingStateDescriptor, ValueStateDescriptor
-from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from poundlock.stream.windows.triggers import MergingTrigger, OnMergeContext, Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import MAX_TIMESTAMP, Window
 from poundlock.values import duration, format_duration, positive, positive_number, span_ms
 
@@ -27,7 +27,7 @@ _TIMEOUT = ValueStateDescriptor("timeout")
 
 
 @dataclass(frozen=True)
-class EventTimeTrigger(Trigger):
+class EventTimeTrigger(MergingTrigger):
     """Fires when the watermark reaches the window's last timestamp, and at once for an element that comes after that."""
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -47,15 +47,12 @@ class EventTimeTrigger(Trigger):
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         ctx.delete_event_time_timer(window.max_timestamp())
 
-    def can_merge(self) -> bool:
-        return True
-
     def describe(self) -> str:
         return "at the end of the window"
 
 
 @dataclass(frozen=True)
-class ProcessingTimeTrigger(Trigger):
+class ProcessingTimeTrigger(MergingTrigger):
     """Fires when the clock reaches the window's last timestamp."""
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -72,15 +69,12 @@ class ProcessingTimeTrigger(Trigger):
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         ctx.delete_processing_time_timer(window.max_timestamp())
 
-    def can_merge(self) -> bool:
-        return True
-
     def describe(self) -> str:
         return "when the clock reaches the end of the window"
 
 
 @dataclass(frozen=True)
-class CountTrigger(Trigger):
+class CountTrigger(MergingTrigger):
     """Fires at every `n`-th element of the window, and not at its end; the counts of merged windows add up."""
 
     n: int
@@ -101,9 +95,6 @@ class CountTrigger(Trigger):
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         ctx.get_partitioned_state(_COUNT).clear()
-
-    def can_merge(self) -> bool:
-        return True
 
     def describe(self) -> str:
         return f"every {self.n} elements"
@@ -245,7 +236,7 @@ class ProcessingTimeoutTrigger(Trigger):
 
 
 @dataclass(frozen=True)
-class NeverTrigger(Trigger):
+class NeverTrigger(MergingTrigger):
     """Never fires: the default of global windows."""
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -254,15 +245,12 @@ class NeverTrigger(Trigger):
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         pass
 
-    def can_merge(self) -> bool:
-        return True
-
     def describe(self) -> str:
         return "never"
 
 
 @dataclass(frozen=True)
-class EndOfStreamTrigger(Trigger):
+class EndOfStreamTrigger(MergingTrigger):
     """Fires when the input has ended."""
 
     def on_element(self, value: Any, timestamp: int | None, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -277,9 +265,6 @@ class EndOfStreamTrigger(Trigger):
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         ctx.delete_event_time_timer(MAX_TIMESTAMP)
-
-    def can_merge(self) -> bool:
-        return True
 
     def describe(self) -> str:
         return "at the end of the input"

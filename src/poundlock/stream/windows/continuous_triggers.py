@@ -11,14 +11,14 @@ from typing import Any
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.state import ReducingStateDescriptor
-from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from poundlock.stream.windows.triggers import MergingTrigger, OnMergeContext, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import MAX_TIMESTAMP, Window
 from poundlock.values import duration, format_duration, positive, span_ms
 
 _NEXT = ReducingStateDescriptor("fire-time", min)
 
 
-class _Continuous(Trigger):
+class _Continuous(MergingTrigger):
     """Waits for one border of an interval at a time. Needs `interval`."""
 
     interval: str | timedelta
@@ -49,9 +49,6 @@ class _Continuous(Trigger):
         if state.get() is not None:
             self._no_timer(state.get(), ctx)
             state.clear()
-
-    def can_merge(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
