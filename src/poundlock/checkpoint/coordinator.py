@@ -29,7 +29,7 @@ from poundlock.checkpoint.participant import Occasion, Orphan, Participant, Prep
 from poundlock.checkpoint.validation import check_continues, check_counts, check_same_ranges
 from poundlock.errors import CommitUnknown, TerminalError
 from poundlock.failpoints import Failpoint, hit
-from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import DecidedTime
 from poundlock.state.decided_state import DecidedState
 from poundlock.storage.storage_errors import explained
 from poundlock.values import Clock

@@ -8,7 +8,7 @@ from poundlock.checkpoint.decision import EventTime
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.driver.planner import CheckpointPlan
 from poundlock.errors import TransientError
-from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import DecidedTime
 from poundlock.plan.row_accounts import sink_counts
 from poundlock.plan.stages import StageChain
 from poundlock.tasks.report import TaskReport, total_counts

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from poundlock.operators.generators import Generator, IdlenessTimer
+from poundlock.operators.generators import Generator, IdlenessTimer, PartitionOutput, kept_generator
 from poundlock.operators.time_values import MAX, GeneratorReport, PartitionTime, SourceTime, known, shown
-from poundlock.operators.user_generators import PartitionOutput, kept_generator
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import span_ms
 

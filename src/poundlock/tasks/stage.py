@@ -17,7 +17,7 @@ from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import MAIN, Chain, Emit, Operator, Step
-from poundlock.operators.split_reports import merged
+from poundlock.operators.stream_times import merged
 from poundlock.operators.time_values import UNKNOWN, SplitTimes
 from poundlock.state.directive import PreparedState
 from poundlock.tasks.event_time.assignment import EventTimeAssigner

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from poundlock.formats.chunk import Records
-from poundlock.operators.combined_watermarks import StreamHolder
-from poundlock.operators.generators import IdlenessTimer, generator_of
+from poundlock.operators.combined_watermarks import StatusWatermarkValve
+from poundlock.operators.generators import IdlenessTimer, generator_of, kept_generator
 from poundlock.operators.held_partitions import Held, held_of_source
 from poundlock.operators.stream_times import StreamTimes, StreamWatermark
 from poundlock.operators.time_graph import TimeGraph, TimeNode
@@ -23,13 +23,12 @@ from poundlock.operators.time_values import (
     SourceInput,
     SourceTime,
     SplitTimes,
+    StreamHolder,
     StreamTime,
     TimeDirective,
     TimeState,
     known,
 )
-from poundlock.operators.user_generators import kept_generator
-from poundlock.operators.valve import StatusWatermarkValve
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.tasks.event_time.assignment import TimedChunk
 from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder

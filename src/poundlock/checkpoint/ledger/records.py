@@ -15,7 +15,7 @@ from poundlock.checkpoint.identity import Identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.participant import JSON, Counts, Staged
 from poundlock.errors import DefinitionError, TerminalError
-from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import DecidedTime
 from poundlock.state.decided_state import DecidedState
 
 START = "start"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from poundlock.formats import convert
+from poundlock.operators.generators import RecordGenerator
 from poundlock.operators.time_values import SourceTime, SplitTimes, TimeDirective
-from poundlock.operators.user_generators import RecordGenerator
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.tasks.event_time.assignment import TimedChunk
 

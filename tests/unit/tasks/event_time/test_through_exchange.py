@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from poundlock import WatermarkStrategy
 from poundlock.connectors.base import Split
 from poundlock.formats.chunk import Batch
-from poundlock.operators.split_reports import merged
-from poundlock.operators.stream_times import Advanced, StreamTimes, require_agreement
+from poundlock.operators.stream_times import Advanced, StreamTimes, merged, require_agreement
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import UNKNOWN, SourceInput, SplitTimes, TimeDirective
 from poundlock.tasks.event_time.assignment import EventTimeAssigner, assigner_for
