@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts
-from poundlock.operators.chain import Edge
+from poundlock.operators.chain import Edge, StepCounts
 from poundlock.plan.segments import Segment
 from poundlock.plan.steps import edge
 from poundlock.stream.nodes import Node, SinkNode, SourceNode, SqlNode, UnionNode, walk
-from poundlock.tasks.report import StepCounts
 
 
 def sink_counts(

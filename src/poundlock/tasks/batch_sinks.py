@@ -10,7 +10,7 @@ import pyarrow as pa
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch
 from poundlock.tasks.report import Directive, TaskReport
-from poundlock.tasks.stage import StageBody, StageRun, TaskIdentity
+from poundlock.tasks.stage import StageBody, StageRun
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class BatchStage:
     body: StageBody
     inputs: Mapping[str, SinkInput]
 
-    def run(self, batches: Iterable[pa.RecordBatch], directive: Directive, task: TaskIdentity) -> TaskReport:
+    def run(self, batches: Iterable[pa.RecordBatch], directive: Directive, subtask: int, attempt: str) -> TaskReport:
         """Write the rows of one partition, prepare; return the report.
 
         Args:
             batches: the rows.
             directive: what the checkpoint wants.
-            task: which attempt it is.
+            subtask: index of the partition.
+            attempt: unique to this attempt of the task.
         """
-        run = StageRun(self.body, directive, task)
-        try:
+        with StageRun(self.body, directive, subtask, attempt) as run:
             for batch in batches:
                 hit(Failpoint.TASKS_READING)
                 for name, given in self.inputs.items() if batch.num_rows else ():
@@ -55,8 +55,4 @@ class BatchStage:
                     rows = pa.RecordBatch.from_arrays(columns, given.schema.names).cast(given.schema)
                     run.chain.push(Batch(rows), name)
             report = run.finish()
-        except BaseException:
-            run.abandon()
-            raise
-        hit(Failpoint.SINK_PREPARED)
         return report

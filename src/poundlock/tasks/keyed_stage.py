@@ -11,19 +11,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_values import SplitTimes
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange.blocks import Block, Delivery
-from poundlock.tasks.exchange.grouped_rows import grouped, inputs_of
+from poundlock.tasks.exchange.blocks import Block, Delivery, grouped, inputs_of
 from poundlock.tasks.keyed_input import KeyedInput
 from poundlock.tasks.keyed_output import KeyedOutput, with_time
 from poundlock.tasks.report import Directive, TaskReport
-from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
+from poundlock.tasks.stage import Parcel, StageBody, StageRun
 from poundlock.tasks.state_files import run_files
 
 _BATCH_ROWS = 65_536
@@ -79,18 +77,13 @@ class KeyedStage:
             directive: what the checkpoint wants.
             attempt: unique to this attempt of the task.
         """
-        run = StageRun(self.body, directive, TaskIdentity(self.body.number, task, attempt))
-        try:
+        with StageRun(self.body, directive, task, attempt) as run:
             work = _KeyedTask(self, run, task)
             work.take(deliveries)
             run.received_times = work.times
             work.apply()
             parcels = list(run.parcels())
             report = run.finish(state=(self.space, work.state.finish()), watermarks=work.used)
-        except BaseException:
-            run.abandon()
-            raise
-        hit(Failpoint.SINK_PREPARED)
         return report, parcels
 
 
@@ -109,7 +102,7 @@ class _KeyedTask:
     def __post_init__(self) -> None:
         directive = self.run.directive
         files = run_files(self.stage.state_dir)
-        self.state = TaskState(directive.state[self.stage.space].task(self.task), files, self.run.task.attempt)
+        self.state = TaskState(directive.state[self.stage.space].task(self.task), files, self.run.attempt)
 
     def take(self, deliveries: Iterable[Delivery]) -> None:
         """Sort what came."""
@@ -150,8 +143,8 @@ class _KeyedTask:
         """Yield the rows of one input: by key group, and in each in the order of source, split and position."""
         result = grouped(self._blocks.pop((operator, side), ()))
         if result is not None:
-            for first in range(0, result.rows.num_rows, _BATCH_ROWS):
-                yield result.rows.slice(first, _BATCH_ROWS)
+            for first in range(0, result.num_rows, _BATCH_ROWS):
+                yield result.slice(first, _BATCH_ROWS)
 
     def _emit(self, head: KeyedHead, chunks: Iterator[OutputChunk], came_as: pa.RecordBatch | None = None) -> None:
         for chunk in chunks:

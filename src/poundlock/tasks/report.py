@@ -11,6 +11,7 @@ from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.connectors.base import Split
+from poundlock.operators.chain import StepCounts
 from poundlock.operators.time_values import SplitTimes, TimeDirective
 from poundlock.state.directive import PreparedState, StateDirective
 from poundlock.tasks.event_time.split_times import SplitPlace
@@ -75,34 +76,6 @@ class TaskWork:
 
     subtask: int
     splits: Sequence[SourceSplit]
-
-
-@dataclass(slots=True)
-class StepCounts:
-    """Rows at one step of a job: in = out + filtered + rejected, less what the step itself produced.
-
-    Args:
-        rows_in: rows that came in; of a source, all that were read, undecodable ones included.
-        rows_out: rows that went out, by tag; of a sink, under the main tag, those that were written.
-        filtered: rows that a filter dropped.
-        rejected: rows that became dead letters, or were skipped.
-        late: rows that a window or a join dropped because they came behind the watermark.
-    """
-
-    rows_in: int = 0
-    rows_out: dict[str, int] = field(default_factory=dict)
-    filtered: int = 0
-    rejected: int = 0
-    late: int = 0
-
-    def add(self, other: StepCounts) -> None:
-        """Add another task's counts to these."""
-        self.rows_in += other.rows_in
-        self.filtered += other.filtered
-        self.rejected += other.rejected
-        self.late += other.late
-        for tag, rows in other.rows_out.items():
-            self.rows_out[tag] = self.rows_out.get(tag, 0) + rows
 
 
 @dataclass(slots=True)

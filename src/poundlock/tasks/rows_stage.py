@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from poundlock.failpoints import Failpoint, hit
 from poundlock.operators.time_values import UNKNOWN
 from poundlock.tasks.event_time.split_times import SplitPlace
 from poundlock.tasks.exchange.segment_steps import SegmentRows, rows_by_place
 from poundlock.tasks.report import Directive, TaskReport
-from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
+from poundlock.tasks.stage import Parcel, StageBody, StageRun
 
 
 @dataclass(frozen=True)
@@ -34,17 +33,12 @@ class RowsStage:
             directive: what the checkpoint wants.
             attempt: unique to this attempt of the task.
         """
-        run = StageRun(self.body, directive, TaskIdentity(self.body.number, task, attempt))
         unknown = SplitPlace(UNKNOWN, UNKNOWN, task)
-        try:
+        with StageRun(self.body, directive, task, attempt) as run:
             for element in elements:
                 for place, rows in rows_by_place(element.block, directive.places, unknown):
                     run.place, run.sinks.current_source = place, place.source
                     run.chain.push(rows, element.input)
             parcels = list(run.parcels())
             report = run.finish()
-        except BaseException:
-            run.abandon()
-            raise
-        hit(Failpoint.SINK_PREPARED)
         return report, parcels

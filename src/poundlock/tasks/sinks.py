@@ -18,9 +18,9 @@ from poundlock.checkpoint.participant import DEAD_LETTER, Participant, Prepared,
 from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.reject import Reject
-from poundlock.operators.chain import Emit
+from poundlock.operators.chain import Emit, StepCounts
 from poundlock.tasks.keyed_output import EVENT_TIME
-from poundlock.tasks.report import Directive, StepCounts
+from poundlock.tasks.report import Directive
 
 _FLUSH_ROWS = 4096
 

@@ -12,7 +12,7 @@ from typing import Literal
 from poundlock.connectors.base import MeteredReader, Reader, ReaderContext, SplitSource
 from poundlock.failpoints import Failpoint, hit
 from poundlock.tasks.report import Directive, SourceRead, TaskReport, TaskWork
-from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
+from poundlock.tasks.stage import Parcel, StageBody, StageRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,10 @@ class SourceStage:
             directive: what the checkpoint wants.
             attempt: unique to this attempt of the task.
         """
-        run = StageRun(self.body, directive, TaskIdentity(self.body.number, work.subtask, attempt))
-        try:
+        with StageRun(self.body, directive, work.subtask, attempt) as run:
             self._read(run, work)
             parcels = list(run.parcels())
             report = run.finish()
-        except BaseException:
-            run.abandon()
-            raise
-        hit(Failpoint.SINK_PREPARED)
         return report, parcels
 
     def _read(self, run: StageRun, work: TaskWork) -> None:

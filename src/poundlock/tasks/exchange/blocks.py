@@ -131,9 +131,8 @@ class BlockWriter:
     hashing: KeyHashing
     flush_bytes: int = FLUSH_BYTES
     compress_from: int | None = None
-    _open: list[tuple[pa.RecordBatch, int]] = field(
-        default_factory=list, init=False
-    )  # rows, and the number of their place
+    # Rows, and the number of their place.
+    _open: list[tuple[pa.RecordBatch, int]] = field(default_factory=list, init=False)
     _places: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
     _positions: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
     _groups: list[npt.NDArray[np.int64]] = field(default_factory=list, init=False)
@@ -239,3 +238,49 @@ def _run_starts(groups: npt.NDArray[np.int64], places: npt.NDArray[Any]) -> npt.
     new[:1] = True
     new[1:] = (groups[1:] != groups[:-1]) | (places[1:] != places[:-1])
     return np.flatnonzero(new)
+
+
+# --- the rows of one operator input in the task that received them ----------------------------------------------------
+
+
+def inputs_of(blocks: Iterable[Block]) -> dict[tuple[str, int], list[Block]]:
+    """Return the blocks by operator and side."""
+    inputs: dict[tuple[str, int], list[Block]] = {}
+    for block in blocks:
+        inputs.setdefault((block.operator, block.side), []).append(block)
+    return inputs
+
+
+def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
+    """Return the rows of one input, out of all its blocks in any order; None if there are none.
+
+    They come by key group, in each in the order source, split, position: that depends on where rows were read and on nothing
+    else. One block whose rows are in order already is not copied.
+    """
+    blocks = [block for block in blocks if block.count]
+    if not blocks:
+        return None
+    # What a name of a place is in one block it need not be in another, so they are ranked together.
+    ranks = {each: rank for rank, each in enumerate(sorted({(*p, b.part) for b in blocks for p in b.places}))}
+    groups, places, starts, counts = [], [], [], []
+    first = 0
+    for block in blocks:
+        runs = block.runs()
+        rank = np.array([ranks[*place, block.part] for place in block.places], np.int64)
+        groups.append(runs[:, 0])
+        places.append(rank[runs[:, 1]])
+        starts.append(runs[:, 2] + first)
+        counts.append(np.diff(runs[:, 2], append=block.count))
+        first += block.count
+    group, start, count = np.concatenate(groups), np.concatenate(starts), np.concatenate(counts)
+    order = np.lexsort((start, np.concatenate(places), group))
+    rows = _joined([block.batch() for block in blocks])
+    if (order[1:] < order[:-1]).any():
+        rows = rows.take(int_column(_rows_of(start[order], count[order]), pa.int64()))
+    return rows.select(list(range(rows.num_columns - 1)))
+
+
+def _rows_of(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the numbers of the rows of runs, run after run."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))

@@ -286,8 +286,7 @@ from poundlock import WatermarkStrategy
 from poundlock.formats.chunk import Batch
 from poundlock.tasks.columns import int_column
 from poundlock.tasks.event_time.assignment import assigner_for
-from poundlock.tasks.exchange.blocks import BlockWriter, ExchangeInput
-from poundlock.tasks.exchange.grouped_rows import grouped
+from poundlock.tasks.exchange.blocks import BlockWriter, ExchangeInput, grouped
 from poundlock.tasks.event_time.split_times import SplitPlace
 class Hashing:
     def key_hashes(self, columns): return np.arange(len(columns[0]), dtype=np.uint64)[::-1].copy()
@@ -297,7 +296,7 @@ assign = assigner_for("t", WatermarkStrategy.monotonous(timestamp="ms"), rows.sc
 timed = assign.assign(Batch(rows), 0, lambda reject: None)
 writer = BlockWriter(ExchangeInput(operator="o", keys=("ms",)), Hashing())
 writer.add(timed.chunk.batch, SplitPlace("s", "p", 0)); writer.add(timed.chunk.batch, SplitPlace("s", "p", 1))
-assert grouped(writer.finish()).rows.num_rows == 4
+assert grouped(writer.finish()).num_rows == 4
 assert not {"pandas", "pyspark"} & set(sys.modules), sorted(set(sys.modules) & {"pandas", "pyspark"})
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
