@@ -38,11 +38,7 @@ class Generator(Protocol):
 
 @dataclass(slots=True)
 class BoundedOutOfOrderness:
-    """The greatest event time less a delay and one millisecond.
-
-    Args:
-        delay_ms: the delay; 0 for rows in order.
-    """
+    """The greatest event time less a delay and one millisecond."""
 
     delay_ms: int
     greatest: int = MIN
@@ -237,11 +233,7 @@ class RecordGenerator:
             on_record(record, timestamp, output)
 
     def report(self, now_ms: int) -> GeneratorReport:
-        """Let it emit what it has to once more, and return what became of it; called once, after the last record.
-
-        Args:
-            now_ms: the checkpoint's clock.
-        """
+        """Let it emit what it has to once more, and return what became of it; called once, after the last record."""
         self._generator.on_periodic_emit(now_ms, self._output)
         return GeneratorReport(shown(self._output.watermark), self._output.idle, self._generator.snapshot())
 
@@ -251,7 +243,6 @@ class IdlenessTimer:
     """Tells whether nothing has come for longer than a timeout, counted from the first check that found nothing new.
 
     Args:
-        timeout_ms: the timeout.
         silent_since: the time of that first check, ms; None = something has come since the last one.
     """
 

@@ -50,7 +50,6 @@ class SourceWatermark:
     """The watermark of a source.
 
     Args:
-        strategy: what it goes by.
         state: behind the step before; None for a new source.
     """
 
@@ -119,7 +118,6 @@ class SourceWatermark:
 
         Args:
             seen: per partition that had rows.
-            now_ms: the checkpoint's clock.
             partitions: all that may have rows after this checkpoint; None = splits that were read to their end.
             held: partitions that wait for their alignment group: what is not read is not silent.
         """

@@ -93,7 +93,6 @@ def require_agreement(advanced: Advanced, used: Iterable[str]) -> None:
     """Raise TerminalError unless all tasks ran their steps by the driver's watermarks; the decision would not be what they did.
 
     Args:
-        advanced: the driver's result.
         used: what `Advanced.used` gave in each task.
     """
     for each in sorted(set(used)):
@@ -107,11 +106,7 @@ def require_agreement(advanced: Advanced, used: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class StreamTimes:
-    """The event time of a job.
-
-    Args:
-        graph: how its watermarks flow.
-    """
+    """The event time of a job."""
 
     graph: TimeGraph
 
@@ -157,7 +152,6 @@ class StreamTimes:
         """Return the watermarks behind a checkpoint.
 
         Args:
-            directive: of the checkpoint.
             reports: of all tasks; none for a look at the clock alone.
 
         Raises:

@@ -33,7 +33,6 @@ class TimeNode:
     """A step as far as watermarks go.
 
     Args:
-        id: of the step.
         inputs: ids of the steps it reads from, each once.
         strategy: of a step that assigns timestamps and watermarks; None for others.
         sources: of such a step, the ids of the sources whose rows come there; UNKNOWN where nobody knows which row is whose.
@@ -61,9 +60,6 @@ class TimeGraph:
     @classmethod
     def of(cls, roots: Sequence[Node]) -> TimeGraph:
         """Return the graph of a job.
-
-        Args:
-            roots: its last steps, as its sinks.
 
         Raises:
             DefinitionError: a generator is to look at each record where nobody knows which partition a record is of.

@@ -45,9 +45,6 @@ class PathGuarantee:
     """What one way from a source to a sink promises.
 
     Args:
-        source: name of the source.
-        sink: name of the sink.
-        guarantee: the promise.
         reason: the weaker end's; both ends' for exactly-once.
     """
 

@@ -54,7 +54,6 @@ def keyed_head(
     """Return the operator of a step.
 
     Args:
-        node: the step.
         given: the columns of each input.
         timed: per input, whether its rows have an event time in a hidden column.
         graph: the job's, which knows what was computed for the step.
@@ -188,14 +187,7 @@ def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, 
 
 
 def exchange_inputs(node: Any, head: KeyedHead, *, parallelism: int, max_parallelism: int) -> list[Exchanged]:
-    """Return what the exchange before a step brings to each of its inputs.
-
-    Args:
-        node: the step.
-        head: its operator.
-        parallelism: how many tasks it has.
-        max_parallelism: how many key groups there are.
-    """
+    """Return what the exchange before a step brings to each of its inputs."""
     exchanged = []
     for side, taken in enumerate(head.inputs):
         broadcast = side in head.broadcast

@@ -27,9 +27,7 @@ class Plan:
     """A job, checked.
 
     Args:
-        job: the job.
         nodes: its steps, inputs before readers.
-        sources: by name.
         sinks: every participant by name, dead letters included.
     """
 

@@ -17,7 +17,6 @@ def sink_counts(
     """Return the counts of each sink, dead letters included.
 
     Args:
-        nodes: the steps of the job.
         segments: those of them that Spark runs: rows are counted as they go in and as they come out.
         totals: rows per step, added up over all tasks of all stages.
         keeps_dead_letters: whether rejected records are kept; otherwise they were skipped.

@@ -35,7 +35,6 @@ def cut_segments(roots: Sequence[Node], in_spark: Callable[[Node], bool]) -> lis
     segment, so that these rows enter the JVM once.
 
     Args:
-        roots: the ends of the graph.
         in_spark: whether Spark runs a step; asked of every step but unions.
     """
     order = list(walk(roots))

@@ -165,9 +165,7 @@ def result_type(aggregate: SqlAggregate, argument: pa.DataType | None, operator:
     """Return the type of an aggregate's result, which is Spark's.
 
     Args:
-        aggregate: the aggregate.
         argument: the type of what it is of; None for count(*).
-        operator: for the error.
 
     Raises:
         DefinitionError: there is no such aggregate of values of that type.

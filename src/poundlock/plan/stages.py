@@ -162,10 +162,8 @@ class StageChain:
     Args:
         nodes: the steps of the job, inputs before readers.
         segments: those that Spark runs.
-        source: the first stage.
         later: the others by number, each behind those that it gets rows from.
         feeds: per stage, the numbers of those that it sends rows or event times to.
-        times: how event time flows.
         parallelism: how many tasks a keyed stage has.
     """
 
@@ -206,13 +204,10 @@ def stage_chain(
     """Return the stages of a job.
 
     Args:
-        plan: the job.
         job_id: 32 hex digits.
         sources: by name, as this attempt reads them.
         sinks: participants by name, as the job owns them.
-        parallelism: how many tasks a keyed stage has.
         state_dir: the job's checkpoint folder, below which it keeps its state.
-        analysis: asks Spark.
 
     Raises:
         DefinitionError: a step lacks columns that it needs.

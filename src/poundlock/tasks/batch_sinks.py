@@ -32,21 +32,13 @@ class BatchStage:
 
     Args:
         body: the sinks; each is a step without inputs.
-        inputs: per sink what it is given.
     """
 
     body: StageBody
     inputs: Mapping[str, SinkInput]
 
     def run(self, batches: Iterable[pa.RecordBatch], directive: Directive, subtask: int, attempt: str) -> TaskReport:
-        """Write the rows of one partition, prepare; return the report.
-
-        Args:
-            batches: the rows.
-            directive: what the checkpoint wants.
-            subtask: index of the partition.
-            attempt: unique to this attempt of the task.
-        """
+        """Write the rows of one partition, prepare; return the report."""
         with StageRun(self.body, directive, subtask, attempt) as run:
             for batch in batches:
                 hit(Failpoint.TASKS_READING)

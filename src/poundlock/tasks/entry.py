@@ -53,15 +53,7 @@ def run_source_tasks(
 def run_keyed_tasks(
     task: int, elements: Iterator[Addressed], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
-    """Run a keyed stage over what came for one task; yield what goes to later stages.
-
-    Args:
-        task: its index.
-        elements: all that earlier stages sent to it.
-        stage: the stage, pickled.
-        directive: what the checkpoint wants.
-        report: takes the task's report.
-    """
+    """Run a keyed stage over what came for one task; yield what goes to later stages."""
     with utf8_errors():
         loaded: KeyedStage = pickle.loads(stage)
         prepare_worker()
@@ -73,15 +65,7 @@ def run_keyed_tasks(
 def run_rows_tasks(
     task: int, elements: Iterator[SegmentRows], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
-    """Run the stage behind a Spark segment over one partition of its rows; yield what goes to later stages.
-
-    Args:
-        task: index of the partition.
-        elements: its blocks.
-        stage: the stage, pickled.
-        directive: what the checkpoint wants.
-        report: takes the task's report.
-    """
+    """Run the stage behind a Spark segment over one partition of its rows; yield what goes to later stages."""
     with utf8_errors():
         loaded: RowsStage = pickle.loads(stage)
         prepare_worker()

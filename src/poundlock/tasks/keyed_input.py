@@ -19,9 +19,7 @@ class KeyedInput:
     """How the rows of one input become an operator's batches.
 
     Args:
-        keys: columns of the key.
         time: the column of event time, None where there is none.
-        columns: columns of an element.
         how: what an element is: a record (column -> value) or a tuple of values.
         whole: columns of a row as the user knows it, where rows may be sent on as they came.
     """
@@ -70,9 +68,7 @@ def check_keys(operator: str, texts: Sequence[Sequence[str]], sides: Sequence[pa
     """Raise unless keys can be distinguished, and those of several inputs can meet.
 
     Args:
-        operator: its id, for errors.
         texts: per input with keys, the SQL text of each.
-        sides: the columns they are.
 
     Raises:
         DefinitionError: one is an array, a struct or a map, or the inputs' keys are of different types.

@@ -47,12 +47,7 @@ class KeyedOutput(Protocol):
 
 @dataclass(frozen=True)
 class RecordRows:
-    """Records (dicts) of a user's function.
-
-    Args:
-        operator: its id, for errors.
-        schema: the columns that were declared.
-    """
+    """Records (dicts) of a user's function."""
 
     operator: str
     schema: pa.Schema
@@ -69,7 +64,6 @@ class WindowRows:
     Args:
         keys: name and type of each column of the key.
         results: the same of each part of a result, which is a tuple.
-        bounds: whether windows have bounds; where they have none, those columns are null.
     """
 
     keys: Sequence[pa.Field]
@@ -103,11 +97,7 @@ def _scaled(values: Sequence[Any], kind: pa.DataType) -> list[Any]:
 
 @dataclass(frozen=True)
 class PairRows:
-    """Pairs of records as two structs, `left` and `right`.
-
-    Args:
-        left, right: the columns of the records.
-    """
+    """Pairs of records as two structs, `left` and `right`."""
 
     left: pa.Schema
     right: pa.Schema

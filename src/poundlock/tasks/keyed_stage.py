@@ -32,7 +32,6 @@ class KeyedHead:
     """A keyed operator of a stage.
 
     Args:
-        id: of its step.
         make: makes the operator; each attempt of a task has one of its own.
         inputs: by side.
         outputs: by tag; what is emitted under another tag goes nowhere.
@@ -56,7 +55,6 @@ class KeyedStage:
         body: the steps behind the operators; each operator is also a step without inputs.
         operators: in the order in which they run.
         space: under which name its state stands in the decision.
-        times: how event time flows through the job.
         state_dir: the job's checkpoint folder, below which it keeps its state.
     """
 
@@ -74,8 +72,6 @@ class KeyedStage:
         Args:
             task: its index, which says which key groups it has.
             deliveries: all that earlier stages sent to it, in any order.
-            directive: what the checkpoint wants.
-            attempt: unique to this attempt of the task.
         """
         with StageRun(self.body, directive, task, attempt) as run:
             work = _KeyedTask(self, run, task)

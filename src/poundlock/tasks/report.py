@@ -22,11 +22,9 @@ class Directive:
     """What every task of a checkpoint knows of it.
 
     Args:
-        checkpoint: its number.
         epoch: the driver attempt that planned it.
         started_ms: the driver's clock when it began, ms since the epoch.
         run: unique to this run of the checkpoint's tasks; reports of an earlier run are told apart by it.
-        time: event time and the clock.
         places: of all splits, by number; empty where nobody asks for a row's split behind a Spark segment.
         state: by the name of a keyed stage, which state each of its tasks has.
         sinks: per sink that is to be written, what its participant wants its writers to know. Rows for other sinks are
@@ -48,8 +46,6 @@ class SourceSplit:
     """A split of a checkpoint.
 
     Args:
-        source: name of the source.
-        split: what is read.
         sequence: its place among the splits of the source in this checkpoint; the same whichever task reads it.
         number: its place among all splits of the checkpoint.
     """
@@ -71,7 +67,6 @@ class TaskWork:
 
     Args:
         subtask: index of the task within the checkpoint.
-        splits: of all sources.
     """
 
     subtask: int
@@ -91,14 +86,9 @@ class TaskReport:
     """What one attempt of one task did.
 
     Args:
-        stage: number of the stage.
-        subtask: index of the task within it.
         run: of the checkpoint's tasks, see `Directive`.
-        prepared: what it prepared for the sinks.
-        steps: rows per step.
         reads: per source, what it read of it.
         state: name of the stage and the state that it prepared; None where its stage keeps none.
-        times: what it saw of event time.
         watermarks: those that its operators ran by, see `Advanced.used`; "" where its stage has none.
     """
 

@@ -25,14 +25,7 @@ class RowsStage:
     def run(
         self, task: int, elements: Iterable[SegmentRows], directive: Directive, *, attempt: str
     ) -> tuple[TaskReport, list[Parcel]]:
-        """Send the rows of one partition through the steps, write, prepare.
-
-        Args:
-            task: index of the partition.
-            elements: blocks of rows, and the outputs they are of.
-            directive: what the checkpoint wants.
-            attempt: unique to this attempt of the task.
-        """
+        """Send the rows of one partition through the steps, write, prepare."""
         unknown = SplitPlace(UNKNOWN, UNKNOWN, task)
         with StageRun(self.body, directive, task, attempt) as run:
             for element in elements:

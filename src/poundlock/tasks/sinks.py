@@ -30,8 +30,6 @@ class RunningSink:
     """A sink within one task; its writer opens with the first rows.
 
     Args:
-        participant: the sink.
-        context: what its writer knows.
         idle: whether its part of this checkpoint is visible already, so that rows are counted and not written.
         schema: the Arrow schema of the rows that reach it, where known.
     """
@@ -68,9 +66,6 @@ class SinkGroup:
         job_id: 32 hex digits.
         participants: by name, dead letters included where the job has them.
         on_error: "dead_letter", "fail" or "skip".
-        directive: what the checkpoint wants.
-        subtask: index of the task.
-        attempt: unique to this attempt.
     """
 
     job_id: str

@@ -20,7 +20,6 @@ class SourceHead:
     """A source of a stage.
 
     Args:
-        source: reads its splits.
         want: the form of rows that its first readers work on.
         columns: those that are needed; None = all.
     """
@@ -36,20 +35,13 @@ class SourceStage:
 
     Args:
         body: the steps; each source is also a step without inputs.
-        sources: by name.
     """
 
     body: StageBody
     sources: Mapping[str, SourceHead]
 
     def run(self, work: TaskWork, directive: Directive, *, attempt: str) -> tuple[TaskReport, list[Parcel]]:
-        """Read the splits of one task, write, prepare; return the report, and what goes to later stages.
-
-        Args:
-            work: the task's splits.
-            directive: what the checkpoint wants.
-            attempt: unique to this attempt of the task.
-        """
+        """Read the splits of one task, write, prepare; return the report, and what goes to later stages."""
         with StageRun(self.body, directive, work.subtask, attempt) as run:
             self._read(run, work)
             parcels = list(run.parcels())

@@ -36,12 +36,7 @@ class TaskStep(ABC):
 
     @abstractmethod
     def open(self, run: StageRun, step: str) -> Operator:
-        """Return what does the step's work in one attempt.
-
-        Args:
-            run: the attempt.
-            step: id of the step.
-        """
+        """Return what does the step's work in one attempt."""
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Never called."""
@@ -53,7 +48,6 @@ class SinkStep(TaskStep):
     """Writes to a sink.
 
     Args:
-        sink: name of the sink in the job.
         schema: the Arrow schema of the rows that reach it, where known.
     """
 
@@ -79,12 +73,7 @@ class WatermarkStep(TaskStep):
 
 
 class RunningWatermarks:
-    """A step that assigns timestamps, within one attempt of a task.
-
-    Args:
-        assigner: knows where a row's time is.
-        run: the attempt; it knows where the rows are read, and takes those without a time.
-    """
+    """A step that assigns timestamps, within one attempt of a task."""
 
     def __init__(self, assigner: EventTimeAssigner, run: StageRun) -> None:
         time = run.directive.time
@@ -138,8 +127,6 @@ class StageRun:
     """One attempt of one task at a stage.
 
     Args:
-        body: the stage.
-        directive: what the checkpoint wants.
         subtask: index of the task within the stage; a label only.
         attempt: unique to this attempt; it is part of every name that is created.
     """

@@ -110,7 +110,6 @@ def pack(value: Any, levels: int = _DEEPEST) -> Any:
     """Return a value in the types that msgpack knows; `unpack` and reading turn it back.
 
     Args:
-        value: what state is to keep.
         levels: how many lists, tuples, sets or dicts may stand within one another.
 
     Raises:

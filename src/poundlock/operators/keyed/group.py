@@ -24,7 +24,6 @@ class KeyGroup:
     the global one, or the number of a count window.
 
     Args:
-        number: of the group.
         watermark: event time in ms that the group's elements are judged by.
         processing_time: the clock in ms as of the last call.
         timer_entries: what timers are registered for: keys, windows of all keys, or (key, window).
@@ -62,7 +61,6 @@ class KeyGroup:
         """Say what a table holds; entries with a time to live are kept as [last touched in ms, value].
 
         Args:
-            name: of the table.
             kind: such as "value", "list", "map".
             ttl_ms: time to live, None for ever.
             windowed: whether its entries are (key, window) rather than keys.

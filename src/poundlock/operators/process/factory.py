@@ -23,9 +23,7 @@ def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int 
     """Return the operator of a node.
 
     Args:
-        node: of a process function, a rolling aggregate or a join.
         bounded: whether the job's input ends and only final results are wanted, which matters to rolling aggregates.
-        chunk_rows: about how many rows come out at a time.
     """
     tags = tuple(tag for tag, schema in node.side_outputs.items() if schema is not None)
     if isinstance(node, ProcessNode):

@@ -41,12 +41,9 @@ class IntervalJoinOperator(KeyedOperator):
     """Joins side 0, left, with side 1, right: a right record is of a pair if left time + lower <= right time <= left time + upper.
 
     Args:
-        lower_ms: the lower bound, which is part of the interval; mostly negative.
-        upper_ms: the upper bound, which is part of the interval.
         function: called with each pair; None to emit it as (left, right).
         late_tags: side outputs of left and right records behind the watermark; None to drop and count them.
         tags: of the function's side outputs; None = any.
-        chunk_rows: about how many rows come out at a time.
     """
 
     def __init__(

@@ -71,7 +71,6 @@ class ProcessOperator(KeyedOperator):
         function: an object of a class derived from one of the six kinds. It is this operator's own.
         tags: of its side outputs; None = any.
         broadcast: descriptors of the broadcast state, for the two kinds that have it.
-        chunk_rows: about how many rows come out at a time.
 
     A group of an operator without keys stands for one instance of it.
     """

@@ -98,7 +98,6 @@ class RollingOperator(KeyedOperator):
     Args:
         fold: of the record held and a new one to the next; it changes neither.
         bounded: whether only the last of each key is wanted, at the end of the input.
-        chunk_rows: about how many rows come out at a time.
     """
 
     def __init__(self, fold: _Fold, *, bounded: bool = False, chunk_rows: int = CHUNK_ROWS) -> None:

@@ -46,7 +46,6 @@ class RowCollector:
     """Takes what a function gave.
 
     Args:
-        out: where rows go.
         who: the name of the function's class, for errors.
         tags: of its side outputs; None = any.
     """

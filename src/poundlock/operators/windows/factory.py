@@ -24,8 +24,6 @@ def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: 
     """Return an operator for windows.
 
     Args:
-        spec: of the windows.
-        chunk_rows: about how many rows come out at a time.
         general: whether to take the general operator whatever the windows are.
 
     Raises:

@@ -79,12 +79,7 @@ class _Context:
 
 
 class Firing:
-    """Turns contents into output rows.
-
-    Args:
-        spec: of the windows.
-        out: where rows go.
-    """
+    """Turns contents into output rows."""
 
     def __init__(self, spec: WindowSpec, out: Collector) -> None:
         self.out = out

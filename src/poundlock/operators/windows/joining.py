@@ -18,12 +18,7 @@ from poundlock.stream.windows.window_functions import ProcessWindowFunction, Win
 
 
 class JoinedSides(ProcessWindowFunction):
-    """Gives the elements of a window to the user's function, by side: each pair of a join, all of both sides of a co-group.
-
-    Args:
-        node: the join.
-        tags: of the function's side outputs.
-    """
+    """Gives the elements of a window to the user's function, by side: each pair of a join, all of both sides of a co-group."""
 
     def __init__(self, node: WindowJoinNode, tags: Iterable[str]) -> None:
         function = node.function

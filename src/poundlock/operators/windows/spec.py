@@ -28,8 +28,6 @@ class WindowSpec:
     """What the user said of a window.
 
     Args:
-        assigner: which windows an element is in.
-        function: what becomes of the elements.
         trigger: None for the assigner's own.
         evictor: None for the assigner's own, mostly none.
         allowed_lateness_ms: how long after its end an event-time window still takes elements.

@@ -48,8 +48,6 @@ class EventTimeAssigner:
     """Gives rows their event time. Picklable where the strategy's function is.
 
     Args:
-        step: the id of the step that assigns timestamps and watermarks.
-        strategy: the step's.
         source: the column that has the time; None where a function or the clock gives it.
     """
 
@@ -175,11 +173,6 @@ class EventTimeAssigner:
 
 def assigner_for(step: str, strategy: WatermarkStrategy, schema: pa.Schema) -> EventTimeAssigner | NeedsSpark:
     """Return what gives the rows of a step their event time in a task, or why only Spark can.
-
-    Args:
-        step: the id of the step that assigns timestamps and watermarks.
-        strategy: the step's.
-        schema: the columns of its input.
 
     Raises:
         DefinitionError: there is no saying what a row's event time is.

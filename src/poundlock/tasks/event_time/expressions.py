@@ -35,7 +35,6 @@ class TimeColumn:
     """Event time that a column has.
 
     Args:
-        column: its name.
         form: what its values are: timestamps, or numbers of so many a second since 1970.
         zone: the time zone of the event time's column; None for a timestamp without one, which counts as UTC.
     """
@@ -54,11 +53,6 @@ def reads_like_a_column(text: str) -> bool:
 
 def time_column(step: str, text: str, schema: pa.Schema) -> TimeColumn | NeedsSpark:
     """Return how an expression's event time is read from a column.
-
-    Args:
-        step: the id of the step that assigns timestamps, for errors.
-        text: the expression.
-        schema: the columns that there are.
 
     Raises:
         DefinitionError: it is a column of a type that is no time.

@@ -33,13 +33,7 @@ class _Split:
 
 
 class SplitTimesRecorder:
-    """Takes the rows of one assigner in one task.
-
-    Args:
-        assigner: the id of the step that assigns timestamps and watermarks.
-        strategy: the step's.
-        directive: the checkpoint's.
-    """
+    """Takes the rows of one assigner in one task."""
 
     def __init__(self, assigner: str, strategy: WatermarkStrategy, directive: TimeDirective) -> None:
         self._assigner = assigner

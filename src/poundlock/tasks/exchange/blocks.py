@@ -45,8 +45,6 @@ class ExchangeInput:
     """One input of an operator behind an exchange.
 
     Args:
-        operator: the id of the operator.
-        side: which of its inputs.
         keys: the columns of the key; none = all rows have the same.
         how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key.
         parallelism: how many tasks the operator has.
@@ -65,14 +63,11 @@ class Block(msgspec.Struct, frozen=True):
     """Rows of one input for one task.
 
     Args:
-        operator: the id of the operator.
-        side: which of its inputs.
         target: the number of the task.
         part: a writer that had many rows made several blocks; their order.
         places: where the rows were read: (source, sequence of the split), in the order they came.
         index: for each run of rows its key group, the number of its place and its first row, as int64.
         rows: an Arrow IPC stream of one batch, its last column HASH.
-        count: how many rows it has.
     """
 
     operator: str
@@ -121,8 +116,6 @@ class BlockWriter:
     """Makes the blocks of one input in one task.
 
     Args:
-        to: the input.
-        hashing: the hash of keys.
         flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
         compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
     """

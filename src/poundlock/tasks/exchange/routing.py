@@ -22,10 +22,7 @@ class ExchangeStep(TaskStep):
     """Sends rows to the tasks that have their key groups.
 
     Args:
-        to: the input of the operator.
-        stage: number of the operator's stage.
         schema: the columns of the rows, the hidden one of event time included where they may have it.
-        columns: those that are sent.
     """
 
     to: ExchangeInput
@@ -41,12 +38,7 @@ class ExchangeStep(TaskStep):
 
 
 class RunningExchange:
-    """An exchange within one attempt of a task.
-
-    Args:
-        step: what goes where.
-        run: the attempt; it knows where the rows are read.
-    """
+    """An exchange within one attempt of a task."""
 
     def __init__(self, step: ExchangeStep, run: StageRun) -> None:
         self.stage = step.stage

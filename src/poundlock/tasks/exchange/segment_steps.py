@@ -79,7 +79,6 @@ def rows_by_place(
     """Yield the rows of a block that came out of a segment, by the split they were read in, without that column.
 
     Args:
-        block: an Arrow IPC stream.
         places: the splits of the checkpoint, by number.
         unknown: stands for the split of rows of which it is not known.
     """
