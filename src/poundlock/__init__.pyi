@@ -40,24 +40,21 @@ from poundlock.errors import (
 )
 from poundlock.job import Job as Job
 from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
-from poundlock.stream.broadcast import (
-    BroadcastProcessFunction as BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction,
-)
-from poundlock.stream.functions.base import AggregateFunction as AggregateFunction
+from poundlock.stream.functions.base import AggregateFunction as AggregateFunction, RichFunction as RichFunction
 from poundlock.stream.functions.join import (
     CoGroupFunction as CoGroupFunction,
     JoinFunction as JoinFunction,
     ProcessJoinFunction as ProcessJoinFunction,
 )
 from poundlock.stream.functions.process import (
+    BroadcastProcessFunction as BroadcastProcessFunction,
     CoProcessFunction as CoProcessFunction,
+    KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction as KeyedCoProcessFunction,
     KeyedProcessFunction as KeyedProcessFunction,
     ProcessFunction as ProcessFunction,
     TimeDomain as TimeDomain,
 )
-from poundlock.stream.functions.rich_function import RichFunction as RichFunction
 from poundlock.stream.functions.state import (
     AggregatingStateDescriptor as AggregatingStateDescriptor,
     ListStateDescriptor as ListStateDescriptor,
@@ -78,18 +75,16 @@ from poundlock.stream.windows.assigners import (
     WindowAssigner as WindowAssigner,
 )
 from poundlock.stream.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger as ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger,
     CountTrigger as CountTrigger,
     DeltaTrigger as DeltaTrigger,
     EndOfStreamTrigger as EndOfStreamTrigger,
     EventTimeTrigger as EventTimeTrigger,
     NeverTrigger as NeverTrigger,
-    ProcessingTimeoutTrigger as ProcessingTimeoutTrigger,
     ProcessingTimeTrigger as ProcessingTimeTrigger,
+    ProcessingTimeoutTrigger as ProcessingTimeoutTrigger,
     PurgingTrigger as PurgingTrigger,
-)
-from poundlock.stream.windows.continuous_triggers import (
-    ContinuousEventTimeTrigger as ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger,
 )
 from poundlock.stream.windows.count_windows import (
     CountSlidingWindows as CountSlidingWindows,

@@ -14,6 +14,8 @@ from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.functions.state import ReducingStateDescriptor
 from poundlock.stream.windows.assigners import AssignerContext, MergingWindowAssigner, WindowAssigner
 from poundlock.stream.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     DeltaTrigger,
     EventTimeTrigger,
@@ -21,7 +23,6 @@ from poundlock.stream.windows.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from poundlock.stream.windows.count_windows import CountSlidingWindows, CountTumblingWindows, GlobalWindows
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from poundlock.stream.windows.time_windows import (

@@ -13,7 +13,7 @@ from poundlock.formats.chunk import Chunk
 from poundlock.formats.convert import row_bytes
 from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
-from poundlock.stream.functions.rich_function import RichFunction
+from poundlock.stream.functions.base import RichFunction
 
 Emit = Callable[[str, Chunk], None]  # (tag, chunk); the main output is the tag ""
 MAIN = ""

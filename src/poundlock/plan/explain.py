@@ -11,10 +11,11 @@ from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ah
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.plan.guarantees import guarantees
 from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
-from poundlock.plan.spark_streams import spark_streams
+from poundlock.plan.segments import spark_streams
 from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.nodes import (
     ApplyNode,
+    KeyedNode,
     Node,
     PythonNode,
     SideOutputNode,
@@ -25,7 +26,6 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     WindowNode,
 )
-from poundlock.stream.process_nodes import KeyedNode
 from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:

@@ -19,14 +19,21 @@ from poundlock.operators.process.factory import process_operator
 from poundlock.operators.windows.aggregates import SqlAggregates
 from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
+from poundlock.plan.hidden import EVENT_TIME
 from poundlock.plan.normalize import Expression, Normalized
 from poundlock.plan.normalize import KeyColumns as Input
 from poundlock.plan.sql_text import resolve_column
-from poundlock.stream.nodes import WindowNode
-from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode
+from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, ProcessNode, WindowNode
 from poundlock.tasks.exchange.blocks import ExchangeInput
-from poundlock.tasks.keyed_input import KeyedInput, check_keys
-from poundlock.tasks.keyed_output import EVENT_TIME, KeyedOutput, PairColumns, PairRows, RecordRows, WindowRows
+from poundlock.tasks.keyed_rows import (
+    KeyedInput,
+    KeyedOutput,
+    PairColumns,
+    PairRows,
+    RecordRows,
+    WindowRows,
+    check_keys,
+)
 from poundlock.tasks.keyed_stage import KeyedHead
 
 

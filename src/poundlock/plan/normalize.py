@@ -15,8 +15,17 @@ from poundlock.checkpoint.capabilities import ComputesColumns
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.plan.sql_aggregates import parse_aggregates, result_type
 from poundlock.plan.sql_text import NamedColumn, named_column, resolve_column
-from poundlock.stream.nodes import Node, SideOutputNode, SinkNode, SqlNode, WatermarkNode, WindowNode, walk
-from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode
+from poundlock.stream.nodes import (
+    IntervalJoinNode,
+    KeyedNode,
+    Node,
+    SideOutputNode,
+    SinkNode,
+    SqlNode,
+    WatermarkNode,
+    WindowNode,
+    walk,
+)
 
 
 @dataclass(frozen=True, slots=True)

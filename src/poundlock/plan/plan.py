@@ -13,8 +13,7 @@ from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import Node, SourceNode, WindowNode, walk
-from poundlock.stream.process_nodes import KeyedNode
+from poundlock.stream.nodes import KeyedNode, Node, SourceNode, WindowNode, walk
 
 if TYPE_CHECKING:
     from poundlock.job import Job

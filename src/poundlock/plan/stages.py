@@ -24,11 +24,11 @@ from poundlock.plan.hidden import EVENT_TIME, HIDDEN_TYPES, SPLIT, visible_schem
 from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
 from poundlock.plan.normalize import Normalized, normalize
 from poundlock.plan.plan import Plan
-from poundlock.plan.segments import Segment, cut_segments
-from poundlock.plan.spark_streams import spark_streams
+from poundlock.plan.segments import Segment, cut_segments, spark_streams
 from poundlock.plan.steps import edge, operator_of, schema_after
 from poundlock.stream.nodes import (
     ApplyNode,
+    KeyedNode,
     Node,
     PythonNode,
     SideOutputNode,
@@ -39,12 +39,10 @@ from poundlock.stream.nodes import (
     WindowNode,
     walk,
 )
-from poundlock.stream.process_nodes import KeyedNode
 from poundlock.tasks.event_time.assignment import EventTimeAssigner, assigner_for
 from poundlock.tasks.event_time.expressions import NeedsSpark, reads_like_a_column
-from poundlock.tasks.exchange.routing import ExchangeStep
-from poundlock.tasks.exchange.segment_steps import ToSegment
-from poundlock.tasks.keyed_output import WithoutTime
+from poundlock.tasks.exchange.exits import ExchangeStep, ToSegment
+from poundlock.tasks.keyed_rows import WithoutTime
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
 from poundlock.tasks.rows_stage import RowsStage
 from poundlock.tasks.source_stage import SourceHead, SourceStage

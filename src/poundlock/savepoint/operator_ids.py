@@ -15,8 +15,7 @@ from poundlock.plan.plan import Plan
 from poundlock.savepoint.metadata import Operator
 from poundlock.savepoint.operator_changes import changed, refuse_stranger
 from poundlock.storage import Storage
-from poundlock.stream.nodes import WindowNode
-from poundlock.stream.process_nodes import KeyedNode
+from poundlock.stream.nodes import KeyedNode, WindowNode
 
 _GROUPS = "key groups"
 

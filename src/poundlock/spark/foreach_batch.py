@@ -41,10 +41,10 @@ from poundlock.plan.plan import dead_letter_sink
 from poundlock.spark.arrow_schema import arrow_schema, map_arrow
 from poundlock.spark.batch_job import pickled
 from poundlock.storage import Storage, open_checkpoint
-from poundlock.tasks.batch_sinks import BatchStage, SinkInput
 from poundlock.tasks.entry import new_attempt
 from poundlock.tasks.exchange.segment_blocks import binary_column
 from poundlock.tasks.report import Directive, TaskReport, total_counts
+from poundlock.tasks.rows_stage import BatchStage, SinkInput
 from poundlock.tasks.stage import SinkStep, StageBody
 from poundlock.values import Clock, SystemClock
 

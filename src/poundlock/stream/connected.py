@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from poundlock.stream.definitions import (
     checked_keys,
     checked_schema,
@@ -21,13 +20,15 @@ from poundlock.stream.definitions import (
 )
 from poundlock.stream.functions.base import Function
 from poundlock.stream.functions.process import (
+    BroadcastProcessFunction,
     CoProcessFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
 )
 from poundlock.stream.functions.state import MapStateDescriptor
-from poundlock.stream.process_nodes import ProcessNode
+from poundlock.stream.nodes import ProcessNode
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream

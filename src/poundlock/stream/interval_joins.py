@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, event_time_column, tag_name
 from poundlock.stream.functions.join import ProcessJoinFunction
-from poundlock.stream.process_nodes import IntervalJoinNode
+from poundlock.stream.nodes import IntervalJoinNode
 from poundlock.values import signed_duration
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from poundlock.stream.connected import BroadcastConnectedStream, BroadcastStream
 from poundlock.stream.definitions import checked_stream, event_time_column, same_number
 from poundlock.stream.functions.process import KeyedProcessFunction
 from poundlock.stream.interval_joins import IntervalJoin
-from poundlock.stream.process_nodes import RollingNode
+from poundlock.stream.nodes import RollingNode
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.count_windows import CountSlidingWindows, CountTumblingWindows
 from poundlock.stream.windows.windowed import WindowedStream, windowed_time

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
 from poundlock.errors import DefinitionError
 from poundlock.stream.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, add_process, connect
 from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, checked_stream
+from poundlock.stream.functions.base import check_rich_function
 from poundlock.stream.functions.process import ProcessFunction
-from poundlock.stream.functions.rich_function import check_rich_function
 from poundlock.stream.functions.state import MapStateDescriptor
 from poundlock.stream.keyed import KeyedStream
 from poundlock.stream.nodes import (
     ApplyNode,
+    KeyedNode,
     Node,
     OnError,
     PythonNode,
@@ -28,7 +29,6 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     WindowNode,
 )
-from poundlock.stream.process_nodes import KeyedNode
 from poundlock.stream.watermarks import Timestamp, WatermarkStrategy
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.window_joins import JoinedStreams

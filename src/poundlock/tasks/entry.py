@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from poundlock.tasks.exchange.blocks import Delivery
-    from poundlock.tasks.exchange.segment_steps import SegmentRows
+    from poundlock.tasks.exchange.exits import SegmentRows
     from poundlock.tasks.keyed_stage import KeyedStage
     from poundlock.tasks.rows_stage import RowsStage
     from poundlock.tasks.source_stage import SourceStage
@@ -93,7 +93,7 @@ def segment_blocks(elements: Iterator[Parcel], *, stage: int, input: str) -> Ite
 
 def segment_rows(elements: Iterator[bytes], *, output: str) -> Iterator[SegmentRows]:
     """Yield blocks that came out of a segment with the output they are of."""
-    from poundlock.tasks.exchange.segment_steps import SegmentRows
+    from poundlock.tasks.exchange.exits import SegmentRows
 
     for block in elements:
         yield SegmentRows(output, block)

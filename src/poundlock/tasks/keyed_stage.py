@@ -18,8 +18,7 @@ from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_values import SplitTimes
 from poundlock.state.task_state import TaskState
 from poundlock.tasks.exchange.blocks import Block, Delivery, grouped, inputs_of
-from poundlock.tasks.keyed_input import KeyedInput
-from poundlock.tasks.keyed_output import KeyedOutput, with_time
+from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
 from poundlock.tasks.state_files import run_files

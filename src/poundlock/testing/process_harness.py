@@ -19,7 +19,7 @@ from poundlock.operators.process.process import ProcessOperator, is_keyed
 from poundlock.state.hashing import DEFAULT_MAX_PARALLELISM
 from poundlock.stream.functions.base import Function
 from poundlock.stream.functions.state import MapStateDescriptor
-from poundlock.stream.process_nodes import KeyedNode, ProcessNode
+from poundlock.stream.nodes import KeyedNode, ProcessNode
 from poundlock.stream.stream import DataStream
 from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, KeySelector, selector
 

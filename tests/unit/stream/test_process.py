@@ -35,7 +35,7 @@ from poundlock.operators.process.rolling import RollingOperator
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.joining import JoinedSides
 from poundlock.plan.plan import make_plan
-from poundlock.stream.process_nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
 from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.evictors import CountEvictor
 from poundlock.stream.windows.time_windows import TumblingProcessingTimeWindows

@@ -14,7 +14,7 @@ from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.joining import JoinedSides
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
 from poundlock.stream.windows.window_functions import ProcessWindow
 from poundlock.values import span_ms
 

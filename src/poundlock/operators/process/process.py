@@ -26,9 +26,10 @@ from poundlock.operators.process.contexts import (
     Writing,
 )
 from poundlock.operators.process.rows import RowCollector
-from poundlock.stream.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from poundlock.stream.functions.process import (
+    BroadcastProcessFunction,
     CoProcessFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,

@@ -10,10 +10,9 @@ from decimal import Context, Decimal
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk, detached
 
 ROLLING = "rolling"
 _EXACT = Context(prec=80)  # Spark's decimals have 38 digits, Python's own default rounds at 28

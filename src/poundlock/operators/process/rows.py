@@ -10,8 +10,7 @@ from types import GeneratorType
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.defensive_copy import detached
-from poundlock.operators.keyed.output import MAIN, Collector
+from poundlock.operators.keyed.output import MAIN, Collector, detached
 from poundlock.stream.stream import Side
 
 

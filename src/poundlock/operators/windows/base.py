@@ -1,19 +1,143 @@
-"""What all window operators share: what the user said, and how a window fires.
+"""What all window operators share: what the user said, and what happens when a window fires.
 
-A subclass works on elements and timers; it never sees a watermark or a clock go back.
+Its contents become a result, or are given to the user's function, whose contexts are one object each, moved from window to
+window. A subclass works on elements and timers; it never sees a watermark or a clock go back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.windows.firing import Firing
+from poundlock.operators.keyed.output import CHUNK_ROWS, Collector, GroupBatch, OutputChunk, detached
+from poundlock.operators.keyed.state import StateStore
+from poundlock.operators.process.rows import check_rows, check_tag
 from poundlock.operators.windows.spec import WindowSpec
+from poundlock.stream.functions.base import KeyedStateStore
+from poundlock.stream.stream import Side
+from poundlock.stream.windows.assigners import MergingWindowAssigner
+from poundlock.stream.windows.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
+from poundlock.stream.windows.window_functions import ProcessWindowFunction
+
+_GLOBAL = GlobalWindow()
+_MUTABLE = (dict, list, set)
+
+
+def as_window(namespace: Any) -> Window:
+    """Return the window that state knows as (start, end), None or a number."""
+    if namespace is None:
+        return _GLOBAL
+    return CountWindow(namespace) if type(namespace) is int else TimeWindow(*namespace)
+
+
+def as_namespace(window: Any) -> Any:
+    """Return what state knows a window as.
+
+    Raises:
+        DefinitionError: a user's assigner gave something else than a window.
+    """
+    if isinstance(window, TimeWindow):
+        start, end = window
+        if type(start) is int and type(end) is int and -MAX_TIMESTAMP <= start <= end <= MAX_TIMESTAMP:
+            return start, end
+    if isinstance(window, GlobalWindow):
+        return None
+    if isinstance(window, CountWindow):
+        return window.id
+    raise DefinitionError(
+        f"the window assigner gave {window!r}",
+        next="return TimeWindow(start_ms, end_ms) with whole numbers, the end not before the start, GlobalWindow() or CountWindow(n)",
+    )
+
+
+class _Context:
+    """A process function's context."""
+
+    def __init__(self, firing: Firing) -> None:
+        self._firing = firing
+
+    def window(self) -> Window:
+        return as_window(self._firing.namespace)
+
+    def current_watermark(self) -> int:
+        return self._firing.group.watermark
+
+    def current_processing_time(self) -> int:
+        return self._firing.group.processing_time
+
+    def window_state(self) -> KeyedStateStore:
+        if self._firing.merging:
+            raise DefinitionError(
+                "windows that merge have no per-window state", next="use global_state(), or keep it among the elements"
+            )
+        return self._firing.window_states
+
+    def global_state(self) -> KeyedStateStore:
+        return self._firing.key_states
+
+
+class Firing:
+    """Turns contents into output rows."""
+
+    def __init__(self, spec: WindowSpec, out: Collector) -> None:
+        self.out = out
+        self.process: ProcessWindowFunction | None = spec.process
+        self.group = KeyGroup(0)
+        self.namespace: Any = None
+        self.merging = isinstance(spec.assigner, MergingWindowAssigner)
+        self.window_states = StateStore("window:", windowed=True)
+        self.key_states = StateStore("state:")
+        self._keeps_elements = spec.keeps_elements
+        self._context = _Context(self)
+        process = self.process
+        self._tags = None if spec.tags is None else frozenset(spec.tags)
+        self.clears = process is not None and type(process).clear is not ProcessWindowFunction.clear
+
+    def open(self) -> None:
+        if self.process is not None:
+            self.process.open(self.key_states)
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.close()
+
+    def use(self, group: KeyGroup) -> None:
+        """Move to a group, or to its present clock."""
+        self.group = group
+        self.window_states.use(group)
+        self.key_states.use(group)
+
+    def _move(self, key: Any, namespace: Any) -> None:
+        self.namespace = namespace
+        self.key_states.entry = key
+        self.window_states.entry = key, namespace
+
+    def fire(self, key: Any, namespace: Any, last: int, result: Any) -> None:
+        """Emit a result, or what the user's function makes of it; rows carry the window's last timestamp."""
+        process = self.process
+        if process is None:
+            # What was emitted stays as it was, although what a function reduced to may be its state and change.
+            self.out.emit_window(detached(result) if type(result) in _MUTABLE else result, key, last, namespace)
+            return
+        elements: Sequence[Any] = result if self._keeps_elements else [result]
+        self._move(key, namespace)
+        rows = process.process(key, self._context, elements)
+        for row in () if rows is None else check_rows(rows, type(process).__name__):
+            if isinstance(row, Side):
+                check_tag(row.tag, self._tags, type(process).__name__)
+                self.out.emit(detached(row.record), key, last, row.tag)
+            else:
+                self.out.emit_window(detached(row), key, last, namespace)
+
+    def clear(self, key: Any, namespace: Any) -> None:
+        """Tell the user's function that a window goes away."""
+        if self.clears and self.process is not None:
+            self._move(key, namespace)
+            self.process.clear(self._context)
 
 
 class WindowOperatorBase(KeyedOperator):

@@ -13,8 +13,7 @@ from poundlock.operators.keyed.accumulators import Fold, ReduceFold
 from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
-from poundlock.operators.windows.base import WindowOperatorBase
-from poundlock.operators.windows.firing import as_namespace, as_window
+from poundlock.operators.windows.base import WindowOperatorBase, as_namespace, as_window
 from poundlock.operators.windows.merging import MergingWindows
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.functions.base import KeyedStateStore

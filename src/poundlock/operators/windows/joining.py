@@ -12,7 +12,7 @@ from poundlock.arguments import function_name
 from poundlock.operators.process.rows import check_rows, check_tag
 from poundlock.stream.functions.base import Function, RuntimeContext
 from poundlock.stream.functions.join import CoGroupFunction, JoinFunction
-from poundlock.stream.process_nodes import WindowJoinNode
+from poundlock.stream.nodes import WindowJoinNode
 from poundlock.stream.stream import Side
 from poundlock.stream.windows.window_functions import ProcessWindowFunction, WindowContext
 

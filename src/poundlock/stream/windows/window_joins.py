@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, same_number
 from poundlock.stream.functions.join import CoGroupFunction, JoinFunction
-from poundlock.stream.process_nodes import WindowJoinNode
+from poundlock.stream.nodes import WindowJoinNode
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.windowed import WindowsOfStreams, windowed_time
 

@@ -9,6 +9,8 @@ import pytest
 from poundlock import DefinitionError
 from poundlock.stream.functions.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from poundlock.stream.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     DeltaTrigger,
     EndOfStreamTrigger,
@@ -16,7 +18,6 @@ from poundlock.stream.windows.builtin_triggers import (
     ProcessingTimeoutTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from poundlock.stream.windows.count_windows import GlobalWindows
 from poundlock.stream.windows.time_windows import (
     EventTimeSessionWindows,

@@ -1,6 +1,7 @@
-"""Rows on their way into a Spark segment and out of it again: as Arrow blocks, with the split that each row was read in.
+"""How rows leave a stage, for a keyed operator or a Spark segment, and how they come out of a segment again.
 
-Row-wise SQL keeps that split, so that event time behind a segment is still told apart by partition. A DataFrame function hides it.
+Row-wise SQL keeps the split that each row was read in, so that event time behind a segment is still told apart by partition. A
+DataFrame function hides it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,54 @@ from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
 from poundlock.operators.chain import Emit
 from poundlock.plan.hidden import SPLIT, visible_schema
+from poundlock.state import hashing
 from poundlock.tasks.columns import conformed, int_column
 from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
 from poundlock.tasks.stage import StageRun, TaskStep
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeStep(TaskStep):
+    """Sends rows to the tasks that have their key groups.
+
+    Args:
+        schema: the columns of the rows, the hidden one of event time included where they may have it.
+    """
+
+    to: ExchangeInput
+    stage: int
+    schema: Any
+    columns: tuple[str, ...]
+
+    def open(self, run: StageRun, step: str) -> RunningExchange:
+        """Return the running exchange."""
+        exchange = RunningExchange(self, run)
+        run.exchanges.append(exchange)
+        return exchange
+
+
+class RunningExchange:
+    """An exchange within one attempt of a task."""
+
+    def __init__(self, step: ExchangeStep, run: StageRun) -> None:
+        self.stage = step.stage
+        self._step, self._run = step, run
+        self._writer = BlockWriter(step.to, hashing)
+        self._own = visible_schema(step.schema)
+        self._sent = pa.schema([step.schema.field(name) for name in step.columns])
+        self._blocks: list[Block] = []
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Take rows."""
+        batch: pa.RecordBatch = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None).batch
+        batch = conformed(batch, self._sent)
+        self._blocks += self._writer.add(batch, self._run.place)
+
+    def blocks(self) -> list[Block]:
+        """Return all that was taken; called once, behind the last row."""
+        return [*self._blocks, *self._writer.finish()]
 
 
 @dataclass(frozen=True, slots=True)
