@@ -36,9 +36,7 @@ def run_source_tasks(
     """Run the source stage over the work of one partition, which is one task's; yield what goes to later stages.
 
     Args:
-        elements: one TaskWork.
         stage: the stage, pickled.
-        directive: what the checkpoint wants.
         report: takes the task's report.
     """
     with utf8_errors():
@@ -53,7 +51,7 @@ def run_source_tasks(
 def run_keyed_tasks(
     task: int, elements: Iterator[Addressed], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
-    """Run a keyed stage over what came for one task; yield what goes to later stages."""
+    """Run a keyed stage over all that earlier stages sent to one task; the rest is as in `run_source_tasks`."""
     with utf8_errors():
         loaded: KeyedStage = pickle.loads(stage)
         prepare_worker()
@@ -65,7 +63,7 @@ def run_keyed_tasks(
 def run_rows_tasks(
     task: int, elements: Iterator[SegmentRows], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
-    """Run the stage behind a Spark segment over one partition of its rows; yield what goes to later stages."""
+    """Run the stage behind a Spark segment over one partition of its rows; the rest is as in `run_source_tasks`."""
     with utf8_errors():
         loaded: RowsStage = pickle.loads(stage)
         prepare_worker()

@@ -7,7 +7,7 @@ any attempt.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -15,9 +15,8 @@ from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.stream_times import StreamTimes
-from poundlock.operators.time_values import SplitTimes
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange.blocks import Block, Delivery, grouped, inputs_of
+from poundlock.tasks.exchange.blocks import Delivery, grouped, inputs_of
 from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time
 from poundlock.tasks.report import Directive, TaskReport
 from poundlock.tasks.stage import Parcel, StageBody, StageRun
@@ -73,45 +72,28 @@ class KeyedStage:
             deliveries: all that earlier stages sent to it, in any order.
         """
         with StageRun(self.body, directive, task, attempt) as run:
-            work = _KeyedTask(self, run, task)
-            work.take(deliveries)
-            run.received_times = work.times
-            work.apply()
+            work = _KeyedTask(self, run, list(deliveries))
+            used = work.apply()
             parcels = list(run.parcels())
-            report = run.finish(state=(self.space, work.state.finish()), watermarks=work.used)
+            report = run.finish(state=(self.space, work.state.finish()), watermarks=used)
         return report, parcels
 
 
-@dataclass
 class _KeyedTask:
-    """One attempt of one task."""
+    """One attempt of one task, and what was sent to it."""
 
-    stage: KeyedStage
-    run: StageRun
-    task: int
-    used: str = ""
-    state: TaskState = field(init=False)
-    _blocks: dict[tuple[str, int], list[Block]] = field(default_factory=dict)
-    times: list[SplitTimes] = field(default_factory=list)
+    def __init__(self, stage: KeyedStage, run: StageRun, received: Sequence[Delivery]) -> None:
+        self._stage, self._run = stage, run
+        state = run.directive.state[stage.space].task(run.subtask)
+        self.state = TaskState(state, run_files(stage.state_dir), run.attempt)
+        self._blocks = inputs_of(block for each in received for block in each.blocks)
+        run.received_times = [report for each in received for report in each.reports]
 
-    def __post_init__(self) -> None:
-        directive = self.run.directive
-        files = run_files(self.stage.state_dir)
-        self.state = TaskState(directive.state[self.stage.space].task(self.task), files, self.run.attempt)
-
-    def take(self, deliveries: Iterable[Delivery]) -> None:
-        """Sort what came."""
-        blocks: list[Block] = []
-        for delivery in deliveries:
-            blocks += delivery.blocks
-            self.times += delivery.reports
-        self._blocks = inputs_of(blocks)
-
-    def apply(self) -> None:
-        """Run every operator over its rows."""
-        advanced = self.stage.times.advance(self.run.directive.time, self.times)
-        self.used = advanced.used(head.id for head in self.stage.operators)
-        for head in self.stage.operators:
+    def apply(self) -> str:
+        """Run every operator over its rows; return the watermarks that they ran by, see `Advanced.used`."""
+        run, operators = self._run, self._stage.operators
+        advanced = self._stage.times.advance(run.directive.time, run.received_times)
+        for head in operators:
             watermark = advanced.watermarks[head.id]
             operator = head.make()
             operator.open()
@@ -119,17 +101,18 @@ class _KeyedTask:
                 self._work(head, operator, watermark.before, watermark.after)
             finally:
                 operator.close()
-            self.run.chain.tallies[head.id].late += operator.late_dropped
+            run.chain.tallies[head.id].late += operator.late_dropped
+        return advanced.used(head.id for head in operators)
 
     def _work(self, head: KeyedHead, operator: KeyedOperator, before: int, after: int) -> None:
-        clock = self.run.directive.time.clock
+        clock = self._run.directive.time.clock
         group = self.state.operator(head.id, watermark=before, processing_time=clock)
         self._emit(head, operator.advance_processing_time(group, clock))
         for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
             for rows in self._rows(head.id, side):
                 taken = head.inputs[side]
-                if side not in head.broadcast or self.task == 0:  # what comes to every task counts once
-                    self.run.chain.tallies[head.id].rows_in += rows.num_rows
+                if side not in head.broadcast or self._run.subtask == 0:  # what comes to every task counts once
+                    self._run.chain.tallies[head.id].rows_in += rows.num_rows
                 whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
                 self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
         self._emit(head, operator.advance_watermark(group, after))
@@ -146,7 +129,7 @@ class _KeyedTask:
             output = head.outputs.get(chunk.tag)
             if output is not None and len(chunk):
                 rows = _rows_of(output, chunk, came_as)
-                self.run.chain.emit(head.id, chunk.tag, Batch(rows, NoOrigin(chunk.tag)))
+                self._run.chain.emit(head.id, chunk.tag, Batch(rows, NoOrigin(chunk.tag)))
 
 
 def _rows_of(output: KeyedOutput, chunk: OutputChunk, came_as: pa.RecordBatch | None) -> pa.RecordBatch:

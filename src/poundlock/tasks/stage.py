@@ -5,9 +5,9 @@ A task that fails leaves only output that no decision names.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -31,64 +31,57 @@ Parcel = tuple[int, int, Any]
 """(number of a stage, index of a task of it, what goes there: a Delivery, or SegmentRows)"""
 
 
-class TaskStep(ABC):
-    """Marks a step that is made anew for each attempt of a task, because it needs to know the attempt."""
+class TaskStep:
+    """A step that is made anew for each attempt of a task, because it needs to know the attempt."""
 
-    @abstractmethod
+    run: StageRun
+    """The attempt: it knows where the rows on their way were read, and takes those that are no rows."""
+
     def open(self, run: StageRun, step: str) -> Operator:
-        """Return what does the step's work in one attempt."""
+        """Return what does the work of a step, given its id, in one attempt: a copy of this that knows the attempt."""
+        mine = copy(self)
+        mine.run = run
+        mine.begin()
+        return mine
+
+    def begin(self) -> None:
+        """Make what one attempt needs."""
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Never called."""
-        raise NotImplementedError("what open() returns takes this step's place before the chain runs")
+        """Take rows; called once the attempt is known."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStep(TaskStep):
-    """Writes to a sink.
-
-    Args:
-        schema: the Arrow schema of the rows that reach it, where known.
-    """
+    """Writes to a sink of the job; `schema` is the Arrow schema of the rows that reach it, where known."""
 
     sink: str
     schema: Any = None
 
     def open(self, run: StageRun, step: str) -> Operator:
-        """Return the running sink."""
         return run.sinks.open(step, self.sink, self.schema)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class WatermarkStep(TaskStep):
     """Assigns timestamps, and reports what was seen of each split."""
 
     assigner: EventTimeAssigner
 
-    def open(self, run: StageRun, step: str) -> Operator:
-        """Return the running step."""
-        running = RunningWatermarks(self.assigner, run)
-        run.recorders.append(running.recorder)
-        return running
-
-
-class RunningWatermarks:
-    """A step that assigns timestamps, within one attempt of a task."""
-
-    def __init__(self, assigner: EventTimeAssigner, run: StageRun) -> None:
-        time = run.directive.time
-        self._assigner, self._clock, self._run = assigner, time.clock, run
-        self.recorder = SplitTimesRecorder(assigner.step, assigner.strategy, time)
+    def begin(self) -> None:
+        self._recorder = SplitTimesRecorder(self.assigner.step, self.assigner.strategy, self.run.directive.time)
+        self.run.recorders.append(self._recorder)
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Assign the event time of a chunk's rows, and send on those that have one."""
-        timed = self._assigner.assign(chunk, self._clock, self._reject)
-        self.recorder.rows(timed, self._run.place)
+        timed = self.assigner.assign(chunk, self.run.directive.time.clock, self._reject)
+        self._recorder.rows(timed, self.run.place)
         emit(MAIN, timed.chunk)
 
     def _reject(self, record: Reject) -> None:
-        self._run.chain.tallies[self._assigner.step].rejected += 1
-        self._run.sinks.dispose(record, None)
+        self.run.chain.tallies[self.assigner.step].rejected += 1
+        self.run.sinks.dispose(record, None)
 
 
 class StageExit(Protocol):

@@ -22,10 +22,10 @@ from poundlock.tasks.columns import conformed, int_column
 from poundlock.tasks.event_time.split_times import SplitPlace
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
-from poundlock.tasks.stage import StageRun, TaskStep
+from poundlock.tasks.stage import TaskStep
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class ExchangeStep(TaskStep):
     """Sends rows to the tasks that have their key groups.
 
@@ -38,29 +38,16 @@ class ExchangeStep(TaskStep):
     schema: Any
     columns: tuple[str, ...]
 
-    def open(self, run: StageRun, step: str) -> RunningExchange:
-        """Return the running exchange."""
-        exchange = RunningExchange(self, run)
-        run.exchanges.append(exchange)
-        return exchange
-
-
-class RunningExchange:
-    """An exchange within one attempt of a task."""
-
-    def __init__(self, step: ExchangeStep, run: StageRun) -> None:
-        self.stage = step.stage
-        self._step, self._run = step, run
-        self._writer = BlockWriter(step.to, hashing)
-        self._own = visible_schema(step.schema)
-        self._sent = pa.schema([step.schema.field(name) for name in step.columns])
+    def begin(self) -> None:
+        self._writer = BlockWriter(self.to, hashing)
+        self._own = visible_schema(self.schema)
+        self._sent = pa.schema([self.schema.field(name) for name in self.columns])
         self._blocks: list[Block] = []
+        self.run.exchanges.append(self)
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Take rows."""
         batch: pa.RecordBatch = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None).batch
-        batch = conformed(batch, self._sent)
-        self._blocks += self._writer.add(batch, self._run.place)
+        self._blocks += self._writer.add(conformed(batch, self._sent), self.run.place)
 
     def blocks(self) -> list[Block]:
         """Return all that was taken; called once, behind the last row."""
@@ -75,7 +62,7 @@ class SegmentRows:
     block: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class ToSegment(TaskStep):
     """Sends rows into a Spark segment.
 
@@ -89,33 +76,20 @@ class ToSegment(TaskStep):
     stage: int
     schema: Any
 
-    def open(self, run: StageRun, step: str) -> RunningToSegment:
-        """Return the running step."""
-        running = RunningToSegment(self, run)
-        run.segment_exits.append(running)
-        return running
-
-
-class RunningToSegment:
-    """A way into a segment, within one attempt of a task."""
-
-    def __init__(self, step: ToSegment, run: StageRun) -> None:
-        self.stage = step.stage
-        self._step, self._run = step, run
+    def begin(self) -> None:
         self._batches: list[pa.RecordBatch] = []
+        self._own = visible_schema(self.schema)
+        self.run.segment_exits.append(self)
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Take rows."""
-        schema = self._step.schema
-        own = visible_schema(schema)
-        rows = convert.to_batch(chunk, own if isinstance(chunk, Records) else None).batch
-        split = int_column(np.full(rows.num_rows, self._run.place_number, np.int32), pa.int32())
-        self._batches.append(conformed(rows.append_column(SPLIT, split), schema))
+        rows = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None).batch
+        split = int_column(np.full(rows.num_rows, self.run.place_number, np.int32), pa.int32())
+        self._batches.append(conformed(rows.append_column(SPLIT, split), self.schema))
 
     def blocks(self) -> Iterator[SegmentRows]:
         """Yield what was taken; called once, behind the last row."""
-        for block in write_blocks(self._batches, self._step.schema):
-            yield SegmentRows(self._step.input, bytes(block))
+        for block in write_blocks(self._batches, self.schema):
+            yield SegmentRows(self.input, bytes(block))
 
 
 def rows_by_place(
