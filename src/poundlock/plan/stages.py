@@ -233,8 +233,20 @@ class _LeftToSpark(Exception):
 
 
 @dataclass
+class _Draft:
+    """A stage while it is cut: `segment` is what Spark runs before it, as it was cut and as Spark analyzed it."""
+
+    depth: int
+    keyed: bool = False
+    steps: list[Step] = field(default_factory=list)
+    heads: list[KeyedHead] = field(default_factory=list)
+    feeds: set[int] = field(default_factory=set)
+    segment: tuple[Segment, Any] | None = None
+
+
+@dataclass
 class _Builder:
-    """Cuts one job."""
+    """Cuts one job. Schemas, whether rows are timed, and the stages that rows are in are known by the id of a step."""
 
     plan: Plan
     graph: Normalized
@@ -247,13 +259,8 @@ class _Builder:
     _schemas: dict[str, pa.Schema | None] = field(default_factory=dict)
     _timed: dict[str, bool] = field(default_factory=dict)
     _stages: dict[str, frozenset[int]] = field(default_factory=dict)
-    _steps: dict[int, list[Step]] = field(default_factory=dict)
-    _heads: dict[int, list[KeyedHead]] = field(default_factory=dict)
-    _segments: dict[int, Any] = field(default_factory=dict)
-    _feeds: dict[int, set[int]] = field(default_factory=dict)
     _source_heads: dict[str, SourceHead] = field(default_factory=dict)
-    _depths: dict[int, int] = field(default_factory=lambda: {0: 0})
-    _keyed_at: dict[int, int] = field(default_factory=dict)
+    _drafts: list[_Draft] = field(default_factory=lambda: [_Draft(0)])
 
     def build(self) -> StageChain:
         nodes = list(walk(self.graph.roots))
@@ -264,27 +271,24 @@ class _Builder:
             else:
                 self._add(unit, nodes)
         times = StreamTimes(TimeGraph.of(self.graph.roots))
-        later = {number: self._stage(number, times) for number in sorted(self._depths, key=self._order)[1:]}
-        feeds = {number: frozenset(stages) for number, stages in self._feeds.items()}
+        order = sorted(range(1, len(self._drafts)), key=lambda number: (self._drafts[number].depth, number))
+        later = {number: self._stage(number, times) for number in order}
+        feeds = {number: frozenset(draft.feeds) for number, draft in enumerate(self._drafts) if draft.feeds}
         source = SourceStage(self._body(0), self._source_heads)
         return StageChain(nodes, segments, source, later, feeds, times, self.parallelism)
 
-    def _order(self, number: int) -> tuple[int, int]:
-        return self._depths[number], number
-
     def _stage(self, number: int, times: StreamTimes) -> Stage:
-        body = self._body(number)
-        if number in self._heads:
-            return KeyedStage(body, self._heads[number], f"stage-{self._depths[number]}", times, self.state_dir)
-        segment, analyzed = self._segments[number]
+        draft, body = self._drafts[number], self._body(number)
+        if draft.segment is None:
+            return KeyedStage(body, draft.heads, f"stage-{draft.depth}", times, self.state_dir)
+        segment, analyzed = draft.segment
         functions = any(isinstance(node, ApplyNode) for node in segment.nodes)
         return SegmentStage(analyzed, [node.id for node in segment.inputs], functions, RowsStage(body))
 
     def _body(self, number: int) -> StageBody:
-        fed = sorted(self._feeds.get(number, ()))
-        later = [(stage, self.parallelism) for stage in fed if stage in self._heads]
-        steps = self._steps.get(number, [])
-        return StageBody(number, self.job_id, steps, dict(self.sinks), self.plan.job.on_error, later)
+        draft = self._drafts[number]
+        later = [(stage, self.parallelism) for stage in sorted(draft.feeds) if self._drafts[stage].keyed]
+        return StageBody(number, self.job_id, draft.steps, dict(self.sinks), self.plan.job.on_error, later)
 
     # --- the steps -----------------------------------------------------------------------------------------------------
 
@@ -301,7 +305,7 @@ class _Builder:
         self._schemas[node.id], self._timed[node.id] = source.schema(), False
         self._stages[node.id] = frozenset({0})
         self._source_heads[node.id] = SourceHead(source, _wanted_form(node, nodes), _needed_columns(node, nodes))
-        self._step(0, Step(node.id, Pass(), []))
+        self._drafts[0].steps.append(Step(node.id, Pass(), []))
 
     def _add_step(self, node: Node) -> None:
         before = self._schemas[node.inputs[0].id]
@@ -312,9 +316,9 @@ class _Builder:
         for stage in sorted(self._stages[node.id]):
             edges = [edge(node, parent.id) for parent in node.inputs if stage in self._stages[parent.id]]
             if isinstance(node, PythonNode) and timed:
-                self._step(stage, Step(f"{node.id}#timeless", WithoutTime(), edges))
+                self._drafts[stage].steps.append(Step(f"{node.id}#timeless", WithoutTime(), edges))
                 edges = [Edge(f"{node.id}#timeless")]
-            self._step(stage, Step(node.id, self._operator(node, before), edges))
+            self._drafts[stage].steps.append(Step(node.id, self._operator(node, before), edges))
 
     def _add_keyed(self, node: Any) -> None:
         number = self._new_stage(node.inputs, keyed=True)
@@ -322,21 +326,21 @@ class _Builder:
         given = [self._schemas[parent.id] for parent in node.inputs]
         timed = [self._timed[parent.id] for parent in node.inputs]
         head = keyed_head(node, given, timed, self.graph, self.analysis.name_of, bounded=self.plan.batch)
-        self._heads.setdefault(number, []).append(head)
-        self._step(number, Step(node.id, Pass(), []))
+        self._drafts[number].heads.append(head)
+        self._drafts[number].steps.append(Step(node.id, Pass(), []))
         for tag, output in head.outputs.items():
             name = f"{node.id}\0{tag}" if tag else node.id
             self._schemas[name], self._timed[name] = output.schema, True
         inputs = exchange_inputs(
             node, head, parallelism=self.parallelism, max_parallelism=self.plan.job.max_parallelism
         )
-        for side, (parent, to) in enumerate(zip(node.inputs, inputs, strict=True)):
+        for side, (parent, (to, columns)) in enumerate(zip(node.inputs, inputs, strict=True)):
             for stage in self._stages[parent.id]:
-                exchange = ExchangeStep(to.input, number, self._with_time(parent), tuple(to.columns))
-                self._step(stage, Step(f"{node.id}#{side}", exchange, [Edge(parent.id)]))
-                self._feeds.setdefault(stage, set()).add(number)
+                exchange = ExchangeStep(to, number, self._with_time(parent), tuple(columns))
+                self._drafts[stage].steps.append(Step(f"{node.id}#{side}", exchange, [Edge(parent.id)]))
+                self._drafts[stage].feeds.add(number)
         for stage in self._time_stages(node):
-            self._feeds.setdefault(stage, set()).add(number)
+            self._drafts[stage].feeds.add(number)
 
     def _add_segment(self, segment: Segment) -> None:
         number = self._new_stage(segment.inputs, keyed=False)
@@ -345,16 +349,16 @@ class _Builder:
             schemas[node.id] = schema = self._into_spark(node)
             for stage in self._stages[node.id]:
                 step = ToSegment(node.id, number, schema)
-                self._step(stage, Step(f"{node.id}#spark{number}", step, [Edge(node.id)]))
-                self._feeds.setdefault(stage, set()).add(number)
+                self._drafts[stage].steps.append(Step(f"{node.id}#spark{number}", step, [Edge(node.id)]))
+                self._drafts[stage].feeds.add(number)
         analyzed, outputs = self.analysis.segment(segment, schemas)
-        self._segments[number] = segment, analyzed
+        self._drafts[number].segment = segment, analyzed
         for node in segment.nodes:
             self._stages[node.id] = frozenset({number})
         for node in segment.outputs:
             schema = outputs[node.id]
             self._schemas[node.id], self._timed[node.id] = visible_schema(schema), EVENT_TIME in schema.names
-            self._step(number, Step(node.id, Pass(), []))
+            self._drafts[number].steps.append(Step(node.id, Pass(), []))
 
     def _into_spark(self, node: Node) -> pa.Schema:
         """Return the columns with which the rows of a step go into a segment."""
@@ -373,14 +377,12 @@ class _Builder:
 
     def _new_stage(self, inputs: Sequence[Node], *, keyed: bool) -> int:
         """Return the number of the stage behind some steps: of keyed operators those of one depth share one."""
-        depth = 1 + max(self._depths[stage] for node in inputs for stage in self._stages[node.id])
-        if keyed and depth in self._keyed_at:
-            return self._keyed_at[depth]
-        number = len(self._depths)
-        self._depths[number] = depth
-        if keyed:
-            self._keyed_at[depth] = number
-        return number
+        depth = 1 + max(self._drafts[stage].depth for node in inputs for stage in self._stages[node.id])
+        for number, draft in enumerate(self._drafts):
+            if keyed and draft.keyed and draft.depth == depth:
+                return number
+        self._drafts.append(_Draft(depth, keyed))
+        return len(self._drafts) - 1
 
     def _time_stages(self, node: Node) -> set[int]:
         """Return the stages that know of event time what a keyed step needs: up to the keyed steps before it."""
@@ -393,9 +395,6 @@ class _Builder:
             if not is_keyed(parent):
                 todo += parent.inputs
         return stages
-
-    def _step(self, stage: int, step: Step) -> None:
-        self._steps.setdefault(stage, []).append(step)
 
     def _operator(self, node: Node, before: pa.Schema | None) -> Operator:
         if isinstance(node, SinkNode):
