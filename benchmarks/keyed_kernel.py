@@ -22,13 +22,13 @@ from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.windows.assigners import WindowAssigner
-from poundlock.stream.windows.builtin_triggers import CountTrigger
-from poundlock.stream.windows.count_windows import CountTumblingWindows
-from poundlock.stream.windows.time_windows import (
+from poundlock.stream.windows.builtin_assigners import (
+    CountTumblingWindows,
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.window_functions import ReduceWindow
 
 BATCH = 100_000

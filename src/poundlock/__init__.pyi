@@ -41,18 +41,16 @@ from poundlock.errors import (
 from poundlock.job import Job as Job
 from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
 from poundlock.stream.functions.base import AggregateFunction as AggregateFunction, RichFunction as RichFunction
-from poundlock.stream.functions.join import (
-    CoGroupFunction as CoGroupFunction,
-    JoinFunction as JoinFunction,
-    ProcessJoinFunction as ProcessJoinFunction,
-)
 from poundlock.stream.functions.process import (
     BroadcastProcessFunction as BroadcastProcessFunction,
+    CoGroupFunction as CoGroupFunction,
     CoProcessFunction as CoProcessFunction,
+    JoinFunction as JoinFunction,
     KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction as KeyedCoProcessFunction,
     KeyedProcessFunction as KeyedProcessFunction,
     ProcessFunction as ProcessFunction,
+    ProcessJoinFunction as ProcessJoinFunction,
     TimeDomain as TimeDomain,
 )
 from poundlock.stream.functions.state import (
@@ -74,6 +72,20 @@ from poundlock.stream.windows.assigners import (
     MergingWindowAssigner as MergingWindowAssigner,
     WindowAssigner as WindowAssigner,
 )
+from poundlock.stream.windows.builtin_assigners import (
+    CountSlidingWindows as CountSlidingWindows,
+    CountTumblingWindows as CountTumblingWindows,
+    CumulativeEventTimeWindows as CumulativeEventTimeWindows,
+    DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows as EventTimeSessionWindows,
+    GlobalWindows as GlobalWindows,
+    ProcessingTimeSessionWindows as ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows as SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows as SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows as TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows as TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.builtin_triggers import (
     ContinuousEventTimeTrigger as ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger,
@@ -86,27 +98,11 @@ from poundlock.stream.windows.builtin_triggers import (
     ProcessingTimeoutTrigger as ProcessingTimeoutTrigger,
     PurgingTrigger as PurgingTrigger,
 )
-from poundlock.stream.windows.count_windows import (
-    CountSlidingWindows as CountSlidingWindows,
-    CountTumblingWindows as CountTumblingWindows,
-    GlobalWindows as GlobalWindows,
-)
 from poundlock.stream.windows.evictors import (
     CountEvictor as CountEvictor,
     DeltaEvictor as DeltaEvictor,
     Evictor as Evictor,
     TimeEvictor as TimeEvictor,
-)
-from poundlock.stream.windows.time_windows import (
-    CumulativeEventTimeWindows as CumulativeEventTimeWindows,
-    DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
-    EventTimeSessionWindows as EventTimeSessionWindows,
-    ProcessingTimeSessionWindows as ProcessingTimeSessionWindows,
-    SlidingEventTimeWindows as SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows as SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows as TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows as TumblingProcessingTimeWindows,
 )
 from poundlock.stream.windows.triggers import Trigger as Trigger, TriggerResult as TriggerResult
 from poundlock.stream.windows.window import (

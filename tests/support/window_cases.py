@@ -13,6 +13,19 @@ from typing import Any
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.functions.state import ReducingStateDescriptor
 from poundlock.stream.windows.assigners import AssignerContext, MergingWindowAssigner, WindowAssigner
+from poundlock.stream.windows.builtin_assigners import (
+    CountSlidingWindows,
+    CountTumblingWindows,
+    CumulativeEventTimeWindows,
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -23,18 +36,7 @@ from poundlock.stream.windows.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.windows.count_windows import CountSlidingWindows, CountTumblingWindows, GlobalWindows
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from poundlock.stream.windows.time_windows import (
-    CumulativeEventTimeWindows,
-    DynamicEventTimeSessionWindows,
-    EventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-)
 from poundlock.stream.windows.triggers import Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import TimeWindow, Window
 from poundlock.stream.windows.window_functions import (

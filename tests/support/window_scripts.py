@@ -12,6 +12,20 @@ from hypothesis import strategies as st
 
 from poundlock.stream.functions.state import ReducingStateDescriptor
 from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
+from poundlock.stream.windows.builtin_assigners import (
+    CountSlidingWindows,
+    CountTumblingWindows,
+    CumulativeEventTimeWindows,
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -24,19 +38,7 @@ from poundlock.stream.windows.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.windows.count_windows import CountSlidingWindows, CountTumblingWindows, GlobalWindows
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from poundlock.stream.windows.time_windows import (
-    CumulativeEventTimeWindows,
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-    EventTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-)
 from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import Window
 from poundlock.stream.windows.window_functions import ProcessWindowFunction

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from poundlock.checkpoint.decision import EventTime
-from poundlock.operators.held_partitions import Held, held_of_source
 from poundlock.operators.stream_times import Advanced, StreamTimes, StreamWatermark, require_agreement
+from poundlock.operators.time_graph import Held, held_of_source
 from poundlock.operators.time_values import (
     DECIDED_FORMAT,
     MIN,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.time_values import MAX, MIN, GeneratorReport, shown
@@ -16,28 +16,25 @@ from poundlock.stream.watermarks import Snapshots, WatermarkOutput, WatermarkStr
 from poundlock.values import span_ms
 
 
-class Generator(Protocol):
-    """The watermarks of one partition."""
+class Generator:
+    """The watermarks of one partition. This one never emits any."""
 
     def on_event(self, timestamp: int, count: int, output: WatermarkOutput) -> None:
         """Take the greatest event time (ms) of some rows, and how many there were."""
-        ...
 
     def on_periodic_emit(self, now_ms: int, output: WatermarkOutput) -> None:
         """Emit what there is to emit; called after every checkpoint and while nothing comes."""
-        ...
 
     def snapshot(self) -> Any:
         """Return what a new one needs to go on, as JSON."""
-        ...
+        return None
 
     def restore(self, state: Any) -> None:
         """Go on from a snapshot, which may be that of another strategy."""
-        ...
 
 
 @dataclass(slots=True)
-class BoundedOutOfOrderness:
+class BoundedOutOfOrderness(Generator):
     """The greatest event time less a delay and one millisecond."""
 
     delay_ms: int
@@ -63,25 +60,7 @@ class BoundedOutOfOrderness:
             self.greatest = state
 
 
-@dataclass(slots=True)
-class NoWatermarks:
-    """Never emits one."""
-
-    def on_event(self, timestamp: int, count: int, output: WatermarkOutput) -> None:
-        """Nothing follows from it."""
-
-    def on_periodic_emit(self, now_ms: int, output: WatermarkOutput) -> None:
-        """There is nothing to emit."""
-
-    def snapshot(self) -> Any:
-        return None
-
-    def restore(self, state: Any) -> None:
-        """There is nothing to go on from."""
-
-
-@dataclass(slots=True)
-class OfTheClock(NoWatermarks):
+class OfTheClock(Generator):
     """The time by the clock, less one millisecond: rows that come from now on are given a later time."""
 
     def on_periodic_emit(self, now_ms: int, output: WatermarkOutput) -> None:
@@ -91,7 +70,7 @@ class OfTheClock(NoWatermarks):
 _MADE: Mapping[str, Callable[[WatermarkStrategy], Generator]] = {
     "bounded": lambda s: BoundedOutOfOrderness(span_ms(s.delay)),
     "monotonous": lambda s: BoundedOutOfOrderness(0),
-    "none": lambda s: NoWatermarks(),
+    "none": lambda s: Generator(),
     "ingestion": lambda s: OfTheClock(),
     "processing": lambda s: OfTheClock(),
 }
@@ -140,17 +119,15 @@ class PartitionOutput:
 
 
 @dataclass(slots=True)
-class KeptGenerator:
+class KeptGenerator(Generator):
     """A user's generator with a snapshot of it at any time: its own, or its attributes where they are plain values."""
 
     inner: Any
 
     def on_event(self, timestamp: int, count: int, output: WatermarkOutput) -> None:
-        """Hand over the greatest event time of a checkpoint, and how many rows had one."""
         self.inner.on_event(timestamp, count, output)
 
     def on_periodic_emit(self, now_ms: int, output: WatermarkOutput) -> None:
-        """Let it emit what it has to."""
         self.inner.on_periodic_emit(output)
 
     def snapshot(self) -> Any:
@@ -167,7 +144,6 @@ class KeptGenerator:
         return dict(attributes) or None
 
     def restore(self, state: Any) -> None:
-        """Go on from a snapshot."""
         if state is None:
             return
         attributes = _attributes(self.inner)

@@ -15,9 +15,8 @@ import msgspec
 
 from poundlock.errors import TerminalError
 from poundlock.operators.combined_watermarks import Input, combine
-from poundlock.operators.held_partitions import held
 from poundlock.operators.source_watermarks import PartitionSeen, SourceWatermark
-from poundlock.operators.time_graph import TimeGraph, TimeNode
+from poundlock.operators.time_graph import TimeGraph, TimeNode, held
 from poundlock.operators.time_values import (
     MAX,
     MIN,

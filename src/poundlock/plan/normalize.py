@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from poundlock.checkpoint.capabilities import ComputesColumns
 from poundlock.operators.windows.aggregates import SqlAggregate
-from poundlock.plan.sql_aggregates import parse_aggregates, result_type
-from poundlock.plan.sql_text import NamedColumn, named_column, resolve_column
+from poundlock.plan.sql_text import NamedColumn, named_column, parse_aggregates, resolve_column, result_type
 from poundlock.stream.nodes import (
     IntervalJoinNode,
     KeyedNode,

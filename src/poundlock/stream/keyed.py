@@ -13,10 +13,10 @@ from poundlock.errors import DefinitionError
 from poundlock.stream.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, add_process, connect
 from poundlock.stream.definitions import checked_stream, event_time_column, same_number
 from poundlock.stream.functions.process import KeyedProcessFunction
-from poundlock.stream.interval_joins import IntervalJoin
+from poundlock.stream.joins import IntervalJoin
 from poundlock.stream.nodes import RollingNode
 from poundlock.stream.windows.assigners import WindowAssigner
-from poundlock.stream.windows.count_windows import CountSlidingWindows, CountTumblingWindows
+from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, CountTumblingWindows
 from poundlock.stream.windows.windowed import WindowedStream, windowed_time
 
 if TYPE_CHECKING:

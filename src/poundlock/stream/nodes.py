@@ -15,7 +15,7 @@ from poundlock.values import format_duration
 
 if TYPE_CHECKING:
     from poundlock.stream.functions.base import Function
-    from poundlock.stream.functions.join import CoGroupFunction, JoinFunction, ProcessJoinFunction
+    from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction
     from poundlock.stream.functions.state import MapStateDescriptor
     from poundlock.stream.watermarks import WatermarkStrategy
     from poundlock.stream.windows.assigners import WindowAssigner

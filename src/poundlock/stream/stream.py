@@ -15,6 +15,7 @@ from poundlock.stream.definitions import checked_keys, checked_schema, checked_s
 from poundlock.stream.functions.base import check_rich_function
 from poundlock.stream.functions.process import ProcessFunction
 from poundlock.stream.functions.state import MapStateDescriptor
+from poundlock.stream.joins import JoinedStreams
 from poundlock.stream.keyed import KeyedStream
 from poundlock.stream.nodes import (
     ApplyNode,
@@ -31,7 +32,6 @@ from poundlock.stream.nodes import (
 )
 from poundlock.stream.watermarks import Timestamp, WatermarkStrategy
 from poundlock.stream.windows.assigners import WindowAssigner
-from poundlock.stream.windows.window_joins import JoinedStreams
 from poundlock.stream.windows.windowed import WindowedStream
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from poundlock.tasks.errors import utf8_errors
 from poundlock.tasks.report import Directive, TaskReport, TaskWork
-from poundlock.tasks.worker import prepare_worker
+from poundlock.tasks.worker import prepare_worker, utf8_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -146,11 +146,10 @@ class StageRun:
     _undecodable: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        body = self.body
-        self.sinks = SinkGroup(body.job_id, body.sinks, body.on_error, self.directive, self.subtask, self.attempt)
+        self.sinks = SinkGroup(self.body, self.directive, self.subtask, self.attempt)
         self.place = SplitPlace(UNKNOWN, UNKNOWN, self.subtask)
         steps = []
-        for step in body.steps:
+        for step in self.body.steps:
             operator = step.operator.open(self, step.id) if isinstance(step.operator, TaskStep) else step.operator
             steps.append(Step(step.id, operator, step.inputs))
         self.chain = Chain(steps, lambda record: self.sinks.dispose(record, None))

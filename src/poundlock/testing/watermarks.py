@@ -14,9 +14,8 @@ import numpy as np
 from poundlock.formats.chunk import Records
 from poundlock.operators.combined_watermarks import StatusWatermarkValve
 from poundlock.operators.generators import IdlenessTimer, generator_of, kept_generator
-from poundlock.operators.held_partitions import Held, held_of_source
 from poundlock.operators.stream_times import StreamTimes, StreamWatermark
-from poundlock.operators.time_graph import TimeGraph, TimeNode
+from poundlock.operators.time_graph import Held, TimeGraph, TimeNode, held_of_source
 from poundlock.operators.time_values import (
     MAX,
     MIN,

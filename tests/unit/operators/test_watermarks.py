@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError, WatermarkStrategy
-from poundlock.operators.held_partitions import Held
+from poundlock.operators.time_graph import Held
 from poundlock.operators.time_values import StreamHolder
 from poundlock.testing.watermarks import MAX, MIN, WatermarkHarness
 from poundlock.values import ManualClock

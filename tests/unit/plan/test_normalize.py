@@ -11,7 +11,7 @@ from poundlock import Job, WatermarkStrategy
 from poundlock.plan.normalize import Normalized, normalize
 from poundlock.stream.nodes import IntervalJoinNode, Node, SinkNode, SourceNode, SqlNode, WatermarkNode, walk
 from poundlock.stream.stream import DataStream
-from poundlock.stream.windows.time_windows import TumblingEventTimeWindows
+from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows
 
 
 def _job() -> Job:

@@ -36,9 +36,9 @@ from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.joining import JoinedSides
 from poundlock.plan.plan import make_plan
 from poundlock.stream.nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.windows.builtin_assigners import TumblingProcessingTimeWindows
 from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.evictors import CountEvictor
-from poundlock.stream.windows.time_windows import TumblingProcessingTimeWindows
 
 RULES = MapStateDescriptor("rules")
 SCHEMA = "user string, n bigint"

@@ -5,6 +5,7 @@ Rows come out in the order they were emitted within a tag; a chunk is never larg
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -77,39 +78,29 @@ class Collector:
     def __init__(self, chunk_rows: int = CHUNK_ROWS) -> None:
         self.chunk_rows = chunk_rows
         self.size = 0
-        self._buffers: dict[str, _Buffer] = {}
+        self._buffers: defaultdict[str, _Buffer] = defaultdict(_Buffer)
 
     @property
     def full(self) -> bool:
         """Whether it is time to hand on what was gathered."""
         return self.size >= self.chunk_rows
 
-    def _buffer(self, tag: str) -> _Buffer:
-        buffer = self._buffers.get(tag)
-        if buffer is None:
-            buffer = self._buffers[tag] = _Buffer()
-        return buffer
-
-    def emit(self, value: Any, key: Any, timestamp: int | None, tag: str = MAIN) -> None:
-        """Add one row."""
-        buffer = self._buffer(tag)
+    def emit(self, value: Any, key: Any, timestamp: int | None, tag: str = MAIN) -> _Buffer:
+        """Add one row; return the rows that it is among."""
+        buffer = self._buffers[tag]
         buffer.keys.append(key)
         buffer.values.append(value)
         buffer.timestamps.append(timestamp)
         self.size += 1
+        return buffer
 
     def emit_window(self, value: Any, key: Any, timestamp: int, window: Any) -> None:
         """Add one result of a window to the main output."""
-        buffer = self._buffer(MAIN)
-        buffer.keys.append(key)
-        buffer.values.append(value)
-        buffer.timestamps.append(timestamp)
-        buffer.windows.append(window)
-        self.size += 1
+        self.emit(value, key, timestamp).windows.append(window)
 
     def emit_windows(self, values: list[Any], keys: list[Any], timestamp: int, window: Any) -> None:
         """Add the results of one window of several keys to the main output."""
-        buffer = self._buffer(MAIN)
+        buffer = self._buffers[MAIN]
         buffer.keys.extend(keys)
         buffer.values.extend(values)
         buffer.timestamps.extend([timestamp] * len(keys))
@@ -118,16 +109,11 @@ class Collector:
 
     def emit_row(self, value: Any, key: Any, timestamp: int | None, row: int, tag: str) -> None:
         """Send an element on as it came."""
-        buffer = self._buffer(tag)
-        buffer.keys.append(key)
-        buffer.values.append(value)
-        buffer.timestamps.append(timestamp)
-        buffer.rows.append(row)
-        self.size += 1
+        self.emit(value, key, timestamp, tag).rows.append(row)
 
     def drain(self) -> Iterator[OutputChunk]:
         """Yield what was gathered, a chunk for each tag, and begin anew."""
-        buffers, self._buffers, self.size = self._buffers, {}, 0
+        buffers, self._buffers, self.size = self._buffers, defaultdict(_Buffer), 0
         for tag, b in buffers.items():
             yield OutputChunk(tag, b.keys, b.values, b.timestamps, b.windows or None, b.rows or None)
 

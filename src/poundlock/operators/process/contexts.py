@@ -154,17 +154,13 @@ class FiredTimer(KeyedElement):
         return self.domain
 
 
-class Writing:
+class Writing(PlainElement):
     """Context of a broadcast record. `store` is that of the keyed side, None where that has no keys."""
 
     def __init__(self, timers: PlainTimers, states: BroadcastStates, store: StateStore | None) -> None:
-        self.time: int | None = None
-        self._timers = timers
-        self._states = states
+        super().__init__(timers)
+        self._written = states
         self._store = store
-
-    def timestamp(self) -> int | None:
-        return self.time
 
     def current_watermark(self) -> int:
         return self._timers.current_watermark()
@@ -173,7 +169,7 @@ class Writing:
         return self._timers.current_processing_time()
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor) -> Any:
-        return self._states.writing(descriptor)
+        return self._written.writing(descriptor)
 
     def apply_to_keyed_state(self, descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:
         store = self._store

@@ -16,7 +16,7 @@ from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.process.contexts import NO_KEY
 from poundlock.operators.process.rows import RowCollector
-from poundlock.stream.functions.join import ProcessJoinFunction
+from poundlock.stream.functions.process import ProcessJoinFunction
 
 _Buffer = list[list[Any]]  # of a key: times, ascending, and the records that have them
 _BUFFERS = ("left", "right")

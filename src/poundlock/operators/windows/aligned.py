@@ -16,7 +16,7 @@ from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows, require_time
-from poundlock.stream.windows.time_windows import CumulativeEventTimeWindows, Sliding, Tumbling
+from poundlock.stream.windows.builtin_assigners import CumulativeEventTimeWindows, Sliding, Tumbling
 from poundlock.stream.windows.window import TimeWindow
 
 PANES = "contents"

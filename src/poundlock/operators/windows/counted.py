@@ -12,7 +12,7 @@ from poundlock.operators.keyed.group import MAX, KeyGroup
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.windows.count_windows import CountTumblingWindows
+from poundlock.stream.windows.builtin_assigners import CountTumblingWindows
 
 COUNTED = "contents"
 

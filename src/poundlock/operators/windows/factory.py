@@ -15,9 +15,12 @@ from poundlock.operators.windows.general import WindowOperator
 from poundlock.operators.windows.sessions import SessionWindowOperator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner
+from poundlock.stream.windows.builtin_assigners import (
+    CountTumblingWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+)
 from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger
-from poundlock.stream.windows.count_windows import CountTumblingWindows
-from poundlock.stream.windows.time_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
 
 
 def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: bool = False) -> KeyedOperator:

@@ -11,7 +11,7 @@ from typing import Any
 from poundlock.arguments import function_name
 from poundlock.operators.process.rows import check_rows, check_tag
 from poundlock.stream.functions.base import Function, RuntimeContext
-from poundlock.stream.functions.join import CoGroupFunction, JoinFunction
+from poundlock.stream.functions.process import CoGroupFunction, JoinFunction
 from poundlock.stream.nodes import WindowJoinNode
 from poundlock.stream.stream import Side
 from poundlock.stream.windows.window_functions import ProcessWindowFunction, WindowContext

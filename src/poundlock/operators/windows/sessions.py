@@ -15,7 +15,7 @@ from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.assigners import require_time
-from poundlock.stream.windows.time_windows import FixedSessions
+from poundlock.stream.windows.builtin_assigners import FixedSessions
 
 SESSIONS = "contents"
 _Session = list[Any]  # [start, end, accumulator]

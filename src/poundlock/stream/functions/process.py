@@ -1,12 +1,13 @@
-"""Process functions: user classes that see every record with its time, keep state for its key, and set timers.
+"""Functions that see every record: user classes with its time, state for its key, and timers; and those of joins.
 
 They yield records for the main output and `Side(tag, record)` for side outputs; times are ms since 1970. Broadcast state, of
-records that every task sees such as rules, is written by the broadcast side alone, so that every task has the same.
+records that every task sees such as rules, is written by the broadcast side alone, so that every task has the same. A join
+function sees each pair once; the order of pairs is not defined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -196,3 +197,43 @@ class KeyedBroadcastProcessFunction(Function):
     def on_timer(self, timestamp: int, ctx: OnTimerReadOnlyContext) -> Iterable[Any] | None:
         """Yield what comes of a timer that fires; broadcast state can only be read."""
         return None
+
+
+class JoinContext(Protocol):
+    """What the function of an interval join gets with a pair. Times are ms."""
+
+    def left_timestamp(self) -> int:
+        """Return the event time of the left record."""
+        ...
+
+    def right_timestamp(self) -> int:
+        """Return the event time of the right record."""
+        ...
+
+    def timestamp(self) -> int:
+        """Return the event time of what comes out: the later of the two."""
+        ...
+
+
+class ProcessJoinFunction(Function):
+    """Called for each pair of an interval join. Derive from it."""
+
+    def process_element(self, left: Any, right: Any, ctx: JoinContext) -> Iterable[Any] | None:
+        """Yield what comes of a pair; `Side(tag, record)` for a side output."""
+        raise NotImplementedError
+
+
+class JoinFunction(Function):
+    """Called for each pair of records of a key in one window. Derive from it."""
+
+    def join(self, left: Any, right: Any) -> Iterable[Any] | None:
+        """Yield what comes of a pair."""
+        raise NotImplementedError
+
+
+class CoGroupFunction(Function):
+    """Called for each key and window with the records of both streams. Derive from it."""
+
+    def co_group(self, left: Sequence[Any], right: Sequence[Any]) -> Iterable[Any] | None:
+        """Yield what comes of the records of one key in one window; one of the two may be empty."""
+        raise NotImplementedError

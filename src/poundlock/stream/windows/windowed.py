@@ -147,7 +147,7 @@ class WindowedStream(WindowsOfStreams):
                 "SQL aggregates take no process function, schema or side outputs",
                 next="give an AggregateFunction instead",
             )
-        return self._node(texts, None, None, {}, name)
+        return self._end(None, None, None, name, texts)
 
     def _check_merge(self, function: AggregateFunction) -> None:
         if isinstance(self.assigner, MergingWindowAssigner) and type(function).merge is AggregateFunction.merge:
@@ -200,24 +200,19 @@ class WindowedStream(WindowsOfStreams):
         return self._end(ProcessWindow(function), checked_schema(schema, "process"), side_outputs, name)
 
     def _end(
-        self, function: WindowFunction, schema: str | None, sides: Mapping[str, str] | None, name: str | None
+        self,
+        function: WindowFunction | None,
+        schema: str | None,
+        sides: Mapping[str, str] | None,
+        name: str | None,
+        aggregates: Sequence[str] = (),
     ) -> DataStream:
-        if sides and function.process is None:
+        if sides and function is not None and function.process is None:
             raise DefinitionError("side outputs without a process function", next="yield Side(tag, record) in process=")
         if sides and self._late_tag in sides:
             raise DefinitionError(
                 f"the side output {self._late_tag!r} is of late rows and of the function", next="name them apart"
             )
-        return self._node([], function, schema, checked_sides(sides), name)
-
-    def _node(
-        self,
-        aggregates: list[str],
-        function: WindowFunction | None,
-        schema: str | None,
-        sides: Mapping[str, str],
-        name: str | None,
-    ) -> DataStream:
         stream = self.keyed.stream
         return stream.then(
             WindowNode(
@@ -226,13 +221,13 @@ class WindowedStream(WindowsOfStreams):
                 list(self.keyed.keys),
                 self.assigner,
                 self.column,
-                aggregates,
+                list(aggregates),
                 function=function,
                 schema=schema,
                 trigger=self._trigger,
                 evictor=self._evictor,
                 allowed_lateness=self._lateness,
                 late_tag=self._late_tag,
-                side_outputs=sides,
+                side_outputs=checked_sides(sides),
             )
         )

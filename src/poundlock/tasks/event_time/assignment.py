@@ -20,7 +20,7 @@ from poundlock.formats.chunk import Batch, Chunk, Records
 from poundlock.formats.origin import origin_of, subset
 from poundlock.formats.reject import Reject
 from poundlock.stream.watermarks import WatermarkStrategy
-from poundlock.tasks.columns import bool_column, numbers_of, time_array
+from poundlock.tasks.columns import bool_column, int_column, numbers_of
 from poundlock.tasks.event_time.expressions import NeedsSpark, TimeColumn, time_column
 
 TIMELESS = "it is null, or not between the years 1 and 9999"
@@ -82,7 +82,7 @@ class EventTimeAssigner:
             index = np.flatnonzero(usable)
             batch = Batch(batch.batch.filter(bool_column(usable)), subset(origin, index))
             micros = micros[index]
-        column = time_array(micros, pa.timestamp("us", tz=self._zone))
+        column = int_column(micros, pa.timestamp("us", tz=self._zone))
         place = self._place(batch.batch.schema.names)
         rows = batch.batch
         if place is None:

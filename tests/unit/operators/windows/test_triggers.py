@@ -8,6 +8,12 @@ import pytest
 
 from poundlock import DefinitionError
 from poundlock.stream.functions.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from poundlock.stream.windows.builtin_assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -17,12 +23,6 @@ from poundlock.stream.windows.builtin_triggers import (
     NeverTrigger,
     ProcessingTimeoutTrigger,
     PurgingTrigger,
-)
-from poundlock.stream.windows.count_windows import GlobalWindows
-from poundlock.stream.windows.time_windows import (
-    EventTimeSessionWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
 )
 from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import Window

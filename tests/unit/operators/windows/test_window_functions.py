@@ -18,15 +18,16 @@ from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.state import ListStateDescriptor, ValueStateDescriptor
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.windows.assigners import AssignerContext, WindowAssigner
-from poundlock.stream.windows.builtin_triggers import CountTrigger, DeltaTrigger, EventTimeTrigger, PurgingTrigger
-from poundlock.stream.windows.count_windows import CountTumblingWindows, GlobalWindows
-from poundlock.stream.windows.evictors import CountEvictor, Evictor
-from poundlock.stream.windows.time_windows import (
+from poundlock.stream.windows.builtin_assigners import (
+    CountTumblingWindows,
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from poundlock.stream.windows.builtin_triggers import CountTrigger, DeltaTrigger, EventTimeTrigger, PurgingTrigger
+from poundlock.stream.windows.evictors import CountEvictor, Evictor
 from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import CountWindow, GlobalWindow, TimeWindow, Window
 from poundlock.stream.windows.window_functions import (

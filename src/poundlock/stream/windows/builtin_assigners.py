@@ -1,7 +1,8 @@
-"""Windows of time: tumbling, sliding, cumulative and session windows, by event time or by the clock of the machine.
+"""The built-in windows: tumbling, sliding, cumulative and session windows of time; and those without bounds, global and by count.
 
-Nothing is late in windows of the clock, and what is open in them when the input ends is lost, as in Flink: the clock does not
-run to its end.
+Windows of time end by event time or by the clock of the machine. Nothing is late in windows of the clock, and what is open in
+them when the input ends is lost, as in Flink: the clock does not run to its end. Nothing is late in a window without bounds, and
+its results carry the greatest timestamp there is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from poundlock.errors import DefinitionError
+from poundlock.stream.functions.state import ValueStateDescriptor
 from poundlock.stream.windows.assigners import (
     AlignedWindows,
     AssignerContext,
@@ -20,10 +22,18 @@ from poundlock.stream.windows.assigners import (
     WindowAssigner,
     require_time,
 )
-from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger
+from poundlock.stream.windows.builtin_triggers import (
+    CountTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
+from poundlock.stream.windows.evictors import CountEvictor, Evictor
 from poundlock.stream.windows.triggers import Trigger
-from poundlock.stream.windows.window import TimeWindow, window_start
-from poundlock.values import duration, format_duration, positive, signed_duration, span_ms
+from poundlock.stream.windows.window import CountWindow, GlobalWindow, TimeWindow, Window, window_start
+from poundlock.values import duration, format_duration, positive, positive_number, signed_duration, span_ms
 
 
 class _OfTime(WindowAssigner):
@@ -290,3 +300,89 @@ class DynamicEventTimeSessionWindows(_DynamicSessions):
 
 class DynamicProcessingTimeSessionWindows(_ByClock, _DynamicSessions):
     """Session windows by the clock whose gap is the element's own; `gap` as for DynamicEventTimeSessionWindows."""
+
+
+_GLOBAL = GlobalWindow()
+_SEEN = ValueStateDescriptor("elements", 0)
+
+
+class _Unbounded(WindowAssigner):
+    """One window for each key, without an end."""
+
+    def assign_windows(self, value: Any, timestamp: int | None, context: AssignerContext) -> Iterable[Window]:
+        return (_GLOBAL,)
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class GlobalWindows(_Unbounded):
+    """One window for each key. It fires when the given trigger says so; without one, never, not even at the end of the input.
+
+    Args:
+        at_end: whether it fires at the end of the input unless a trigger is given.
+    """
+
+    at_end: bool = False
+
+    def default_trigger(self) -> Trigger:
+        return EndOfStreamTrigger() if self.at_end else NeverTrigger()
+
+    def describe(self) -> str:
+        return "the global window"
+
+
+@dataclass(frozen=True)
+class CountTumblingWindows(_Unbounded):
+    """Windows of `n` elements of a key. What is left when the input ends does not come out."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        positive_number("count", self.n)
+
+    def default_trigger(self) -> Trigger:
+        return PurgingTrigger(CountTrigger(self.n))
+
+    def describe(self) -> str:
+        return f"windows of {self.n} elements"
+
+
+@dataclass(frozen=True)
+class CountSlidingWindows(_Unbounded):
+    """The last `n` elements of a key, at every `slide`-th one.
+
+    Args:
+        n: size of a window.
+        slide: how many elements lie between the beginnings of two windows.
+        full_only: whether only full windows come out, numbered by their first element as in PyFlink. Otherwise, as in Flink's
+            Java API, a window comes out at every `slide`-th element, also while there are fewer than `n`.
+    """
+
+    n: int
+    slide: int
+    full_only: bool = False
+
+    def __post_init__(self) -> None:
+        positive_number("count", self.n)
+        positive_number("slide", self.slide)
+
+    def assign_windows(self, value: Any, timestamp: int | None, context: AssignerContext) -> Iterable[Window]:
+        if not self.full_only:
+            return super().assign_windows(value, timestamp, context)
+        state = context.key_state().get_state(_SEEN)
+        number = state.value()
+        state.update(number + 1)
+        first = max(0, -(-(number - self.n + 1) // self.slide))
+        return [CountWindow(i) for i in range(first, number // self.slide + 1)]
+
+    def default_trigger(self) -> Trigger:
+        return PurgingTrigger(CountTrigger(self.n)) if self.full_only else CountTrigger(self.slide)
+
+    def default_evictor(self) -> Evictor | None:
+        return None if self.full_only else CountEvictor(self.n)
+
+    def describe(self) -> str:
+        full = ", full ones only" if self.full_only else ""
+        return f"windows of {self.n} elements every {self.slide}{full}"
