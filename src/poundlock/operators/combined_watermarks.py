@@ -25,11 +25,7 @@ class _Channel:
 
 
 class StatusWatermarkValve:
-    """Combines the watermarks and statuses of channels; all are active at first.
-
-    Args:
-        channels: their names.
-    """
+    """Combines the watermarks and statuses of channels, which it knows by their names; all are active at first."""
 
     def __init__(self, channels: Iterable[Any]) -> None:
         self._channels: dict[Any, _Channel] = {name: _Channel() for name in channels}

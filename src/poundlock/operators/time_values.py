@@ -187,11 +187,7 @@ class DecidedTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @classmethod
     def from_json(cls, value: Any) -> DecidedTime:
-        """Return what a JSON object says.
-
-        Raises:
-            TerminalError: it is of another version, or damaged.
-        """
+        """Return what a JSON object says. Raises TerminalError if it is of another version, or damaged."""
         try:
             decided = msgspec.convert(value, cls)
         except msgspec.ValidationError as error:

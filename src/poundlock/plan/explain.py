@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 
 def explain(job: Job) -> str:
-    """Return the plan as text, a paragraph a stage.
-
-    Raises:
-        DefinitionError: the job cannot be planned.
-    """
+    """Return the plan as text, a paragraph a stage. Raises DefinitionError if the job cannot be planned."""
     plan = make_plan(job)
     interval = f"checkpoint every {format_duration(duration(job.checkpoint_interval))}"
     if plan.bounded:

@@ -57,11 +57,7 @@ class Plan:
 
 
 def make_plan(job: Job) -> Plan:
-    """Return a job as it is to run.
-
-    Raises:
-        DefinitionError: no sink, or a source or sink that is not one.
-    """
+    """Return a job as it is to run. Raises DefinitionError if there is no sink, or a source or sink that is not one."""
     sinks = list(job.graph())
     order = list(walk(sinks))
     sources = {node.id: node.source for node in order if isinstance(node, SourceNode)}

@@ -180,11 +180,7 @@ class ParsedAggregates:
 
 
 def parse_aggregates(texts: Sequence[str], operator: str) -> ParsedAggregates:
-    """Return aggregates such as "sum(n * 2) as total".
-
-    Raises:
-        DefinitionError: one is not among those our operators know.
-    """
+    """Return aggregates such as "sum(n * 2) as total". Raises DefinitionError if one is not among those our operators know."""
     arguments: list[str] = []
     aggregates: list[SqlAggregate] = []
     names: list[str | None] = []

@@ -185,11 +185,7 @@ class PairRows:
 
 @dataclass(frozen=True)
 class PairColumns:
-    """Pairs of records as columns of either.
-
-    Args:
-        columns: (side, column there, field in the result).
-    """
+    """Pairs of records as columns of either; `columns` are (side, column there, field in the result)."""
 
     columns: Sequence[tuple[int, str, pa.Field]]
 

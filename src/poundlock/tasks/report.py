@@ -63,11 +63,7 @@ class SourceSplit:
 
 @dataclass(frozen=True, slots=True)
 class TaskWork:
-    """The splits that one task reads, in order.
-
-    Args:
-        subtask: index of the task within the checkpoint.
-    """
+    """The splits that one task reads, in order; `subtask` is the index of the task within the checkpoint."""
 
     subtask: int
     splits: Sequence[SourceSplit]

@@ -56,11 +56,7 @@ class SinkInput:
 
 @dataclass(frozen=True)
 class BatchStage:
-    """What every task of a batch runs. Picklable.
-
-    Args:
-        body: the sinks; each is a step without inputs.
-    """
+    """What every task of a batch runs. Picklable. The steps of `body` are the sinks, without inputs."""
 
     body: StageBody
     inputs: Mapping[str, SinkInput]

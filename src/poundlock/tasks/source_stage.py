@@ -31,11 +31,7 @@ class SourceHead:
 
 @dataclass(frozen=True)
 class SourceStage:
-    """What every task of the source stage runs.
-
-    Args:
-        body: the steps; each source is also a step without inputs.
-    """
+    """What every task of the source stage runs; in `body` each source is also a step without inputs."""
 
     body: StageBody
     sources: Mapping[str, SourceHead]

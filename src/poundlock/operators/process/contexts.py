@@ -97,11 +97,7 @@ class KeyedTimers(PlainTimers):
 
 
 def _checked(time: Any) -> int:
-    """Return a time as a plain int.
-
-    Raises:
-        DefinitionError: it is no whole number of 64 bits.
-    """
+    """Return a time as a plain int. Raises DefinitionError if it is no whole number of 64 bits."""
     try:
         whole: int = time.__index__()
     except AttributeError:
@@ -219,11 +215,7 @@ class _Reading:
 
 
 class BroadcastStates:
-    """The broadcast state of the group in use, for both sides.
-
-    Args:
-        descriptors: as given to `broadcast`.
-    """
+    """The broadcast state of the group in use, for both sides; `descriptors` are those given to `broadcast`."""
 
     def __init__(self, descriptors: Sequence[MapStateDescriptor]) -> None:
         self._store = StateStore("broadcast:", broadcast=True)

@@ -44,11 +44,7 @@ _PLAIN = (ProcessFunction, CoProcessFunction, BroadcastProcessFunction)
 
 
 def is_keyed(function: Any) -> bool:
-    """Return whether a process function needs keys.
-
-    Raises:
-        DefinitionError: it is no process function.
-    """
+    """Return whether a process function needs keys. Raises DefinitionError if it is no process function."""
     if isinstance(function, _KEYED):
         return True
     if isinstance(function, _PLAIN):

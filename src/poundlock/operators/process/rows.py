@@ -29,11 +29,7 @@ def check_rows(rows: Any, who: str) -> Iterable[Any]:
 
 
 def check_tag(tag: Any, tags: Set[str] | None, who: str) -> None:
-    """Raise unless there is such a side output.
-
-    Raises:
-        DefinitionError: there is none.
-    """
+    """Raise DefinitionError unless there is such a side output."""
     if tag == MAIN or (tags is not None and tag not in tags):
         raise DefinitionError(
             f"{who} sent a record to the side output {tag!r}, which is not declared",
@@ -55,11 +51,7 @@ class RowCollector:
         self._tags = None if tags is None else frozenset(tags)
 
     def collect(self, rows: Any, key: Any, time: int | None) -> None:
-        """Add rows of one key and time.
-
-        Raises:
-            DefinitionError: they are no rows, or a side output was not declared.
-        """
+        """Add rows of one key and time. Raises DefinitionError if they are no rows, or a side output was not declared."""
         if type(rows) is not GeneratorType and type(rows) is not list:
             check_rows(rows, self._who)
         emit = self._out.emit

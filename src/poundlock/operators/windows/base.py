@@ -35,11 +35,7 @@ def as_window(namespace: Any) -> Window:
 
 
 def as_namespace(window: Any) -> Any:
-    """Return what state knows a window as.
-
-    Raises:
-        DefinitionError: a user's assigner gave something else than a window.
-    """
+    """Return what state knows a window as. Raises DefinitionError if a user's assigner gave something else than a window."""
     if isinstance(window, TimeWindow):
         start, end = window
         if type(start) is int and type(end) is int and -MAX_TIMESTAMP <= start <= end <= MAX_TIMESTAMP:
