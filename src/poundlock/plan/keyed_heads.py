@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
+from poundlock.operators.factory import process_operator, window_operator
 from poundlock.operators.keyed.output import MAIN
-from poundlock.operators.process.factory import process_operator
 from poundlock.operators.windows.aggregates import SqlAggregates
-from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.hidden import EVENT_TIME
 from poundlock.plan.normalize import Expression, Normalized

@@ -22,23 +22,8 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Words that are values or functions although they look like columns. `user` is one too, but many a table has such a column.
-_NOT_COLUMNS = frozenset(
-    [
-        "null",
-        "true",
-        "false",
-        "current_date",
-        "current_timestamp",
-        "current_time",
-        "current_user",
-        "session_user",
-        "localtimestamp",
-        "case",
-        "not",
-        "distinct",
-        "interval",
-        "grouping__id",
-    ]
+_NOT_COLUMNS = re.compile(
+    r"null|true|false|current_(date|timestamp|time|user)|session_user|localtimestamp|case|not|distinct|interval|grouping__id"
 )
 
 
@@ -84,7 +69,7 @@ class Part:
     @property
     def names_column(self) -> bool:
         """Whether it can be the name of a column."""
-        return self.kind == "quoted" or (self.kind == "word" and self.lower not in _NOT_COLUMNS)
+        return self.kind == "quoted" or (self.kind == "word" and not _NOT_COLUMNS.fullmatch(self.lower))
 
 
 def parts_of(text: str) -> Sequence[Part]:

@@ -39,14 +39,13 @@ from poundlock.stream.nodes import (
     WindowNode,
     walk,
 )
-from poundlock.tasks.event_time.assignment import EventTimeAssigner, assigner_for
-from poundlock.tasks.event_time.expressions import NeedsSpark, reads_like_a_column
+from poundlock.tasks.event_time import EventTimeAssigner, assigner_for
 from poundlock.tasks.exchange.exits import ExchangeStep, ToSegment
 from poundlock.tasks.keyed_rows import WithoutTime
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
-from poundlock.tasks.rows_stage import RowsStage
-from poundlock.tasks.source_stage import SourceHead, SourceStage
+from poundlock.tasks.rows_stage import RowsStage, SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody, WatermarkStep
+from poundlock.tasks.time_expressions import NeedsSpark, reads_like_a_column
 
 
 class SparkAnalysis(Protocol):

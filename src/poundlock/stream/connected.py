@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import (
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
 
 
+F = TypeVar("F", bound=Function)
+
 _PLACES: Mapping[type[Function], str] = {
     ProcessFunction: "stream.process(…)",
     KeyedProcessFunction: "stream.key_by(…).process(…)",
@@ -44,36 +46,75 @@ _PLACES: Mapping[type[Function], str] = {
 }
 
 
-def add_process(
-    function: Any,
-    wanted: type[Function],
-    streams: Sequence[DataStream],
-    keys: Sequence[Sequence[str]],
-    *,
-    schema: Any,
-    side_outputs: Mapping[str, str] | None,
-    name: str | None,
-    broadcast: Sequence[MapStateDescriptor] = (),
-) -> DataStream:
-    """Return the stream of what a process function gives; `keys` are of each input.
+@dataclass(frozen=True, eq=False)
+class ProcessInputs:
+    """What a process function works on: the kind of function that fits, its streams, and the keys of each.
 
-    Raises:
-        DefinitionError: the function is not of the wanted kind, or the schema cannot be read.
+    Args:
+        broadcast: descriptors of the state that the second stream writes, where that is broadcast.
     """
-    _check_kind(function, wanted)
-    first = streams[0]
-    return first.then(
-        ProcessNode(
-            first.operator_id("process", name),
-            [stream.node for stream in streams],
-            [list(key) for key in keys],
-            [event_time_column(stream.node, "this process function") for stream in streams],
-            checked_schema(schema, "process"),
-            checked_sides(side_outputs),
-            function=function,
-            broadcast=list(broadcast),
+
+    kind: type[Function]
+    streams: Sequence[DataStream]
+    keys: Sequence[Sequence[str]]
+    broadcast: Sequence[MapStateDescriptor] = ()
+
+
+class Processed(Generic[F]):
+    """Streams that a process function may work on; `F` is the kind of function that fits."""
+
+    def _inputs(self) -> ProcessInputs:
+        raise NotImplementedError
+
+    def process(
+        self, function: F, *, schema: str, side_outputs: Mapping[str, str] | None = None, name: str | None = None
+    ) -> DataStream:
+        """Return what a function makes of the records. It has state and timers of their keys where there are keys.
+
+        Args:
+            function: an object of a class derived from ProcessFunction, from CoProcessFunction for two connected streams, or from
+                BroadcastProcessFunction where the second one is broadcast; where there are keys, from the Keyed… of these.
+            schema: DDL of the records it yields, such as "user string, n bigint".
+            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
+            name: of the operator. Name it: its state is found again by that.
+
+        Raises:
+            DefinitionError: it is of another kind, or the schema cannot be read.
+        """
+        inputs = self._inputs()
+        _check_kind(function, inputs.kind)
+        first = inputs.streams[0]
+        return first.then(
+            ProcessNode(
+                first.operator_id("process", name),
+                [stream.node for stream in inputs.streams],
+                [list(key) for key in inputs.keys],
+                [event_time_column(stream.node, "this process function") for stream in inputs.streams],
+                checked_schema(schema, "process"),
+                checked_sides(side_outputs),
+                function=function,
+                broadcast=list(inputs.broadcast),
+            )
         )
-    )
+
+
+class Connectable(Processed[F]):
+    """A stream that may stand beside another one of its kind, or a broadcast one."""
+
+    @overload
+    def connect(self, other: Self) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, other: Self | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Put another stream, keyed as this one is, or a broadcast one, beside this; `process` on the result gives both to one function.
+
+        Raises:
+            DefinitionError: the other is no stream, of another job, or one of the two has no key or another number of keys.
+        """
+        inputs = self._inputs()
+        return _connected(inputs.streams[0], inputs.keys[0], other)
 
 
 def _check_kind(function: Any, wanted: type[Function]) -> None:
@@ -96,7 +137,7 @@ def _check_kind(function: Any, wanted: type[Function]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ConnectedStreams:
+class ConnectedStreams(Processed[CoProcessFunction | KeyedCoProcessFunction]):
     """Two streams for one function; made by `connect`. `keys` has the key of each, or nothing."""
 
     first: DataStream
@@ -119,34 +160,9 @@ class ConnectedStreams:
         same_number(one, two, "key_by")
         return ConnectedStreams(self.first, self.second, (one, two))
 
-    def process(
-        self,
-        function: CoProcessFunction | KeyedCoProcessFunction,
-        *,
-        schema: str,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return what a function makes of the records of both streams.
-
-        Args:
-            function: a KeyedCoProcessFunction where the streams are keyed, otherwise a CoProcessFunction.
-            schema: DDL of the records it yields.
-            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
-
-        Raises:
-            DefinitionError: it is of another kind, or the schema cannot be read.
-        """
-        return add_process(
-            function,
-            KeyedCoProcessFunction if any(self.keys) else CoProcessFunction,
-            [self.first, self.second],
-            self.keys,
-            schema=schema,
-            side_outputs=side_outputs,
-            name=name,
-        )
+    def _inputs(self) -> ProcessInputs:
+        kind = KeyedCoProcessFunction if any(self.keys) else CoProcessFunction
+        return ProcessInputs(kind, [self.first, self.second], self.keys)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,50 +193,19 @@ class BroadcastStream:
 
 
 @dataclass(frozen=True, eq=False)
-class BroadcastConnectedStream:
+class BroadcastConnectedStream(Processed[BroadcastProcessFunction | KeyedBroadcastProcessFunction]):
     """A stream, keyed or not, with a broadcast one; made by `connect`."""
 
     stream: DataStream
     keys: Sequence[str]
     rules: BroadcastStream
 
-    def process(
-        self,
-        function: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
-        *,
-        schema: str,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return what a function makes of the records of both streams.
-
-        Args:
-            function: a KeyedBroadcastProcessFunction where the stream is keyed, otherwise a BroadcastProcessFunction.
-            schema: DDL of the records it yields.
-            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
-
-        Raises:
-            DefinitionError: it is of another kind, or the schema cannot be read.
-        """
-        return add_process(
-            function,
-            KeyedBroadcastProcessFunction if self.keys else BroadcastProcessFunction,
-            [self.stream, self.rules.stream],
-            [self.keys, ()],
-            schema=schema,
-            side_outputs=side_outputs,
-            name=name,
-            broadcast=self.rules.descriptors,
-        )
+    def _inputs(self) -> ProcessInputs:
+        kind = KeyedBroadcastProcessFunction if self.keys else BroadcastProcessFunction
+        return ProcessInputs(kind, [self.stream, self.rules.stream], [self.keys, ()], self.rules.descriptors)
 
 
-def connect(own: DataStream, keys: Sequence[str], other: Any) -> ConnectedStreams | BroadcastConnectedStream:
-    """Return a stream, keyed or not, together with another one.
-
-    Raises:
-        DefinitionError: the other is no stream, of another job, or only one of the two is keyed.
-    """
+def _connected(own: DataStream, keys: Sequence[str], other: Any) -> ConnectedStreams | BroadcastConnectedStream:
     from poundlock.stream.keyed import KeyedStream
 
     if isinstance(other, BroadcastStream):

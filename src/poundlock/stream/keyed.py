@@ -5,12 +5,12 @@ Every method returns a new value; what cannot be meant is refused where it is wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, add_process, connect
+from poundlock.stream.connected import Connectable, ProcessInputs
 from poundlock.stream.definitions import checked_stream, event_time_column, same_number
 from poundlock.stream.functions.process import KeyedProcessFunction
 from poundlock.stream.joins import IntervalJoin
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class KeyedStream:
+class KeyedStream(Connectable[KeyedProcessFunction]):
     """A stream whose rows belong to keys; made by `DataStream.key_by`.
 
     Args:
@@ -48,34 +48,8 @@ class KeyedStream:
         """Put each `n` rows of a key into a window, or at every `slide`-th row the last `n`; see CountSlidingWindows."""
         return self.window(CountTumblingWindows(n) if slide is None else CountSlidingWindows(n, slide))
 
-    def process(
-        self,
-        function: KeyedProcessFunction,
-        *,
-        schema: str,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return what a function makes of the records, with state and timers of their keys.
-
-        Args:
-            function: an object of a class derived from KeyedProcessFunction.
-            schema: DDL of the records it yields, such as "user string, n bigint".
-            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
-
-        Raises:
-            DefinitionError: it is no such function, or the schema cannot be read.
-        """
-        return add_process(
-            function,
-            KeyedProcessFunction,
-            [self.stream],
-            [self.keys],
-            schema=schema,
-            side_outputs=side_outputs,
-            name=name,
-        )
+    def _inputs(self) -> ProcessInputs:
+        return ProcessInputs(KeyedProcessFunction, [self.stream], [self.keys])
 
     def sum(self, column: str, *, name: str | None = None) -> DataStream:
         """Return for each record the first one of its key, with the sum of a column so far. Nulls are passed over.
@@ -143,20 +117,6 @@ class KeyedStream:
                 first=first,
             )
         )
-
-    @overload
-    def connect(self, other: KeyedStream) -> ConnectedStreams: ...
-
-    @overload
-    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
-
-    def connect(self, other: KeyedStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        """Put another keyed stream, or a broadcast one, beside this; `process` on the result gives both to one function.
-
-        Raises:
-            DefinitionError: the other has no key, another number of keys, or is of another job.
-        """
-        return connect(self.stream, self.keys, other)
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
         """Join with records of another keyed stream whose event time is near; `between` says how near.

@@ -7,10 +7,10 @@ record or per Arrow batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams, add_process, connect
+from poundlock.stream.connected import BroadcastStream, Connectable, ProcessInputs
 from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, checked_stream
 from poundlock.stream.functions.base import check_rich_function
 from poundlock.stream.functions.process import ProcessFunction
@@ -50,7 +50,7 @@ class Side(NamedTuple):
     record: Record
 
 
-class DataStream:
+class DataStream(Connectable[ProcessFunction]):
     """Rows between a source and its sinks. Made by `Job.from_source` and the methods here, never by the user."""
 
     def __init__(self, job: Job, node: Node) -> None:
@@ -228,40 +228,8 @@ class DataStream:
         """Put all rows, whatever their key, into windows."""
         return KeyedStream(self, []).window(assigner)
 
-    def process(
-        self,
-        function: ProcessFunction,
-        *,
-        schema: str,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return what a function makes of the records. For state and timers call `key_by` before.
-
-        Args:
-            function: an object of a class derived from ProcessFunction.
-            schema: DDL of the records it yields.
-            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator.
-
-        Raises:
-            DefinitionError: it is no such function, or the schema cannot be read.
-        """
-        return add_process(function, ProcessFunction, [self], [()], schema=schema, side_outputs=side_outputs, name=name)
-
-    @overload
-    def connect(self, other: DataStream) -> ConnectedStreams: ...
-
-    @overload
-    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
-
-    def connect(self, other: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        """Put another stream, or a broadcast one, beside this; `process` on the result gives both to one function.
-
-        Raises:
-            DefinitionError: the other is no stream, keyed, or of another job.
-        """
-        return connect(self, (), other)
+    def _inputs(self) -> ProcessInputs:
+        return ProcessInputs(ProcessFunction, [self], [()])
 
     def broadcast(self, *descriptors: MapStateDescriptor) -> BroadcastStream:
         """Let every task see these records; give the result to `connect` of another stream.

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from poundlock.tasks.exchange.blocks import Delivery
     from poundlock.tasks.exchange.exits import SegmentRows
     from poundlock.tasks.keyed_stage import KeyedStage
-    from poundlock.tasks.rows_stage import RowsStage
-    from poundlock.tasks.source_stage import SourceStage
+    from poundlock.tasks.rows_stage import RowsStage, SourceStage
     from poundlock.tasks.stage import Parcel
 
 

@@ -14,7 +14,7 @@ from poundlock.connectors.base import Split
 from poundlock.operators.chain import StepCounts
 from poundlock.operators.time_values import SplitTimes, TimeDirective
 from poundlock.state.directive import PreparedState, StateDirective
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ from poundlock.operators.chain import MAIN, Chain, Emit, Operator, Step, StepCou
 from poundlock.operators.stream_times import merged
 from poundlock.operators.time_values import UNKNOWN, SplitTimes
 from poundlock.state.directive import PreparedState
-from poundlock.tasks.event_time.assignment import EventTimeAssigner
-from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
+from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimesRecorder
 from poundlock.tasks.exchange.blocks import Block, deliveries
 from poundlock.tasks.report import Directive, SourceRead, TaskReport
 from poundlock.tasks.sinks import SinkGroup

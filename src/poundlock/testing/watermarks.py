@@ -29,8 +29,7 @@ from poundlock.operators.time_values import (
     known,
 )
 from poundlock.stream.watermarks import WatermarkStrategy
-from poundlock.tasks.event_time.assignment import TimedChunk
-from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
+from poundlock.tasks.event_time import SplitPlace, SplitTimesRecorder, TimedChunk
 from poundlock.values import ManualClock
 
 __all__ = [

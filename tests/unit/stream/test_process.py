@@ -28,7 +28,7 @@ from poundlock import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from poundlock.operators.process.factory import process_operator
+from poundlock.operators.factory import process_operator
 from poundlock.operators.process.interval_join import IntervalJoinOperator
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator

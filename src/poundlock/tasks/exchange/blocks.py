@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from poundlock.operators.time_values import SplitTimes
 from poundlock.tasks.columns import int_column
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
 
 HASH = "__hash"
 """The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""

@@ -19,7 +19,7 @@ from poundlock.operators.chain import Emit
 from poundlock.plan.hidden import SPLIT, visible_schema
 from poundlock.state import hashing
 from poundlock.tasks.columns import conformed, int_column
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
 from poundlock.tasks.stage import TaskStep

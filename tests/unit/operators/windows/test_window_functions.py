@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from poundlock import DefinitionError, Side
+from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.state import ListStateDescriptor, ValueStateDescriptor

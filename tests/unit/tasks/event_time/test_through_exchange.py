@@ -16,8 +16,7 @@ from poundlock.formats.chunk import Batch
 from poundlock.operators.stream_times import Advanced, StreamTimes, merged, require_agreement
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import UNKNOWN, SourceInput, SplitTimes, TimeDirective
-from poundlock.tasks.event_time.assignment import EventTimeAssigner, assigner_for
-from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
+from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimesRecorder, assigner_for
 from poundlock.tasks.exchange.blocks import BlockWriter, Delivery, ExchangeInput, deliveries, grouped, inputs_of
 
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness("5 ms", timestamp="ms").with_idleness("20 ms")

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.operators.time_values import SplitTimes
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.exchange.blocks import (
     EVERYWHERE,
     HASH,

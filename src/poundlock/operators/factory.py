@@ -1,6 +1,7 @@
 """The choice of an operator for a node: the one place where what the user said meets what it means.
 
 Every call makes a new operator; the user's function in it is the node's own, so a task makes one operator of one copy of the node.
+Whichever window operator is taken, the results are those of the general one; only the cost differs.
 """
 
 from __future__ import annotations
@@ -11,12 +12,57 @@ from poundlock.operators.keyed.output import CHUNK_ROWS
 from poundlock.operators.process.interval_join import IntervalJoinOperator
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
-from poundlock.operators.windows.factory import window_operator
+from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
+from poundlock.operators.windows.base import WindowOperatorBase
+from poundlock.operators.windows.general import WindowOperator
 from poundlock.operators.windows.joining import JoinedSides
+from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner
+from poundlock.stream.windows.builtin_assigners import (
+    CountTumblingWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+)
+from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger
 from poundlock.stream.windows.window_functions import ProcessWindow
 from poundlock.values import span_ms
+
+
+def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: bool = False) -> KeyedOperator:
+    """Return an operator for windows.
+
+    Args:
+        general: whether to take the general operator whatever the windows are.
+
+    Raises:
+        DefinitionError: the trigger cannot be used with windows that merge.
+    """
+    trigger = spec.trigger or spec.assigner.default_trigger()
+    if isinstance(spec.assigner, MergingWindowAssigner) and not trigger.can_merge():
+        raise DefinitionError(
+            f"{type(trigger).__name__} cannot be used with {spec.assigner.describe()}: it does not say what to do when windows merge",
+            next="use a trigger whose can_merge() is true",
+        )
+    kind = WindowOperator if general else _kind(spec)
+    return kind(spec, chunk_rows=chunk_rows)
+
+
+def _kind(spec: WindowSpec) -> type[WindowOperatorBase]:
+    if spec.evictor is not None or spec.assigner.default_evictor() is not None:
+        return WindowOperator
+    assigner = spec.assigner
+    if isinstance(assigner, CountTumblingWindows):
+        return CountWindowOperator if spec.trigger in (None, assigner.default_trigger()) else WindowOperator
+    end = EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger
+    if type(spec.trigger or assigner.default_trigger()) is not end:
+        return WindowOperator
+    if isinstance(assigner, AlignedWindows) and slice_of(assigner) is not None:
+        return AlignedWindowOperator
+    if type(assigner) in (EventTimeSessionWindows, ProcessingTimeSessionWindows):
+        return SessionWindowOperator
+    return WindowOperator
 
 
 def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int = CHUNK_ROWS) -> KeyedOperator:
