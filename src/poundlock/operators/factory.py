@@ -27,7 +27,6 @@ from poundlock.stream.windows.builtin_assigners import (
 )
 from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger
 from poundlock.stream.windows.window_functions import ProcessWindow
-from poundlock.values import span_ms
 
 
 def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: bool = False) -> KeyedOperator:
@@ -81,13 +80,6 @@ def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int 
         bounds, late = (node.lower_ms, node.upper_ms), node.late_tags
         return IntervalJoinOperator(*bounds, node.function, late_tags=late, tags=tags, chunk_rows=chunk_rows)
     if isinstance(node, WindowJoinNode):
-        spec = WindowSpec(
-            assigner=node.assigner,
-            function=ProcessWindow(JoinedSides(node, tags)),
-            trigger=node.trigger,
-            evictor=node.evictor,
-            allowed_lateness_ms=span_ms(node.allowed_lateness),
-            with_sides=True,
-        )
+        spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, tags)))
         return window_operator(spec, chunk_rows=chunk_rows)
     raise DefinitionError(f"{node.id}: {type(node).__name__} has no operator", next="report this as a bug")

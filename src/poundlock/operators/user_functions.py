@@ -57,7 +57,6 @@ class Filter(UserFunction, Filters):
     function: Callable[[dict[str, Any]], Any]
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Emit the rows that stay."""
         function = self.function
         answers, rows = _each(
             function if self.failed is None else lambda row: bool(function(row)), convert.to_records(chunk), self.failed
@@ -94,7 +93,6 @@ class MapRecords(UserFunction):
     schema: pa.Schema
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Emit the record of each row."""
         records = convert.to_records(chunk)
         names = tuple(self.schema.names)
         known = frozenset(names)
@@ -173,7 +171,6 @@ class MapBatches(UserFunction):
     input_schema: pa.Schema | None = None
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Emit what comes of the batch."""
         batch = convert.to_batch(chunk, self.input_schema if isinstance(chunk, Records) else None)
         if self.failed is None:
             self._emit(_batches(self.function(batch.batch), self.id), batch.origin, batch.batch.num_rows, emit)

@@ -5,10 +5,10 @@ Rows keep their order. What comes out has its event times in a hidden column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -102,59 +102,24 @@ def _meet(one: pa.DataType, other: pa.DataType) -> bool:
 _EXACT = Context(prec=100)
 
 
-class KeyedOutput(Protocol):
+class KeyedOutput:
     """Makes Arrow rows of what an operator emitted under a tag. Picklable."""
 
     @property
     def schema(self) -> pa.Schema:
         """The columns, without the hidden one of event time."""
-        ...
+        raise NotImplementedError
+
+    def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
+        """Return the values of each column."""
+        raise NotImplementedError
 
     def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
         """Return the rows of a chunk."""
-        ...
-
-
-@dataclass(frozen=True)
-class RecordRows:
-    """Records (dicts) of a user's function."""
-
-    operator: str
-    schema: pa.Schema
-
-    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
-        """Return the rows of a chunk. Raises DefinitionError for what is no record of the schema."""
-        return with_time(declared_rows(self.operator, self.schema, chunk.values), chunk.timestamps)
-
-
-@dataclass(frozen=True)
-class WindowRows:
-    """Results of windows: the columns of the key, `window_start` and `window_end`, and one column for each part of a result.
-
-    Args:
-        keys: name and type of each column of the key.
-        results: the same of each part of a result, which is a tuple.
-    """
-
-    keys: Sequence[pa.Field]
-    results: Sequence[pa.Field]
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        bound = pa.timestamp("us", "UTC")
-        return pa.schema([*self.keys, ("window_start", bound), ("window_end", bound), *self.results])
-
-    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
-        """Return the rows of a chunk."""
-        keys = [chunk.keys] if len(self.keys) == 1 else list(zip(*chunk.keys, strict=True)) if self.keys else []
-        windows = chunk.windows or [None] * len(chunk)
-        spans = [window if type(window) is tuple else (None, None) for window in windows]
-        starts, ends = ([None if span[i] is None else span[i] * 1000 for span in spans] for i in (0, 1))
-        results = list(zip(*chunk.values, strict=True))
-        columns = [*keys, starts, ends, *results]
-        arrays = [pa.array(_scaled(values, f.type), f.type) for values, f in zip(columns, self.schema, strict=True)]
-        return with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
+        schema = self.schema
+        given = zip(self.columns(chunk), schema, strict=True)
+        arrays = [pa.array(_scaled(values, field.type), field.type) for values, field in given]
+        return with_time(pa.RecordBatch.from_arrays(arrays, schema=schema), chunk.timestamps)
 
 
 def _scaled(values: Sequence[Any], kind: pa.DataType) -> list[Any]:
@@ -166,7 +131,50 @@ def _scaled(values: Sequence[Any], kind: pa.DataType) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class PairRows:
+class RecordRows(KeyedOutput):
+    """Records (dicts) of a user's function, with the columns that were declared."""
+
+    operator: str
+    declared: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.declared
+
+    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
+        """Return the rows of a chunk. Raises DefinitionError for what is no record of the schema."""
+        return with_time(declared_rows(self.operator, self.declared, chunk.values), chunk.timestamps)
+
+
+@dataclass(frozen=True)
+class WindowRows(KeyedOutput):
+    """Results of windows: the columns of the key, `window_start` and `window_end`, and one column for each part of a result.
+
+    Args:
+        keys: name and type of each column of the key.
+        results: the same of each part of a result, which is a tuple.
+
+    Windows without bounds have null for them.
+    """
+
+    keys: Sequence[pa.Field]
+    results: Sequence[pa.Field]
+
+    @property
+    def schema(self) -> pa.Schema:
+        bound = pa.timestamp("us", "UTC")
+        return pa.schema([*self.keys, ("window_start", bound), ("window_end", bound), *self.results])
+
+    def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
+        keys = [chunk.keys] if len(self.keys) == 1 else list(zip(*chunk.keys, strict=True)) if self.keys else []
+        windows = chunk.windows or [None] * len(chunk)
+        spans = [window if type(window) is tuple else (None, None) for window in windows]
+        starts, ends = ([None if span[i] is None else span[i] * 1000 for span in spans] for i in (0, 1))
+        return [*keys, starts, ends, *zip(*chunk.values, strict=True)]
+
+
+@dataclass(frozen=True)
+class PairRows(KeyedOutput):
     """Pairs of records as two structs, `left` and `right`."""
 
     left: pa.Schema
@@ -174,40 +182,31 @@ class PairRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
         return pa.schema([("left", pa.struct(list(self.left))), ("right", pa.struct(list(self.right)))])
 
-    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
-        """Return the rows of a chunk."""
-        arrays = [pa.array([pair[i] for pair in chunk.values], field.type) for i, field in enumerate(self.schema)]
-        return with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
+    def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
+        return list(zip(*chunk.values, strict=True))
 
 
 @dataclass(frozen=True)
-class PairColumns:
-    """Pairs of records as columns of either; `columns` are (side, column there, field in the result)."""
+class PairColumns(KeyedOutput):
+    """Pairs of records as columns of either; `parts` are (side, column there, field in the result)."""
 
-    columns: Sequence[tuple[int, str, pa.Field]]
+    parts: Sequence[tuple[int, str, pa.Field]]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
-        return pa.schema([field for _, _, field in self.columns])
+        return pa.schema([field for _, _, field in self.parts])
 
-    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
-        """Return the rows of a chunk."""
-        arrays = [
-            pa.array([None if pair[side] is None else pair[side][name] for pair in chunk.values], field.type)
-            for side, name, field in self.columns
-        ]
-        return with_time(pa.RecordBatch.from_arrays(arrays, schema=self.schema), chunk.timestamps)
+    def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
+        for side, name, _ in self.parts:
+            yield [None if pair[side] is None else pair[side][name] for pair in chunk.values]
 
 
 def with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
     """Return rows with their event times, in ms, in the hidden column."""
-    highest = (
-        1 << 63
-    ) // 1000 - 1  # the last ms of which Spark can hold the microseconds; windows without bounds end later
+    # The last ms of which Spark can hold the microseconds; windows without bounds end later.
+    highest = (1 << 63) // 1000 - 1
     micros = [None if time is None or abs(time) > highest else time * 1000 for time in times]
     return rows.append_column(EVENT_TIME, pa.array(micros, pa.timestamp("us", "UTC")))
 

@@ -72,10 +72,7 @@ def encode(value: Any) -> bytes:
 
 def encode_key(key: Any) -> bytes:
     """Return the bytes a key is told by; equal keys of one type have equal bytes."""
-    kind = type(key)
-    if kind is str or kind is int:
-        return encode(pack(key))
-    return encode(pack(key + 0.0 if kind is float else key))  # there is one zero
+    return encode(pack(key + 0.0 if type(key) is float else key))  # there is one zero
 
 
 def encode_each(values: list[Any]) -> list[bytes]:

@@ -102,7 +102,6 @@ class Firing:
             self.process.close()
 
     def use(self, group: KeyGroup) -> None:
-        """Move to a group, or to its present clock."""
         self.group = group
         self.window_states.use(group)
         self.key_states.use(group)
