@@ -24,7 +24,6 @@ class Operator(Protocol):
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Handle one chunk and emit what comes of it."""
-        ...
 
 
 RowFailed = Callable[[Chunk, int, Exception], None]  # (chunk, row, what the user's function raised)

@@ -53,11 +53,9 @@ class SparkAnalysis(Protocol):
 
     def segment(self, segment: Segment, inputs: Mapping[str, pa.Schema]) -> tuple[Any, Mapping[str, pa.Schema]]:
         """Return a segment that can be run, and the columns of each output, hidden ones included."""
-        ...
 
     def name_of(self, schema: pa.Schema, text: str) -> str:
         """Return what Spark calls an expression over some columns."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,6 @@ class StageExit(Protocol):
 
     def blocks(self) -> Iterable[Any]:
         """Return the rows that were taken, as blocks; called once, behind the last row."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -29,23 +29,18 @@ class KeyedStateStore(Protocol):
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
         """Return the state of one value."""
-        ...
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
         """Return the state of a list."""
-        ...
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
         """Return the state of a map."""
-        ...
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
         """Return the state of a reduced value."""
-        ...
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
         """Return the state of an accumulator."""
-        ...
 
 
 class RuntimeContext(KeyedStateStore, Protocol):

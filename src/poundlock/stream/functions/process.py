@@ -27,11 +27,9 @@ class CurrentTime(Protocol):
 
     def current_watermark(self) -> int:
         """Return the watermark; MIN (-2**63) before there is one. While event-time timers fire it is the new one already."""
-        ...
 
     def current_processing_time(self) -> int:
         """Return the clock. It stands still within a batch."""
-        ...
 
 
 class TimerService(CurrentTime, Protocol):
@@ -39,19 +37,15 @@ class TimerService(CurrentTime, Protocol):
 
     def register_event_time_timer(self, time: int) -> None:
         """Have `on_timer` called when the watermark reaches a time; one that is reached already: when the watermark next moves."""
-        ...
 
     def register_processing_time_timer(self, time: int) -> None:
         """Have `on_timer` called when the clock reaches a time."""
-        ...
 
     def delete_event_time_timer(self, time: int) -> None:
         """Take back a timer; nothing happens if there is none."""
-        ...
 
     def delete_processing_time_timer(self, time: int) -> None:
         """Take back a timer."""
-        ...
 
 
 class Context(Protocol):
@@ -59,11 +53,9 @@ class Context(Protocol):
 
     def timestamp(self) -> int | None:
         """Return the event time of the record, None where it has none."""
-        ...
 
     def timer_service(self) -> TimerService:
         """Return the watermark and the clock; timers can be set only on a keyed stream."""
-        ...
 
 
 class KeyedContext(Context, Protocol):
@@ -71,7 +63,6 @@ class KeyedContext(Context, Protocol):
 
     def get_current_key(self) -> Any:
         """Return the key; a tuple where key_by has several expressions."""
-        ...
 
 
 class OnTimerContext(KeyedContext, Protocol):
@@ -79,7 +70,6 @@ class OnTimerContext(KeyedContext, Protocol):
 
     def time_domain(self) -> TimeDomain:
         """Return what the timer went by."""
-        ...
 
 
 class ProcessFunction(Function):
@@ -133,7 +123,6 @@ class KeyedCoProcessFunction(Function):
 class _Reads(Protocol):
     def get_broadcast_state(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
         """Return broadcast state, which can only be read here."""
-        ...
 
 
 class ReadOnlyContext(Context, _Reads, Protocol):
@@ -153,11 +142,9 @@ class BroadcastContext(CurrentTime, Protocol):
 
     def timestamp(self) -> int | None:
         """Return the event time of the record in ms, None where it has none."""
-        ...
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor) -> MapState:
         """Return broadcast state, which may be changed here."""
-        ...
 
 
 class KeyedBroadcastContext(BroadcastContext, Protocol):
@@ -165,7 +152,6 @@ class KeyedBroadcastContext(BroadcastContext, Protocol):
 
     def apply_to_keyed_state(self, descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:
         """Call function(key, state) for every key that has something in a state of the keyed side."""
-        ...
 
 
 class BroadcastProcessFunction(Function):
@@ -204,15 +190,12 @@ class JoinContext(Protocol):
 
     def left_timestamp(self) -> int:
         """Return the event time of the left record."""
-        ...
 
     def right_timestamp(self) -> int:
         """Return the event time of the right record."""
-        ...
 
     def timestamp(self) -> int:
         """Return the event time of what comes out: the later of the two."""
-        ...
 
 
 class ProcessJoinFunction(Function):

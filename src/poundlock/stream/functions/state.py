@@ -109,7 +109,6 @@ class State(Protocol):
 
     def clear(self) -> None:
         """Forget all of it."""
-        ...
 
 
 class ValueState(State, Protocol):
@@ -117,11 +116,9 @@ class ValueState(State, Protocol):
 
     def value(self) -> Any:
         """Return the value, or the default. A changed value counts only once `update` was called with it."""
-        ...
 
     def update(self, value: Any) -> None:
         """Set the value; None clears it."""
-        ...
 
 
 class ListState(State, Protocol):
@@ -129,19 +126,15 @@ class ListState(State, Protocol):
 
     def get(self) -> list[Any]:
         """Return the elements in the order they were added."""
-        ...
 
     def add(self, value: Any) -> None:
         """Append an element."""
-        ...
 
     def add_all(self, values: Iterable[Any]) -> None:
         """Append elements."""
-        ...
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace the whole list."""
-        ...
 
 
 class ReadOnlyBroadcastState(Protocol):
@@ -149,27 +142,21 @@ class ReadOnlyBroadcastState(Protocol):
 
     def get(self, key: Any) -> Any:
         """Return what is under a key of the map, or None."""
-        ...
 
     def contains(self, key: Any) -> bool:
         """Return whether a key of the map is there."""
-        ...
 
     def keys(self) -> Iterator[Any]:
         """Return the keys of the map."""
-        ...
 
     def values(self) -> Iterator[Any]:
         """Return the values of the map."""
-        ...
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Return keys and values of the map."""
-        ...
 
     def is_empty(self) -> bool:
         """Return whether nothing is there."""
-        ...
 
 
 class MapState(ReadOnlyBroadcastState, State, Protocol):
@@ -177,15 +164,12 @@ class MapState(ReadOnlyBroadcastState, State, Protocol):
 
     def put(self, key: Any, value: Any) -> None:
         """Set what is under a key of the map."""
-        ...
 
     def put_all(self, values: Mapping[Any, Any]) -> None:
         """Set several."""
-        ...
 
     def remove(self, key: Any) -> None:
         """Forget a key of the map; nothing happens if it is not there."""
-        ...
 
 
 class ReducingState(State, Protocol):
@@ -193,11 +177,9 @@ class ReducingState(State, Protocol):
 
     def get(self) -> Any:
         """Return the value, None before the first `add`."""
-        ...
 
     def add(self, value: Any) -> None:
         """Reduce the present value and this one to the new value."""
-        ...
 
 
 class AggregatingState(State, Protocol):
@@ -205,8 +187,6 @@ class AggregatingState(State, Protocol):
 
     def get(self) -> Any:
         """Return the function's result, None before the first `add`."""
-        ...
 
     def add(self, value: Any) -> None:
         """Add a value to the accumulator."""
-        ...

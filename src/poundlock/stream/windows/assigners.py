@@ -20,11 +20,9 @@ class AssignerContext(Protocol):
 
     def get_current_processing_time(self) -> int:
         """Return the clock in ms."""
-        ...
 
     def key_state(self) -> KeyedStateStore:
         """Return where state of the key, such as a count of its elements, is kept."""
-        ...
 
 
 class WindowAssigner:

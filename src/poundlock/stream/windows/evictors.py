@@ -35,11 +35,9 @@ class EvictorContext(Protocol):
 
     def get_current_watermark(self) -> int:
         """Return the watermark; while event-time timers fire it is the new one already."""
-        ...
 
     def get_current_processing_time(self) -> int:
         """Return the clock."""
-        ...
 
 
 class Evictor:

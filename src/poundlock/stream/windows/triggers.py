@@ -39,23 +39,18 @@ class TriggerContext(EvictorContext, Protocol):
 
     def register_event_time_timer(self, time: int) -> None:
         """Have `on_event_time` called when the watermark reaches a time; once, however often this is asked for."""
-        ...
 
     def register_processing_time_timer(self, time: int) -> None:
         """Have `on_processing_time` called when the clock reaches a time."""
-        ...
 
     def delete_event_time_timer(self, time: int) -> None:
         """Take back a timer."""
-        ...
 
     def delete_processing_time_timer(self, time: int) -> None:
         """Take back a timer."""
-        ...
 
     def get_partitioned_state(self, descriptor: StateDescriptor) -> Any:
         """Return state of this key and window: a ValueState, ListState, … by the kind of the descriptor."""
-        ...
 
 
 class OnMergeContext(TriggerContext, Protocol):
@@ -63,7 +58,6 @@ class OnMergeContext(TriggerContext, Protocol):
 
     def merge_partitioned_state(self, descriptor: StateDescriptor) -> None:
         """Merge list, reducing or aggregating state of the old windows into that of the new one."""
-        ...
 
 
 class Trigger:

@@ -20,15 +20,12 @@ class WindowContext(CurrentTime, Protocol):
 
     def window(self) -> Window:
         """Return the window: a TimeWindow with `start` and `end`, a GlobalWindow or a CountWindow."""
-        ...
 
     def window_state(self) -> KeyedStateStore:
         """Return state of this key and window; forget it in `clear`. Windows that merge have none."""
-        ...
 
     def global_state(self) -> KeyedStateStore:
         """Return state of this key, whatever the window."""
-        ...
 
 
 class ProcessWindowFunction(Function):

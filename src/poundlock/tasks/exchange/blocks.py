@@ -33,11 +33,9 @@ class KeyHashing(Protocol):
 
     def key_hashes(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
         """Return the hash of each row's key, one column or several."""
-        ...
 
     def groups_of(self, hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.int32]:
         """Return the key group of each hash."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
