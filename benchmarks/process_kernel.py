@@ -14,7 +14,7 @@ from benchmarks.keyed_kernel import BATCH, Clock
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import GroupBatch
-from poundlock.operators.process.interval_join import IntervalJoinOperator
+from poundlock.operators.process.joins import IntervalJoinOperator
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.state.scratch import ScratchState

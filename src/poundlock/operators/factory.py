@@ -9,13 +9,12 @@ from __future__ import annotations
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
-from poundlock.operators.process.interval_join import IntervalJoinOperator
+from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.general import WindowOperator
-from poundlock.operators.windows.joining import JoinedSides
 from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode

@@ -24,7 +24,7 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     walk,
 )
-from poundlock.stream.watermarks import WatermarkStrategy
+from poundlock.stream.watermarks import Alignment, WatermarkStrategy
 from poundlock.values import span_ms
 
 _ROW_WISE = (SourceNode, PythonNode, SqlNode, SideOutputNode, UnionNode, WatermarkNode)
@@ -145,22 +145,20 @@ def held(graph: TimeGraph, state: TimeState) -> dict[tuple[str, str], Held]:
     has one: as in Flink, all wait for the first rows of the last.
     """
     groups: dict[str, list[int]] = {}
-    members: list[tuple[TimeNode, str, SourceTime]] = []
+    members: list[tuple[str, str, SourceTime, Alignment]] = []
     for node in graph.assigners:
-        if node.strategy is None or node.strategy.alignment is None:
+        if node.strategy is None or (alignment := node.strategy.alignment) is None:
             continue
         for name in node.sources:
             source = state.sources.get(node.id, {}).get(name, SourceTime())
-            members.append((node, name, source))
+            members.append((node.id, name, source, alignment))
             if not source.idle:
-                groups.setdefault(node.strategy.alignment.group, []).append(known(source.watermark))
+                groups.setdefault(alignment.group, []).append(known(source.watermark))
     limits: dict[tuple[str, str], Held] = {}
-    for node, name, source in members:
-        assert node.strategy is not None
-        assert node.strategy.alignment is not None
-        limit = allowed(groups.get(node.strategy.alignment.group, ()), span_ms(node.strategy.alignment.max_drift))
+    for assigner, name, source, alignment in members:
+        limit = allowed(groups.get(alignment.group, ()), span_ms(alignment.max_drift))
         if (each := _held(source, limit)) != NOTHING_HELD:
-            limits[node.id, name] = each
+            limits[assigner, name] = each
     return limits
 
 

@@ -7,9 +7,9 @@ argument is refused with the ways out. Names and types are those that Spark give
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -299,17 +299,7 @@ def result_type(aggregate: SqlAggregate, argument: pa.DataType | None, operator:
     if kind in ("count", "count_distinct"):
         return pa.int64()
     assert argument is not None
-    result: Any = None
-    if kind == "sum":
-        result = _sum_type(argument)
-    elif kind == "avg":
-        result = _average_type(argument)
-    elif kind in _ENDS:
-        result = argument
-    elif kind == "collect_list":
-        result = pa.list_(argument)
-    elif not _has_map(argument):
-        result = argument
+    result = _RESULTS[kind](argument)
     if result is None:
         raise DefinitionError(
             f"{operator}: there is no {kind} of values of type {argument}",
@@ -345,3 +335,18 @@ def _has_map(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(_has_map(each.type) for each in kind)
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _has_map(kind.value_type)
+
+
+def _ordered(argument: pa.DataType) -> pa.DataType | None:
+    return None if _has_map(argument) else argument
+
+
+_RESULTS: Mapping[Kind, Callable[[pa.DataType], pa.DataType | None]] = {
+    "sum": _sum_type,
+    "avg": _average_type,
+    "min": _ordered,
+    "max": _ordered,
+    "first": lambda argument: argument,
+    "last": lambda argument: argument,
+    "collect_list": pa.list_,
+}

@@ -143,7 +143,11 @@ def enters_jvm(plan: Plan) -> bool:
 def _normalized(plan: Plan, left: Collection[str]) -> Normalized:
     """Return the graph of a job with columns for expressions; `left` are steps whose timestamps only Spark can compute."""
     graph = spark_streams(list(plan.job.graph()))
-    return normalize(graph.roots, time_in_tasks=lambda node: node.id not in left and _may_be_read(node))
+
+    def time_in_tasks(node: WatermarkNode) -> bool:
+        return node.id not in left and reads_like_a_column(str(node.strategy.timestamp))
+
+    return normalize(graph.roots, time_in_tasks=time_in_tasks)
 
 
 def _in_spark(node: Node) -> bool:
@@ -214,19 +218,11 @@ def stage_chain(
         try:
             return _Builder(plan, graph, job_id, sources, sinks, tasks, state_dir, analysis).build()
         except _LeftToSpark as exception:
-            left.add(exception.step)
-
-
-def _may_be_read(node: WatermarkNode) -> bool:
-    return reads_like_a_column(str(node.strategy.timestamp))
+            left.add(str(exception))
 
 
 class _LeftToSpark(Exception):
-    """Raised where the columns of a step show that tasks cannot compute its timestamps."""
-
-    def __init__(self, step: str) -> None:
-        super().__init__(step)
-        self.step = step
+    """Raised, with its id, where the columns of a step show that tasks cannot compute its timestamps."""
 
 
 @dataclass
@@ -265,8 +261,12 @@ class _Builder:
         for unit in _in_order(nodes, segments):
             if isinstance(unit, Segment):
                 self._add_segment(unit)
+            elif isinstance(unit, SourceNode):
+                self._add_source(unit, nodes)
+            elif is_keyed(unit):
+                self._add_keyed(unit)
             else:
-                self._add(unit, nodes)
+                self._add_step(unit)
         times = StreamTimes(TimeGraph.of(self.graph.roots))
         order = sorted(range(1, len(self._drafts)), key=lambda number: (self._drafts[number].depth, number))
         later = {number: self._stage(number, times) for number in order}
@@ -288,14 +288,6 @@ class _Builder:
         return StageBody(number, self.job_id, draft.steps, dict(self.sinks), self.plan.job.on_error, later)
 
     # --- the steps -----------------------------------------------------------------------------------------------------
-
-    def _add(self, node: Node, nodes: Sequence[Node]) -> None:
-        if isinstance(node, SourceNode):
-            self._add_source(node, nodes)
-        elif is_keyed(node):
-            self._add_keyed(node)
-        else:
-            self._add_step(node)
 
     def _add_source(self, node: SourceNode, nodes: Sequence[Node]) -> None:
         source = self.sources[node.id]
@@ -447,8 +439,5 @@ def _wanted_form(source: Node, nodes: Sequence[Node]) -> Literal["batch", "recor
 def _needed_columns(source: Node, nodes: Sequence[Node]) -> tuple[str, ...] | None:
     """Return the columns that the readers of a source need, None for all of them."""
     readers = [node for node in nodes if source in node.inputs]
-    return ("value",) if all(map(_reads_only_value, readers)) else None
-
-
-def _reads_only_value(node: Node) -> bool:
-    return isinstance(node, SinkNode) and isinstance(node.sink, ReadsOnlyValue) and node.sink.needs_only_value
+    sinks = [node.sink for node in readers if isinstance(node, SinkNode) and isinstance(node.sink, ReadsOnlyValue)]
+    return ("value",) if len(sinks) == len(readers) and all(sink.needs_only_value for sink in sinks) else None

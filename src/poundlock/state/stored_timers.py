@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from poundlock.operators.keyed.codec import canonical_key, decode, encode, encode_key, pack
-from poundlock.operators.keyed.group import TimerEntries
-from poundlock.operators.keyed.timers import Timers
+from poundlock.operators.keyed.group import TimerEntries, Timers
 from poundlock.state.keys_in_use import KeysInUse
 from poundlock.state.runs.columns import Rows, binary_array
 from poundlock.state.runs.timers import MAX_TIME, TimerView, timer_entries, timer_rows

@@ -29,11 +29,10 @@ from poundlock import (
     WatermarkStrategy,
 )
 from poundlock.operators.factory import process_operator
-from poundlock.operators.process.interval_join import IntervalJoinOperator
+from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator
 from poundlock.operators.windows.base import WindowOperatorBase
-from poundlock.operators.windows.joining import JoinedSides
 from poundlock.plan.plan import make_plan
 from poundlock.stream.nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
 from poundlock.stream.windows.builtin_assigners import TumblingProcessingTimeWindows

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from poundlock.operators.keyed.group import KeyGroup, TimerEntries
+from poundlock.operators.keyed.group import KeyGroup, TimerEntries, Timers
 from poundlock.operators.keyed.output import CHUNK_ROWS, Collector, GroupBatch, OutputChunk
-from poundlock.operators.keyed.timers import Timers
 
 
 class KeyedOperator:

@@ -1,17 +1,23 @@
 """What goes into a keyed operator and what comes out: columns side by side, a batch in, chunks out.
 
-Rows come out in the order they were emitted within a tag; a chunk is never larger than asked for plus what one call emitted.
+Rows come out in the order they were emitted within a tag; a chunk is never larger than asked for plus what one call emitted. What
+a user's function yields never changes after it was yielded: rows wait in a collector while the function goes on changing its
+state. A tag that was not declared is refused where it is used.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from types import GeneratorType
 from typing import Any, NamedTuple
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.stream import Side
 
 MAIN = ""
 LATE = "late"
@@ -138,3 +144,52 @@ def detached(value: Any) -> Any:
 
 def _each(value: dict[Any, Any]) -> dict[Any, Any]:
     return {key: detached(item) for key, item in value.items()}
+
+
+def check_rows(rows: Any, who: str) -> Iterable[Any]:
+    """Return what a function gave, if it is rows.
+
+    Raises:
+        DefinitionError: it is one record, or nothing that can be gone through.
+    """
+    if isinstance(rows, (dict, str, bytes, Side)) or not isinstance(rows, Iterable):
+        raise DefinitionError(
+            f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"
+        )
+    checked: Iterable[Any] = rows
+    return checked
+
+
+def check_tag(tag: Any, tags: Set[str] | None, who: str) -> None:
+    """Raise DefinitionError unless there is such a side output."""
+    if tag == MAIN or (tags is not None and tag not in tags):
+        raise DefinitionError(
+            f"{who} sent a record to the side output {tag!r}, which is not declared",
+            next=f'declare it: side_outputs={{"{tag or "tag"}": "…"}}',
+        )
+
+
+class RowCollector:
+    """Takes what a function gave.
+
+    Args:
+        who: the name of the function's class, for errors.
+        tags: of its side outputs; None = any.
+    """
+
+    def __init__(self, out: Collector, who: str, tags: Sequence[str] | None) -> None:
+        self._out = out
+        self._who = who
+        self._tags = None if tags is None else frozenset(tags)
+
+    def collect(self, rows: Any, key: Any, time: int | None) -> None:
+        """Add rows of one key and time. Raises DefinitionError if they are no rows, or a side output was not declared."""
+        if type(rows) is not GeneratorType and type(rows) is not list:
+            check_rows(rows, self._who)
+        emit = self._out.emit
+        for row in rows:
+            if type(row) is Side:
+                check_tag(row.tag, self._tags, self._who)
+                emit(detached(row.record), key, time, row.tag)
+            else:
+                emit(detached(row), key, time)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk, RowCollector
 from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.process.contexts import (
     NO_KEY,
@@ -25,7 +25,6 @@ from poundlock.operators.process.contexts import (
     PlainTimers,
     Writing,
 )
-from poundlock.operators.process.rows import RowCollector
 from poundlock.stream.functions.process import (
     BroadcastProcessFunction,
     CoProcessFunction,

@@ -13,9 +13,16 @@ from typing import Any, ClassVar
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.operator import KeyedOperator
-from poundlock.operators.keyed.output import CHUNK_ROWS, Collector, GroupBatch, OutputChunk, detached
+from poundlock.operators.keyed.output import (
+    CHUNK_ROWS,
+    Collector,
+    GroupBatch,
+    OutputChunk,
+    check_rows,
+    check_tag,
+    detached,
+)
 from poundlock.operators.keyed.state import StateStore
-from poundlock.operators.process.rows import check_rows, check_tag
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.functions.base import KeyedStateStore
 from poundlock.stream.stream import Side

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, KeyGroup, Timers
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.assigners import require_time

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.values import duration
+
+Update = Literal["OnCreateAndWrite", "OnReadAndWrite"]
+Visibility = Literal["NeverReturnExpired", "ReturnExpiredIfNotCleanedUp"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +29,17 @@ class StateTtlConfig:
     """
 
     ttl: str | timedelta
-    update: Literal["OnCreateAndWrite", "OnReadAndWrite"] = "OnCreateAndWrite"
-    visibility: Literal["NeverReturnExpired", "ReturnExpiredIfNotCleanedUp"] = "NeverReturnExpired"
+    update: Update = "OnCreateAndWrite"
+    visibility: Visibility = "NeverReturnExpired"
 
     def __post_init__(self) -> None:
         span = duration(self.ttl)
         if span < timedelta(milliseconds=1):
             raise DefinitionError(f"a time to live of {self.ttl!r}", next='give one of at least 1 ms, such as "1 h"')
         object.__setattr__(self, "ttl", span)
-        if self.update not in ("OnCreateAndWrite", "OnReadAndWrite"):
-            raise DefinitionError(f"update={self.update!r} is not known", next="use OnCreateAndWrite or OnReadAndWrite")
-        if self.visibility not in ("NeverReturnExpired", "ReturnExpiredIfNotCleanedUp"):
-            raise DefinitionError(
-                f"visibility={self.visibility!r} is not known",
-                next="use NeverReturnExpired or ReturnExpiredIfNotCleanedUp",
-            )
+        for name, given, known in (("update", self.update, Update), ("visibility", self.visibility, Visibility)):
+            if given not in get_args(known):
+                raise DefinitionError(f"{name}={given!r} is not known", next=f"use {' or '.join(get_args(known))}")
 
     @property
     def ttl_ms(self) -> int:
