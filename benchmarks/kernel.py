@@ -29,7 +29,7 @@ from poundlock.formats.chunk import Lines
 from poundlock.operators.chain import Edge, Map, Pass, Step
 from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.tasks.report import Directive, SourceSplit, TaskWork
-from poundlock.tasks.source_stage import SourceHead, SourceStage
+from poundlock.tasks.rows_stage import SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody
 
 BLOCK = 1 << 20

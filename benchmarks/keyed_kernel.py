@@ -14,21 +14,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.windows.assigners import WindowAssigner
-from poundlock.stream.windows.builtin_triggers import CountTrigger
-from poundlock.stream.windows.count_windows import CountTumblingWindows
-from poundlock.stream.windows.event_time import (
+from poundlock.stream.windows.builtin_assigners import (
+    CountTumblingWindows,
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.window_functions import ReduceWindow
 
 BATCH = 100_000

@@ -14,7 +14,7 @@ from benchmarks.keyed_kernel import BATCH, Clock
 from poundlock.operators.keyed.group import MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import GroupBatch
-from poundlock.operators.process.interval_join import IntervalJoinOperator, IntervalJoinSpec
+from poundlock.operators.process.joins import IntervalJoinOperator
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.state.scratch import ScratchState
@@ -55,8 +55,7 @@ def cases() -> Iterator[tuple[str, Callable[[], KeyedOperator], int]]:
     yield "value state, a timer for 10 s", lambda: ProcessOperator(CountTenSeconds()), 1
     yield "the same, a row and a timer for each", lambda: ProcessOperator(CountEach()), 1
     yield "rolling sum", lambda: RollingOperator(rolling_fold("sum", "n")), 1
-    near = IntervalJoinSpec(lower_ms=-20, upper_ms=20)
-    yield "interval join, 20 ms around", lambda: IntervalJoinOperator(near), 2
+    yield "interval join, 20 ms around", lambda: IntervalJoinOperator(-20, 20), 2
 
 
 def batches(rows: int, keys: int, inputs: int) -> Iterator[tuple[list[GroupBatch], int]]:

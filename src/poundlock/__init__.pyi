@@ -40,24 +40,19 @@ from poundlock.errors import (
 )
 from poundlock.job import Job as Job
 from poundlock.spark.foreach_batch import foreach_batch as foreach_batch
-from poundlock.stream.broadcast import (
-    BroadcastProcessFunction as BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction,
-)
-from poundlock.stream.functions.base import AggregateFunction as AggregateFunction
-from poundlock.stream.functions.join import (
-    CoGroupFunction as CoGroupFunction,
-    JoinFunction as JoinFunction,
-    ProcessJoinFunction as ProcessJoinFunction,
-)
+from poundlock.stream.functions.base import AggregateFunction as AggregateFunction, RichFunction as RichFunction
 from poundlock.stream.functions.process import (
+    BroadcastProcessFunction as BroadcastProcessFunction,
+    CoGroupFunction as CoGroupFunction,
     CoProcessFunction as CoProcessFunction,
+    JoinFunction as JoinFunction,
+    KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction as KeyedCoProcessFunction,
     KeyedProcessFunction as KeyedProcessFunction,
     ProcessFunction as ProcessFunction,
+    ProcessJoinFunction as ProcessJoinFunction,
     TimeDomain as TimeDomain,
 )
-from poundlock.stream.functions.rich_function import RichFunction as RichFunction
 from poundlock.stream.functions.state import (
     AggregatingStateDescriptor as AggregatingStateDescriptor,
     ListStateDescriptor as ListStateDescriptor,
@@ -77,45 +72,37 @@ from poundlock.stream.windows.assigners import (
     MergingWindowAssigner as MergingWindowAssigner,
     WindowAssigner as WindowAssigner,
 )
+from poundlock.stream.windows.builtin_assigners import (
+    CountSlidingWindows as CountSlidingWindows,
+    CountTumblingWindows as CountTumblingWindows,
+    CumulativeEventTimeWindows as CumulativeEventTimeWindows,
+    DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows as EventTimeSessionWindows,
+    GlobalWindows as GlobalWindows,
+    ProcessingTimeSessionWindows as ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows as SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows as SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows as TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows as TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger as ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger,
     CountTrigger as CountTrigger,
     DeltaTrigger as DeltaTrigger,
     EndOfStreamTrigger as EndOfStreamTrigger,
     EventTimeTrigger as EventTimeTrigger,
     NeverTrigger as NeverTrigger,
-    ProcessingTimeoutTrigger as ProcessingTimeoutTrigger,
     ProcessingTimeTrigger as ProcessingTimeTrigger,
+    ProcessingTimeoutTrigger as ProcessingTimeoutTrigger,
     PurgingTrigger as PurgingTrigger,
-)
-from poundlock.stream.windows.continuous_triggers import (
-    ContinuousEventTimeTrigger as ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger,
-)
-from poundlock.stream.windows.count_windows import (
-    CountSlidingWindows as CountSlidingWindows,
-    CountTumblingWindows as CountTumblingWindows,
-    CumulativeEventTimeWindows as CumulativeEventTimeWindows,
-    GlobalWindows as GlobalWindows,
-)
-from poundlock.stream.windows.event_time import (
-    EventTimeSessionWindows as EventTimeSessionWindows,
-    SlidingEventTimeWindows as SlidingEventTimeWindows,
-    TumblingEventTimeWindows as TumblingEventTimeWindows,
 )
 from poundlock.stream.windows.evictors import (
     CountEvictor as CountEvictor,
     DeltaEvictor as DeltaEvictor,
     Evictor as Evictor,
     TimeEvictor as TimeEvictor,
-)
-from poundlock.stream.windows.processing_windows import (
-    SlidingProcessingTimeWindows as SlidingProcessingTimeWindows,
-    TumblingProcessingTimeWindows as TumblingProcessingTimeWindows,
-)
-from poundlock.stream.windows.session_windows import (
-    DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
-    ProcessingTimeSessionWindows as ProcessingTimeSessionWindows,
 )
 from poundlock.stream.windows.triggers import Trigger as Trigger, TriggerResult as TriggerResult
 from poundlock.stream.windows.window import (

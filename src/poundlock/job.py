@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.checkpoint.capabilities import participant_of
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import SinkNode, SourceNode, WindowNode, walk
-from poundlock.stream.process_nodes import KeyedNode
+from poundlock.stream.nodes import KeyedNode, SinkNode, SourceNode, WindowNode, walk
 from poundlock.stream.stream import DataStream
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import checkpoint_retention, duration

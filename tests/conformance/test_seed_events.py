@@ -12,7 +12,7 @@ import pytest
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets.assigners import EventTimeBucketAssigner
 from poundlock.connectors.files.sink.sink import FileSink
-from poundlock.stream.windows.processing_windows import TumblingProcessingTimeWindows
+from poundlock.stream.windows.builtin_assigners import TumblingProcessingTimeWindows
 from poundlock.testing import WindowHarness
 from support.sinks import FileSinkHarness, batch, lines
 

@@ -16,12 +16,7 @@ from poundlock.operators.source_watermarks import SourceWatermark
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import SourceInput, SourceTime, SplitTimes
-from poundlock.testing.watermarks import (
-    MIN,
-    GeneratorHarness,
-    IdlenessTimer,
-    StatusWatermarkValve,
-)
+from poundlock.testing.watermarks import MIN, GeneratorHarness, IdlenessTimer, StatusWatermarkValve
 from support.partition_watermarks import PartitionWatermarks
 
 CASES = json.loads((Path(__file__).parent / "data" / "watermarks.json").read_text())["cases"]

@@ -28,12 +28,11 @@ from poundlock.driver import context as assembly
 from poundlock.driver.driver import run
 from poundlock.formats.chunk import Batch as Chunk
 from poundlock.formats.chunk import NoOrigin
+from poundlock.operators.factory import process_operator, window_operator
 from poundlock.operators.keyed.group import MAX, MIN
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk
-from poundlock.operators.process.factory import process_operator
 from poundlock.operators.process.process import ProcessOperator
-from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.plan.stages import StageChain, stage_chain
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage

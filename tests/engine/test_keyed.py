@@ -32,7 +32,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.driver.driver import run
 from poundlock.driver.savepoints.restore import Beginning
 from poundlock.operators.windows.aggregates import SqlAggregate
-from poundlock.plan.sql_aggregates import parse_aggregates
+from poundlock.plan.sql_text import parse_aggregates
 from poundlock.storage import LocalStorage
 from support.jobs_in_threads import Running, settings
 

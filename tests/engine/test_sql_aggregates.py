@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from poundlock.formats import ddl
-from poundlock.plan.sql_aggregates import parse_aggregates, result_type
+from poundlock.plan.sql_text import parse_aggregates, result_type
 
 pytestmark = pytest.mark.engine
 

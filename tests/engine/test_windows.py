@@ -23,7 +23,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings
 from poundlock.driver.driver import run
 from poundlock.storage import LocalStorage
-from poundlock.stream.keyed import WindowedStream
+from poundlock.stream.windows.windowed import WindowedStream
 
 pytestmark = pytest.mark.engine
 

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,8 @@ from pyspark.sql import functions as F
 from poundlock import FileSink, Job, KafkaSource, NoRestart, RollingPolicy, TumblingEventTimeWindows, WatermarkStrategy
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.config import load_settings
-from poundlock.driver import context as assembly
 from poundlock.driver.driver import run
 from poundlock.driver.progress import Progress, StopRequest
-from poundlock.spark.launch.session import Session
-from poundlock.spark.launch.spark_launch import start_spark
 from poundlock.storage import LocalStorage
 from poundlock.testing.kafka import EmbeddedKafka, Record
 

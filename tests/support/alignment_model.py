@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from poundlock.operators.generators import MAX, MIN
+from poundlock.operators.time_values import MAX, MIN
 from poundlock.values import span_ms
 from support.partition_watermarks import PartitionWatermarks
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.generators import MAX, MIN, Generator, IdlenessTimer, generator_of
+from poundlock.operators.generators import Generator, IdlenessTimer, generator_of
+from poundlock.operators.time_values import MAX, MIN
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import span_ms
 

@@ -12,8 +12,7 @@ from poundlock.checkpoint.participant import Counts
 from poundlock.control.registry import registered
 from poundlock.driver.progress import Progress, StopRequest
 from poundlock.driver.requests import Requests
-from poundlock.operators.decided_time import DecidedTime
-from poundlock.operators.time_values import TimeDirective, TimeState
+from poundlock.operators.time_values import DecidedTime, TimeDirective, TimeState
 from poundlock.rest.figures import Figures
 from poundlock.rest.observed import JobSetup, Observed, Vertex
 from poundlock.storage import open_storage

@@ -9,8 +9,7 @@ from typing import Any
 from poundlock import FileSink
 from poundlock.checkpoint.decision import Decision, SinkDecision, SourceRange
 from poundlock.checkpoint.participant import JSON
-from poundlock.operators.decided_time import DecidedTime
-from poundlock.operators.time_values import TimeDirective, TimeState
+from poundlock.operators.time_values import DecidedTime, TimeDirective, TimeState
 from poundlock.savepoint.metadata import Metadata, Operator, new_name
 from poundlock.savepoint.take import Cut, finish
 from poundlock.state.decided_state import DecidedState

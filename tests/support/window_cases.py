@@ -13,7 +13,22 @@ from typing import Any
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.functions.state import ReducingStateDescriptor
 from poundlock.stream.windows.assigners import AssignerContext, MergingWindowAssigner, WindowAssigner
+from poundlock.stream.windows.builtin_assigners import (
+    CountSlidingWindows,
+    CountTumblingWindows,
+    CumulativeEventTimeWindows,
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     DeltaTrigger,
     EventTimeTrigger,
@@ -21,21 +36,7 @@ from poundlock.stream.windows.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from poundlock.stream.windows.count_windows import (
-    CountSlidingWindows,
-    CountTumblingWindows,
-    CumulativeEventTimeWindows,
-    GlobalWindows,
-)
-from poundlock.stream.windows.event_time import (
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from poundlock.stream.windows.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
-from poundlock.stream.windows.session_windows import DynamicEventTimeSessionWindows, ProcessingTimeSessionWindows
 from poundlock.stream.windows.triggers import Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import TimeWindow, Window
 from poundlock.stream.windows.window_functions import (

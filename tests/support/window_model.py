@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from poundlock.operators.windows.firing import as_namespace
+from poundlock.operators.windows.base import as_namespace
 from poundlock.stream.functions.state import ReducingStateDescriptor
 from poundlock.stream.windows.assigners import MergingWindowAssigner
 from poundlock.stream.windows.evictors import Timestamped

@@ -12,7 +12,23 @@ from hypothesis import strategies as st
 
 from poundlock.stream.functions.state import ReducingStateDescriptor
 from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
+from poundlock.stream.windows.builtin_assigners import (
+    CountSlidingWindows,
+    CountTumblingWindows,
+    CumulativeEventTimeWindows,
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     DeltaTrigger,
     EndOfStreamTrigger,
@@ -22,25 +38,7 @@ from poundlock.stream.windows.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from poundlock.stream.windows.count_windows import (
-    CountSlidingWindows,
-    CountTumblingWindows,
-    CumulativeEventTimeWindows,
-    GlobalWindows,
-)
-from poundlock.stream.windows.event_time import (
-    EventTimeSessionWindows,
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-)
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from poundlock.stream.windows.processing_windows import SlidingProcessingTimeWindows, TumblingProcessingTimeWindows
-from poundlock.stream.windows.session_windows import (
-    DynamicEventTimeSessionWindows,
-    DynamicProcessingTimeSessionWindows,
-    ProcessingTimeSessionWindows,
-)
 from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import Window
 from poundlock.stream.windows.window_functions import ProcessWindowFunction

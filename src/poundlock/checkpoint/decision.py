@@ -14,7 +14,7 @@ import msgspec
 
 from poundlock.audit.write_totals import Written
 from poundlock.checkpoint.participant import JSON, Counts
-from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import DecidedTime
 from poundlock.state.decided_state import DecidedState
 
 FORMAT = 1

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from poundlock.checkpoint.decision import Decision, EventTime, SourceRange
 from poundlock.checkpoint.participant import Counts, Orphan, Prepared
-from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import DecidedTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

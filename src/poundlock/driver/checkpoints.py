@@ -27,9 +27,8 @@ from poundlock.driver.restart import Attempt, Attempts, known_undecided
 from poundlock.driver.turns import has_ended, in_thread
 from poundlock.errors import TransientError
 from poundlock.failpoints import Failpoint, hit
-from poundlock.operators.decided_time import DecidedTime
 from poundlock.operators.stream_times import Advanced
-from poundlock.operators.time_values import SourceInput, TimeDirective
+from poundlock.operators.time_values import DecidedTime, SourceInput, TimeDirective
 from poundlock.plan.row_accounts import sink_counts
 from poundlock.plan.stages import StageChain
 from poundlock.spark.batch_job import BatchJobs

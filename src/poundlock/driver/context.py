@@ -33,7 +33,7 @@ from poundlock.driver.savepoints.retained_checkpoints import Retained
 from poundlock.errors import DefinitionError, TerminalError, TransientError
 from poundlock.job import Job
 from poundlock.plan.plan import Plan
-from poundlock.plan.spark_streams import spark_streams
+from poundlock.plan.segments import spark_streams
 from poundlock.plan.stages import enters_jvm, stage_chain, state_spaces
 from poundlock.savepoint.take import Cut
 from poundlock.spark.analysis import SessionAnalysis

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from poundlock.checkpoint.decision import EventTime
-from poundlock.operators.decided_time import FORMAT, DecidedTime
-from poundlock.operators.held_partitions import Held, held_of_source
 from poundlock.operators.stream_times import Advanced, StreamTimes, StreamWatermark, require_agreement
-from poundlock.operators.time_values import MIN, SourceInput, TimeDirective, TimeState, shown
+from poundlock.operators.time_graph import Held, held_of_source
+from poundlock.operators.time_values import (
+    DECIDED_FORMAT,
+    MIN,
+    DecidedTime,
+    SourceInput,
+    TimeDirective,
+    TimeState,
+    shown,
+)
 from poundlock.tasks.report import TaskReport
 from poundlock.values import Clock
 
@@ -100,7 +107,7 @@ class JobTime:
         if not self.active:
             return None
         return DecidedTime(
-            v=FORMAT,
+            v=DECIDED_FORMAT,
             watermark=shown(self._watermark(advanced)),
             held_by=None if advanced.slowest is None else advanced.slowest.held_by,
             state=advanced.state,

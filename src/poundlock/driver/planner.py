@@ -26,10 +26,10 @@ from poundlock.connectors.base import (
     Split,
     SplitSource,
 )
-from poundlock.operators.held_partitions import Held
+from poundlock.operators.time_graph import Held
 from poundlock.operators.time_values import SourceInput
 from poundlock.storage.base import Storage
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.report import SourceSplit, TaskWork
 
 

@@ -6,13 +6,14 @@ Every row that enters is accounted for on the way to every sink: read + produced
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.convert import row_bytes
 from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
+from poundlock.stream.functions.base import RichFunction
 
 Emit = Callable[[str, Chunk], None]  # (tag, chunk); the main output is the tag ""
 MAIN = ""
@@ -23,32 +24,41 @@ class Operator(Protocol):
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Handle one chunk and emit what comes of it."""
-        ...
 
 
 RowFailed = Callable[[Chunk, int, Exception], None]  # (chunk, row, what the user's function raised)
 
 
-@runtime_checkable
-class CallsFunction(Protocol):
-    """An operator that calls a user's function, which may have an open and a close, and may fail on single rows."""
-
-    @property
-    def rejects(self) -> bool:
-        """Whether a row for which the function raises, or gives what does not fit, is a bad record; else the task fails."""
-        ...
-
-    def rejecting(self, failed: RowFailed) -> Operator:
-        """Return the operator that hands rows for which the function raises to `failed` and emits nothing for them."""
-        ...
+class _Opened:
+    function: Callable[..., Any]
 
     def open(self) -> None:
-        """Open the function. Called once in each attempt of a task, before its first row."""
-        ...
+        """Open the function, where it can be. Called once in each attempt of a task, before its first row."""
+        if isinstance(self.function, RichFunction):
+            self.function.open()
 
     def close(self) -> None:
         """Close the function. Called once for each `open`, also where the task fails."""
-        ...
+        if isinstance(self.function, RichFunction):
+            self.function.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserFunction(_Opened):
+    """Base of operators that call a user's function, which may have an open and a close, and may fail on single rows.
+
+    Args:
+        rejects: whether a row for which the function raises, or gives what does not fit the declared columns, is a bad record;
+            else the task fails.
+        failed: takes such rows within a task, which emit nothing then; None = the error goes on.
+    """
+
+    rejects: bool = False
+    failed: RowFailed | None = None
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Handle one chunk and emit what comes of it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +79,31 @@ class Step:
 
 
 @dataclass(slots=True)
-class Tally:
-    """What passed through one step."""
+class StepCounts:
+    """Rows at one step of a job: in = out + filtered + rejected, less what the step itself produced.
+
+    Args:
+        rows_in: rows that came in; of a source, all that were read, undecodable ones included.
+        rows_out: rows that went out, by tag; of a sink, under the main tag, those that were written.
+        filtered: rows that a filter dropped.
+        rejected: rows that became dead letters, or were skipped.
+        late: rows that a window or a join dropped because they came behind the watermark.
+    """
 
     rows_in: int = 0
     rows_out: dict[str, int] = field(default_factory=dict)
     filtered: int = 0
     rejected: int = 0
     late: int = 0
+
+    def add(self, other: StepCounts) -> None:
+        """Add another task's counts to these."""
+        self.rows_in += other.rows_in
+        self.filtered += other.filtered
+        self.rejected += other.rejected
+        self.late += other.late
+        for tag, rows in other.rows_out.items():
+            self.rows_out[tag] = self.rows_out.get(tag, 0) + rows
 
 
 class Chain:
@@ -91,10 +118,10 @@ class Chain:
     """
 
     def __init__(self, steps: Sequence[Step], reject: Callable[[Reject], None] | None = None) -> None:
-        self.tallies = {step.id: Tally() for step in steps}
+        self.tallies = {step.id: StepCounts() for step in steps}
         self._reject = reject
         self.steps = {step.id: self._prepared(step) for step in steps}
-        self._opened: list[CallsFunction] | None = None
+        self._opened: list[UserFunction] | None = None
         self.head = next(step.id for step in steps if not step.inputs)
         self._readers: dict[tuple[str, str], list[str]] = {}
         for step in steps:
@@ -104,7 +131,7 @@ class Chain:
     def _prepared(self, step: Step) -> Step:
         """Return a step whose function's errors are rejects, where that was chosen."""
         operator = step.operator
-        if not isinstance(operator, CallsFunction) or not operator.rejects:
+        if not isinstance(operator, UserFunction) or not operator.rejects:
             return step
 
         def failed(chunk: Chunk, row: int, error: Exception) -> None:
@@ -113,14 +140,14 @@ class Chain:
                 raise error
             self._reject(failed_row(step.id, chunk, row, error))
 
-        return Step(step.id, operator.rejecting(failed), step.inputs)
+        return Step(step.id, replace(operator, failed=failed), step.inputs)
 
     def open(self) -> None:
         """Open every function that is not open yet; `push` does it."""
         if self._opened is None:
             self._opened = []
             for step in self.steps.values():
-                if isinstance(step.operator, CallsFunction):
+                if isinstance(step.operator, UserFunction):
                     self._opened.append(step.operator)
                     step.operator.open()
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from poundlock.operators.generators import Generator, IdlenessTimer
+from poundlock.operators.generators import Generator, IdlenessTimer, PartitionOutput, kept_generator
 from poundlock.operators.time_values import MAX, GeneratorReport, PartitionTime, SourceTime, known, shown
-from poundlock.operators.user_generators import PartitionOutput, kept_generator
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.values import span_ms
 
@@ -34,26 +33,13 @@ class _Partition:
     timer: IdlenessTimer | None
     output: PartitionOutput = field(default_factory=PartitionOutput)
 
-    @property
-    def watermark(self) -> int:
-        return self.output.watermark
-
-    @property
-    def idle(self) -> bool:
-        return self.output.idle
-
     def state(self) -> PartitionTime:
         since = None if self.timer is None else self.timer.silent_since
-        return PartitionTime(shown(self.watermark), self.idle, since, self.generator.snapshot())
+        return PartitionTime(shown(self.output.watermark), self.output.idle, since, self.generator.snapshot())
 
 
 class SourceWatermark:
-    """The watermark of a source.
-
-    Args:
-        strategy: what it goes by.
-        state: behind the step before; None for a new source.
-    """
+    """The watermark of a source; `state` is that behind the step before, None for a new source."""
 
     def __init__(self, strategy: WatermarkStrategy, state: SourceTime | None = None) -> None:
         state = SourceTime() if state is None else state
@@ -69,7 +55,7 @@ class SourceWatermark:
         for name, each in state.partitions.items():
             self._partitions[name] = self._restored(each)
 
-    def _new_timer(self, silent_since: int | None = None) -> IdlenessTimer | None:
+    def _new_timer(self, silent_since: int | None) -> IdlenessTimer | None:
         # A clock is never silent, and rows that are given its time are not looked at.
         if self.strategy.idleness is None or self.strategy.clocked:
             return None
@@ -84,14 +70,14 @@ class SourceWatermark:
     @property
     def partitions(self) -> Mapping[str, int]:
         """The watermark of each partition, MIN where it has none yet."""
-        return {name: each.watermark for name, each in self._partitions.items()}
+        return {name: each.output.watermark for name, each in self._partitions.items()}
 
     # --- one partition --------------------------------------------------------------------------------------------------
 
     def add(self, partition: str) -> None:
         """Take a new partition in: it is waited for from now on."""
         if partition not in self._partitions:
-            self._partitions[partition] = _Partition(kept_generator(self.strategy), self._new_timer())
+            self._partitions[partition] = self._restored(PartitionTime())
 
     def remove(self, partition: str) -> None:
         """Forget a partition. What it held back moves on with the next step."""
@@ -120,7 +106,6 @@ class SourceWatermark:
 
         Args:
             seen: per partition that had rows.
-            now_ms: the checkpoint's clock.
             partitions: all that may have rows after this checkpoint; None = splits that were read to their end.
             held: partitions that wait for their alignment group: what is not read is not silent.
         """
@@ -164,16 +149,12 @@ class SourceWatermark:
         self._emit(now_ms, seen, silent)
         self._combine()
         # One after the other, the slowest first: where all fall silent together, the source ends at the greatest.
-        for name in sorted(silent, key=lambda n: (self._partitions[n].watermark, n)):
-            if not self._partitions[name].idle:
+        for name in sorted(silent, key=lambda n: (self._partitions[n].output.watermark, n)):
+            if not self._partitions[name].output.idle:
                 self.mark_idle(name)
-        if ended := wanted.difference(
-            partitions
-        ):  # read to their end with this checkpoint: they hold nobody back behind it
-            for name in ended:
-                self.remove(name)
-            self._combine()
-        return self.watermark
+        for name in wanted.difference(partitions):  # read to their end: they hold nobody back behind this checkpoint
+            self.remove(name)
+        return self._combine()
 
     def _splits(self, seen: Mapping[str, PartitionSeen], now_ms: int) -> int:
         """They count once, against each other: the least of them is what the source has reached."""
@@ -208,11 +189,11 @@ class SourceWatermark:
         for name, partition in self._partitions.items():
             if name in seen and seen[name].generator is not None:
                 continue  # it emitted what it had to in the task that read the partition
-            if name not in silent and not (partition.idle and partition.timer is not None):
+            if name not in silent and not (partition.output.idle and partition.timer is not None):
                 partition.generator.on_periodic_emit(now_ms, partition.output)
 
     def _combine(self) -> int:
-        active = {name: each.watermark for name, each in self._partitions.items() if not each.idle}
+        active = {name: each.output.watermark for name, each in self._partitions.items() if not each.output.idle}
         self.idle = bool(self._partitions) and not active
         if active:
             self.held_by = min(active, key=lambda name: (active[name], name))

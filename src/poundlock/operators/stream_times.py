@@ -14,24 +14,27 @@ from dataclasses import dataclass, field
 import msgspec
 
 from poundlock.errors import TerminalError
-from poundlock.operators.combined_watermarks import Input, StreamHolder, combine
-from poundlock.operators.held_partitions import held
+from poundlock.operators.combined_watermarks import Input, combine
 from poundlock.operators.source_watermarks import PartitionSeen, SourceWatermark
-from poundlock.operators.split_reports import Seen, seen_by_assigner
-from poundlock.operators.time_graph import TimeGraph, TimeNode
+from poundlock.operators.time_graph import TimeGraph, TimeNode, held
 from poundlock.operators.time_values import (
     MAX,
     MIN,
+    SUMMARY,
     UNKNOWN,
     SourceInput,
     SourceTime,
     SplitTimes,
+    StreamHolder,
     StreamTime,
     TimeDirective,
     TimeState,
     known,
     shown,
 )
+
+Seen = Mapping[str, Mapping[str, Mapping[str, PartitionSeen]]]
+"""By assigner, source and partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,6 @@ def require_agreement(advanced: Advanced, used: Iterable[str]) -> None:
     """Raise TerminalError unless all tasks ran their steps by the driver's watermarks; the decision would not be what they did.
 
     Args:
-        advanced: the driver's result.
         used: what `Advanced.used` gave in each task.
     """
     for each in sorted(set(used)):
@@ -103,11 +105,7 @@ def require_agreement(advanced: Advanced, used: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class StreamTimes:
-    """The event time of a job.
-
-    Args:
-        graph: how its watermarks flow.
-    """
+    """The event time of a job."""
 
     graph: TimeGraph
 
@@ -153,7 +151,6 @@ class StreamTimes:
         """Return the watermarks behind a checkpoint.
 
         Args:
-            directive: of the checkpoint.
             reports: of all tasks; none for a look at the clock alone.
 
         Raises:
@@ -261,3 +258,56 @@ class _Step:
 
 
 _NOTHING = SourceInput(partitions=())
+
+
+# --- what the tasks of a checkpoint saw, by partition: in whatever order reports come, and however often ------------------
+
+
+def merged(reports: Iterable[SplitTimes]) -> list[SplitTimes]:
+    """Return the reports as one for each partition, in a fixed order.
+
+    It is what a task hands on to the next stage of what it received: any number of tasks may hand on the same.
+
+    Raises:
+        TerminalError: as `seen_by_assigner`.
+    """
+    return [
+        SplitTimes(assigner, source, partition, SUMMARY, each.greatest, each.count, each.generator)
+        for assigner, sources in sorted(seen_by_assigner(reports).items())
+        for source, partitions in sorted(sources.items())
+        for partition, each in sorted(partitions.items())
+    ]
+
+
+def seen_by_assigner(reports: Iterable[SplitTimes]) -> Seen:
+    """Return what was seen of each partition.
+
+    Raises:
+        TerminalError: two tasks read one partition whose generator looks at each record, so neither has seen all of it.
+    """
+    by_split: dict[tuple[str, str], dict[tuple[str, int], SplitTimes]] = {}
+    summaries: set[tuple[str, str]] = set()
+    for report in reports:
+        place = report.assigner, report.source
+        by_split.setdefault(place, {})[report.partition, report.sequence] = report
+        if report.sequence == SUMMARY:
+            summaries.add(place)
+    seen: dict[str, dict[str, dict[str, PartitionSeen]]] = {}
+    for (assigner, source), splits in by_split.items():
+        whole = (assigner, source) in summaries
+        partitions = seen.setdefault(assigner, {}).setdefault(source, {})
+        for (partition, sequence), report in splits.items():
+            if not whole or sequence == SUMMARY:
+                partitions[partition] = _together(partitions.get(partition), report)
+    return seen
+
+
+def _together(seen: PartitionSeen | None, report: SplitTimes) -> PartitionSeen:
+    if seen is None:
+        return PartitionSeen(report.greatest, report.count, report.generator)
+    if report.generator is not None or seen.generator is not None:
+        raise TerminalError(
+            f"{report.assigner}: two tasks read {report.partition} of {report.source}, whose watermark generator looks at each record",
+            next="report this as a bug: the splits of such a partition belong to one task",
+        )
+    return PartitionSeen(max(seen.greatest, report.greatest), seen.count + report.count)

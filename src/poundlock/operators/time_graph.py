@@ -1,15 +1,17 @@
-"""How watermarks flow through a job: which step each of its streams gets its watermark from, and where watermarks begin.
+"""How watermarks flow through a job: where each stream gets its watermark from, where watermarks begin, and who waits for whom.
 
-It is made from the job's nodes once and has nothing of them but ids and strategies, so it goes to every task.
+The graph is made from the job's nodes once and has nothing of them but ids and strategies, so it goes to every task. Alignment
+(Flink's FLIP-182 and FLIP-217) is pure arithmetic over the state behind a checkpoint: what must not be read on until the slowest
+of its group has caught up is left out of the ranges by whoever plans the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.time_values import UNKNOWN
+from poundlock.operators.time_values import MAX, MIN, UNKNOWN, SourceTime, TimeState, known
 from poundlock.stream.nodes import (
     ApplyNode,
     Node,
@@ -22,7 +24,8 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     walk,
 )
-from poundlock.stream.watermarks import WatermarkStrategy
+from poundlock.stream.watermarks import Alignment, WatermarkStrategy
+from poundlock.values import span_ms
 
 _ROW_WISE = (SourceNode, PythonNode, SqlNode, SideOutputNode, UnionNode, WatermarkNode)
 _STATELESS = (*_ROW_WISE, ApplyNode, SinkNode)
@@ -33,7 +36,6 @@ class TimeNode:
     """A step as far as watermarks go.
 
     Args:
-        id: of the step.
         inputs: ids of the steps it reads from, each once.
         strategy: of a step that assigns timestamps and watermarks; None for others.
         sources: of such a step, the ids of the sources whose rows come there; UNKNOWN where nobody knows which row is whose.
@@ -61,9 +63,6 @@ class TimeGraph:
     @classmethod
     def of(cls, roots: Sequence[Node]) -> TimeGraph:
         """Return the graph of a job.
-
-        Args:
-            roots: its last steps, as its sinks.
 
         Raises:
             DefinitionError: a generator is to look at each record where nobody knows which partition a record is of.
@@ -113,3 +112,81 @@ def _sources(node: Node, inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
         return (node.id,)
     names = tuple(dict.fromkeys(name for each in inputs for name in each))
     return names if isinstance(node, _ROW_WISE) else (UNKNOWN,)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What of a source has to wait.
+
+    Args:
+        everything: whether nothing of it is to be read.
+        partitions: those that are not to be read; of a source whose splits are read to their end there are none.
+        ahead_ms: how much further the farthest of them is than it may be.
+    """
+
+    everything: bool = False
+    partitions: frozenset[str] = frozenset()
+    ahead_ms: int = 0
+
+
+NOTHING_HELD = Held()
+
+
+def allowed(watermarks: Iterable[int], drift_ms: int) -> int:
+    """Return the greatest watermark that a member of a group may have, given those of its active members."""
+    least = min(watermarks, default=MAX)
+    return MAX if least > MAX - drift_ms else MIN if least == MIN else least + drift_ms
+
+
+def held(graph: TimeGraph, state: TimeState) -> dict[tuple[str, str], Held]:
+    """Return what has to wait, by assigner and source; those of which nothing has to are left out.
+
+    A source that is idle or has ended holds nobody back. A group in which somebody has no watermark yet lets nobody run who
+    has one: as in Flink, all wait for the first rows of the last.
+    """
+    groups: dict[str, list[int]] = {}
+    members: list[tuple[str, str, SourceTime, Alignment]] = []
+    for node in graph.assigners:
+        if node.strategy is None or (alignment := node.strategy.alignment) is None:
+            continue
+        for name in node.sources:
+            source = state.sources.get(node.id, {}).get(name, SourceTime())
+            members.append((node.id, name, source, alignment))
+            if not source.idle:
+                groups.setdefault(alignment.group, []).append(known(source.watermark))
+    limits: dict[tuple[str, str], Held] = {}
+    for assigner, name, source, alignment in members:
+        limit = allowed(groups.get(alignment.group, ()), span_ms(alignment.max_drift))
+        if (each := _held(source, limit)) != NOTHING_HELD:
+            limits[assigner, name] = each
+    return limits
+
+
+def held_of_source(graph: TimeGraph, state: TimeState) -> Mapping[str, Held]:
+    """Return what has to wait, by source, for the enumerators: a source that goes to several assigners waits if one has it wait."""
+    together: dict[str, Held] = {}
+    for (_, name), each in held(graph, state).items():
+        if name != UNKNOWN:
+            other = together.get(name, NOTHING_HELD)
+            together[name] = Held(
+                each.everything or other.everything,
+                each.partitions | other.partitions,
+                max(each.ahead_ms, other.ahead_ms),
+            )
+    return together
+
+
+def _held(source: SourceTime, limit: int) -> Held:
+    partitions = {
+        name: ahead for name, each in source.partitions.items() if (ahead := _ahead(known(each.watermark), limit))
+    }
+    ahead = _ahead(known(source.watermark), limit)
+    if not ahead and not partitions:
+        return NOTHING_HELD
+    return Held(bool(ahead), frozenset(partitions), max(ahead, *partitions.values()) if partitions else ahead)
+
+
+def _ahead(watermark: int, limit: int) -> int:
+    if watermark in (MIN, MAX) or watermark <= limit:
+        return 0
+    return watermark - limit if limit != MIN else MAX

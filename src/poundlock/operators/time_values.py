@@ -6,34 +6,16 @@ Times are whole milliseconds since 1970. In JSON no watermark yet is null, and t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from poundlock.operators.generators import MAX, MIN
+from poundlock.errors import TerminalError
 
-__all__ = [
-    "FORMAT",
-    "MAX",
-    "MIN",
-    "SUMMARY",
-    "UNKNOWN",
-    "ChannelTime",
-    "GeneratorReport",
-    "PartitionTime",
-    "SourceInput",
-    "SourceTime",
-    "SplitTimes",
-    "StreamTime",
-    "TimeDirective",
-    "TimeState",
-    "TimeValue",
-    "known",
-    "renamed_state",
-    "shown",
-]
-
-FORMAT = 1
+MIN, MAX = -(1 << 63), (1 << 63) - 1
+"""The watermark before any, and the one behind the end of the input."""
+STATE_FORMAT, DECIDED_FORMAT = 1, 2
 SUMMARY = -1
 """The sequence of a report that stands for all reports of its source at its assigner."""
 UNKNOWN = "(not known)"
@@ -148,7 +130,7 @@ class TimeState(TimeValue, frozen=True):
         sources: by the id of an assigner and of a source.
     """
 
-    v: int = FORMAT
+    v: int = STATE_FORMAT
     clock: int = 0
     streams: dict[str, StreamTime] = {}
     sources: dict[str, dict[str, SourceTime]] = {}
@@ -168,6 +150,57 @@ class TimeDirective(TimeValue, frozen=True):
     clock: int
     sources: dict[str, SourceInput]
     drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamHolder:
+    """Who holds a watermark back: a source, and of that a partition, where one is known."""
+
+    source: str
+    partition: str | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.partition is None else f"{self.partition} of {self.source}"
+
+
+class DecidedTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Event time behind a checkpoint.
+
+    Args:
+        v: the version of this form.
+        watermark: of the job, ms; None = none yet.
+        held_by: what the slowest stream waits for; None where nothing is waited for.
+        state: what the next checkpoint goes on from.
+        directive: what the tasks began with; those that run once more begin with it, too.
+    """
+
+    v: int
+    watermark: int | None
+    held_by: StreamHolder | None = None
+    state: TimeState
+    directive: TimeDirective
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        made: dict[str, Any] = msgspec.to_builtins(self)
+        return made
+
+    @classmethod
+    def from_json(cls, value: Any) -> DecidedTime:
+        """Return what a JSON object says. Raises TerminalError if it is of another version, or damaged."""
+        try:
+            decided = msgspec.convert(value, cls)
+        except msgspec.ValidationError as error:
+            raise TerminalError(
+                f"the event time in the ledger cannot be read: {error}", next="restore the job from a savepoint"
+            ) from None
+        for format, known in ((decided.v, DECIDED_FORMAT), (decided.state.v, STATE_FORMAT)):
+            if format != known:
+                raise TerminalError(
+                    f"the event time in the ledger has format {format}, and this version knows {known}",
+                    next="run the job with the version of poundlock that wrote it",
+                )
+        return decided
 
 
 def known(watermark: int | None) -> int:

@@ -7,7 +7,7 @@ and all others go on, whatever chunk they came in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,45 +18,11 @@ from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records
 from poundlock.formats.origin import subset, within
 from poundlock.formats.reject import Reject
-from poundlock.operators.chain import MAIN, Emit, Filters, Misfit, RowFailed
-from poundlock.stream.functions.rich_function import RichFunction
+from poundlock.operators.chain import MAIN, Emit, Filters, Misfit, RowFailed, UserFunction
 from poundlock.stream.stream import Side
 
 # These say something of the job or of the machine, not of a row.
 _NOT_OF_A_ROW = (PoundlockError, MemoryError)
-
-
-class _Opened:
-    """Opens and closes the function of an operator, where it is an object that can be."""
-
-    function: Callable[..., Any]
-
-    def open(self) -> None:
-        """Open the function."""
-        if isinstance(self.function, RichFunction):
-            self.function.open()
-
-    def close(self) -> None:
-        """Close the function."""
-        if isinstance(self.function, RichFunction):
-            self.function.close()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _UserFunction(_Opened):
-    """What the operators here share.
-
-    Args:
-        rejects: whether a row for which the function raises, or gives what does not fit the declared columns, is a bad record.
-        failed: takes such rows within a task; None = the error goes on.
-    """
-
-    rejects: bool = False
-    failed: RowFailed | None = None
-
-    def rejecting(self, failed: RowFailed) -> Any:
-        """Return the operator that hands rows for which the function raises to `failed`."""
-        return replace(self, failed=failed)
 
 
 def _each(
@@ -85,13 +51,12 @@ def _places(records: Records, rows: Iterable[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Filter(_UserFunction, Filters):
+class Filter(UserFunction, Filters):
     """Keep the rows for which the user's function is true, in the form they came in."""
 
     function: Callable[[dict[str, Any]], Any]
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Emit the rows that stay."""
         function = self.function
         answers, rows = _each(
             function if self.failed is None else lambda row: bool(function(row)), convert.to_records(chunk), self.failed
@@ -120,7 +85,7 @@ def _shaped(row: Any, names: tuple[str, ...], known: frozenset[str], step: str) 
 
 
 @dataclass(frozen=True)
-class MapRecords(_UserFunction):
+class MapRecords(UserFunction):
     """One record in, one record out."""
 
     id: str
@@ -128,7 +93,6 @@ class MapRecords(_UserFunction):
     schema: pa.Schema
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Emit the record of each row."""
         records = convert.to_records(chunk)
         names = tuple(self.schema.names)
         known = frozenset(names)
@@ -146,7 +110,7 @@ class MapRecords(_UserFunction):
 
 
 @dataclass(frozen=True)
-class FlatMap(_UserFunction):
+class FlatMap(UserFunction):
     """One record in, any number out, some of them to side outputs."""
 
     id: str
@@ -194,7 +158,7 @@ class FlatMap(_UserFunction):
 
 
 @dataclass(frozen=True)
-class MapBatches(_UserFunction):
+class MapBatches(UserFunction):
     """Arrow in, Arrow out. `schema` is what the function declared to give; `input_schema` what it is given, where known.
 
     A batch for which the function raises is given to it again in halves, until the rows are known for which it does; how rows
@@ -207,7 +171,6 @@ class MapBatches(_UserFunction):
     input_schema: pa.Schema | None = None
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Emit what comes of the batch."""
         batch = convert.to_batch(chunk, self.input_schema if isinstance(chunk, Records) else None)
         if self.failed is None:
             self._emit(_batches(self.function(batch.batch), self.id), batch.origin, batch.batch.num_rows, emit)

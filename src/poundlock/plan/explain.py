@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,12 @@ from poundlock.arguments import function_name
 from poundlock.checkpoint.capabilities import Describable, HasPlace, prepares_ahead
 from poundlock.connectors.base import SparkSource, SplitSource
 from poundlock.plan.guarantees import guarantees
-from poundlock.plan.plan import DEAD_LETTER, Plan, make_plan
-from poundlock.plan.spark_streams import spark_streams
+from poundlock.plan.plan import DEAD_LETTER, make_plan
+from poundlock.plan.segments import spark_streams
 from poundlock.plan.stages import StageOutline, outline
 from poundlock.stream.nodes import (
     ApplyNode,
+    KeyedNode,
     Node,
     PythonNode,
     SideOutputNode,
@@ -25,7 +25,6 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     WindowNode,
 )
-from poundlock.stream.process_nodes import KeyedNode
 from poundlock.values import duration, format_duration
 
 if TYPE_CHECKING:
@@ -33,18 +32,14 @@ if TYPE_CHECKING:
 
 
 def explain(job: Job) -> str:
-    """Return the plan as text, a paragraph a stage.
-
-    Raises:
-        DefinitionError: the job cannot be planned.
-    """
+    """Return the plan as text, a paragraph a stage. Raises DefinitionError if the job cannot be planned."""
     plan = make_plan(job)
     interval = f"checkpoint every {format_duration(duration(job.checkpoint_interval))}"
     if plan.bounded:
         interval = "one checkpoint after the other, since every source ends"
     stages = outline(plan)
     streams = spark_streams(list(job.graph())).steps
-    lines = [f"job {job.name}: {_count(len(stages), 'stage', 'stages')}, {interval}"]
+    lines = [f"job {job.name}: {len(stages)} stage{'' if len(stages) == 1 else 's'}, {interval}"]
     options = _checkpoint_options(job)
     if options:
         lines += ["checkpoints: " + ", ".join(options)]
@@ -99,7 +94,7 @@ def explain_json(job: Job) -> dict[str, Any]:
             for stage in outline(plan)
         ],
         "queries": {name: [_step(node) for node in steps] for name, steps in streams.items()},
-        "sinks": _sinks(plan),
+        "sinks": {name: _describe(sink) for name, sink in plan.sinks.items()},
         "guarantees": [asdict(path) for path in guarantees(plan)],
     }
 
@@ -118,10 +113,6 @@ def _stage(number: int, stage: StageOutline) -> list[str]:
     if stage.spark:
         lines += ["  in Spark:"] + [f"    {_step(node)}" for node in stage.spark]
     return lines + (["  in tasks:"] + [f"    {_step(node)}" for node in stage.steps] if stage.steps else [])
-
-
-def _sinks(plan: Plan) -> Mapping[str, str]:
-    return {name: _describe(sink) for name, sink in plan.sinks.items()}
 
 
 def _step(node: Node) -> str:
@@ -161,7 +152,3 @@ def _describe(part: Any) -> str:
     if isinstance(part, SplitSource | SparkSource):
         return f"{type(part).__name__} {part.place if isinstance(part, HasPlace) else ''}".rstrip()
     return part.describe() if isinstance(part, Describable) else type(part).__name__
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"

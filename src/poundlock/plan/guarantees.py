@@ -42,14 +42,7 @@ SINKS: Mapping[Kind, tuple[Guarantee, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PathGuarantee:
-    """What one way from a source to a sink promises.
-
-    Args:
-        source: name of the source.
-        sink: name of the sink.
-        guarantee: the promise.
-        reason: the weaker end's; both ends' for exactly-once.
-    """
+    """What one way from a source to a sink promises; `reason` is the weaker end's, both ends' for exactly-once."""
 
     source: str
     sink: str

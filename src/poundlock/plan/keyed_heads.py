@@ -6,37 +6,32 @@ Keys, times and arguments of aggregates are columns here; what has to be compute
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
+from poundlock.operators.factory import process_operator, window_operator
 from poundlock.operators.keyed.output import MAIN
-from poundlock.operators.process.factory import process_operator
 from poundlock.operators.windows.aggregates import SqlAggregates
-from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
+from poundlock.plan.hidden import EVENT_TIME
 from poundlock.plan.normalize import Expression, Normalized
-from poundlock.plan.normalize import KeyColumns as Input
 from poundlock.plan.sql_text import resolve_column
-from poundlock.stream.nodes import WindowNode
-from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode, ProcessNode
+from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, Node, ProcessNode, WindowNode
 from poundlock.tasks.exchange.blocks import ExchangeInput
-from poundlock.tasks.keyed_input import KeyedInput, check_keys
-from poundlock.tasks.keyed_output import EVENT_TIME, KeyedOutput, PairColumns, PairRows, RecordRows, WindowRows
+from poundlock.tasks.keyed_rows import (
+    KeyedInput,
+    KeyedOutput,
+    PairColumns,
+    PairRows,
+    RecordRows,
+    WindowRows,
+    check_keys,
+)
 from poundlock.tasks.keyed_stage import KeyedHead
-
-
-@dataclass(frozen=True)
-class Exchanged:
-    """What an exchange brings to one input of an operator."""
-
-    input: ExchangeInput
-    columns: Sequence[str]
-
 
 NameOf = Callable[[pa.Schema, str], str]
 """Tells what Spark calls an expression over some columns."""
@@ -54,7 +49,6 @@ def keyed_head(
     """Return the operator of a step.
 
     Args:
-        node: the step.
         given: the columns of each input.
         timed: per input, whether its rows have an event time in a hidden column.
         graph: the job's, which knows what was computed for the step.
@@ -66,18 +60,20 @@ def keyed_head(
     """
     schemas = [_known(node.id, schema) for schema in given]
     inputs = graph.inputs[node.id]
-    texts = [[key.text for key in each.keys] for each in inputs if each.keys]
-    keys = [_keys(node.id, each, schema) for each, schema in zip(inputs, schemas, strict=True)]
-    check_keys(
-        node.id,
-        texts,
-        [
-            pa.schema([schema.field(name) for name in names])
-            for names, schema in zip(keys, schemas, strict=True)
-            if names
-        ],
-    )
-    own = [_without(schema, each.hidden) for schema, each in zip(schemas, inputs, strict=True)]
+    keys = [
+        [resolve_column(schema, key.column, node.id) for key in each.keys]
+        for each, schema in zip(inputs, schemas, strict=True)
+    ]
+    keyed = [
+        (each, pa.schema([schema.field(name) for name in names]))
+        for each, schema, names in zip(inputs, schemas, keys, strict=True)
+        if names
+    ]
+    check_keys(node.id, [[key.text for key in each.keys] for each, _ in keyed], [side for _, side in keyed])
+    own = [
+        pa.schema([field for field in schema if field.name not in each.hidden])
+        for schema, each in zip(schemas, inputs, strict=True)
+    ]
     if isinstance(node, WindowNode):
         return _window(node, graph, schemas[0], own[0], keys[0], timed[0], name_of)
     return _process(node, graph, own, keys, timed, bounded)
@@ -89,14 +85,6 @@ def _known(operator: str, schema: pa.Schema | None) -> pa.Schema:
             f"{operator}: the columns of its input are not known", next="declare them: map(…, schema=…)"
         )
     return schema
-
-
-def _keys(operator: str, given: Input, schema: pa.Schema) -> list[str]:
-    return [resolve_column(schema, key.column, operator) for key in given.keys]
-
-
-def _without(schema: pa.Schema, hidden: Sequence[str]) -> pa.Schema:
-    return pa.schema([field for field in schema if field.name not in hidden])
 
 
 def _window(
@@ -187,28 +175,22 @@ def _time(operator: str, column: str | None, schema: pa.Schema, timed: bool, *, 
     return None
 
 
-def exchange_inputs(node: Any, head: KeyedHead, *, parallelism: int, max_parallelism: int) -> list[Exchanged]:
-    """Return what the exchange before a step brings to each of its inputs.
-
-    Args:
-        node: the step.
-        head: its operator.
-        parallelism: how many tasks it has.
-        max_parallelism: how many key groups there are.
-    """
+def exchange_inputs(
+    node: Node, head: KeyedHead, *, parallelism: int, max_parallelism: int
+) -> list[tuple[ExchangeInput, list[str]]]:
+    """Return what the exchange before a step brings to each of its inputs, and the columns of that."""
     exchanged = []
     for side, taken in enumerate(head.inputs):
-        broadcast = side in head.broadcast
         keyless = isinstance(node, KeyedNode) and not taken.keys
-        how: Literal["keyed", "broadcast", "spread"] = "broadcast" if broadcast else "spread" if keyless else "keyed"
-        columns = dict.fromkeys([*taken.whole, *taken.keys, *taken.columns, *([taken.time] if taken.time else [])])
+        how: Literal["keyed", "broadcast", "spread"] = "spread" if keyless else "keyed"
         to = ExchangeInput(
             operator=head.id,
             side=side,
             keys=tuple(taken.keys),
-            how=how,
+            how="broadcast" if side in head.broadcast else how,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
         )
-        exchanged.append(Exchanged(to, list(columns)))
+        columns = dict.fromkeys([*taken.whole, *taken.keys, *taken.columns, *([taken.time] if taken.time else [])])
+        exchanged.append((to, list(columns)))
     return exchanged

@@ -24,7 +24,6 @@ class MeasuredSink:
     """Stands for a sink in the tasks of a replay.
 
     Args:
-        sink: the sink, as the job has it.
         measuring: what writes instead; None = rows are only counted.
         show: so many rows of each task are handed back as JSON texts, under "shown" of its first payload.
     """

@@ -13,10 +13,18 @@ import pyarrow as pa
 
 from poundlock.checkpoint.capabilities import ComputesColumns
 from poundlock.operators.windows.aggregates import SqlAggregate
-from poundlock.plan.sql_aggregates import parse_aggregates, result_type
-from poundlock.plan.sql_text import NamedColumn, named_column, resolve_column
-from poundlock.stream.nodes import Node, SideOutputNode, SinkNode, SqlNode, WatermarkNode, WindowNode, walk
-from poundlock.stream.process_nodes import IntervalJoinNode, KeyedNode
+from poundlock.plan.sql_text import NamedColumn, named_column, parse_aggregates, resolve_column, result_type
+from poundlock.stream.nodes import (
+    IntervalJoinNode,
+    KeyedNode,
+    Node,
+    SideOutputNode,
+    SinkNode,
+    SqlNode,
+    WatermarkNode,
+    WindowNode,
+    walk,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,6 @@ class Expression:
     """An expression as the column that holds it.
 
     Args:
-        column: the column.
         text: what the user wrote.
         name: what a result calls it; None where only Spark knows, which is asked with the text.
     """
@@ -64,10 +71,6 @@ class WindowAggregates:
     def result_types(self, schema: pa.Schema, operator: str) -> list[pa.DataType]:
         """Return the types of the results.
 
-        Args:
-            schema: of the input.
-            operator: for errors.
-
         Raises:
             DefinitionError: a column is not there, or an aggregate does not take values of its type.
         """
@@ -92,7 +95,6 @@ class Normalized:
     """A graph of columns.
 
     Args:
-        roots: the sinks.
         inputs: per keyed operator its inputs, in their order.
         aggregates: per window with SQL aggregates.
         pairs: per interval join whose select(…) is of plain columns. One with other expressions gives the structs `left` and
@@ -109,7 +111,6 @@ def normalize(roots: Sequence[SinkNode], *, time_in_tasks: Callable[[WatermarkNo
     """Return the graph of a job with columns where expressions were.
 
     Args:
-        roots: its sinks.
         time_in_tasks: whether tasks can compute the timestamp expression of a step; a plain column is not asked about.
 
     Raises:
@@ -120,10 +121,7 @@ def normalize(roots: Sequence[SinkNode], *, time_in_tasks: Callable[[WatermarkNo
         rewriting.add(node)
     sinks = [rewriting.made[id(root)] for root in roots]
     return Normalized(
-        [sink for sink in sinks if isinstance(sink, SinkNode)],
-        rewriting.inputs,
-        rewriting.aggregates,
-        rewriting.pairs,
+        [sink for sink in sinks if isinstance(sink, SinkNode)], rewriting.inputs, rewriting.aggregates, rewriting.pairs
     )
 
 

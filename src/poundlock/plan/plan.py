@@ -13,8 +13,7 @@ from poundlock.checkpoint.participant import DEAD_LETTER
 from poundlock.connectors.base import SparkSource
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
-from poundlock.stream.nodes import Node, SourceNode, WindowNode, walk
-from poundlock.stream.process_nodes import KeyedNode
+from poundlock.stream.nodes import KeyedNode, Node, SourceNode, WindowNode, walk
 
 if TYPE_CHECKING:
     from poundlock.job import Job
@@ -27,9 +26,7 @@ class Plan:
     """A job, checked.
 
     Args:
-        job: the job.
         nodes: its steps, inputs before readers.
-        sources: by name.
         sinks: every participant by name, dead letters included.
     """
 
@@ -60,11 +57,7 @@ class Plan:
 
 
 def make_plan(job: Job) -> Plan:
-    """Return a job as it is to run.
-
-    Raises:
-        DefinitionError: no sink, or a source or sink that is not one.
-    """
+    """Return a job as it is to run. Raises DefinitionError if there is no sink, or a source or sink that is not one."""
     sinks = list(job.graph())
     order = list(walk(sinks))
     sources = {node.id: node.source for node in order if isinstance(node, SourceNode)}

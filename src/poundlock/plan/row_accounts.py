@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from poundlock.checkpoint.participant import DEAD_LETTER, Counts
-from poundlock.operators.chain import Edge
+from poundlock.operators.chain import Edge, StepCounts
 from poundlock.plan.segments import Segment
 from poundlock.plan.steps import edge
 from poundlock.stream.nodes import Node, SinkNode, SourceNode, SqlNode, UnionNode, walk
-from poundlock.tasks.report import StepCounts
 
 
 def sink_counts(
-    nodes: Sequence[Node],
-    segments: Sequence[Segment],
-    totals: Mapping[str, StepCounts],
-    *,
-    keeps_dead_letters: bool,
+    nodes: Sequence[Node], segments: Sequence[Segment], totals: Mapping[str, StepCounts], *, keeps_dead_letters: bool
 ) -> dict[str, Counts]:
     """Return the counts of each sink, dead letters included.
 
     Args:
-        nodes: the steps of the job.
         segments: those of them that Spark runs: rows are counted as they go in and as they come out.
         totals: rows per step, added up over all tasks of all stages.
         keeps_dead_letters: whether rejected records are kept; otherwise they were skipped.
@@ -44,10 +38,7 @@ def sink_counts(
 
 
 def _on_the_way(
-    sink: SinkNode,
-    segments: Sequence[Segment],
-    totals: Mapping[str, StepCounts],
-    readers: Mapping[Edge, Sequence[str]],
+    sink: SinkNode, segments: Sequence[Segment], totals: Mapping[str, StepCounts], readers: Mapping[Edge, Sequence[str]]
 ) -> Counts:
     upstream = list(walk([sink]))
     inside = {node.id for node in upstream}

@@ -1,14 +1,17 @@
-"""Where rows enter the JVM: connected steps that Spark runs, cut out of a job's graph so that rows go in once and come out once.
+"""What of a job Spark runs: connected steps, cut out of its graph so that rows enter the JVM once, and queries that read a source.
 
-Pure. No path leads out of a segment and back into it, so segments and the steps between them can be run one after another.
+Pure. No path leads out of a segment and back into it, so segments and the steps between them can be run one after another. A
+SparkSource's query runs the SQL and DataFrame functions right behind it as well: these are given the stream itself, so that a
+function may keep state in Spark, as with `withWatermark`. Everything behind them is in stages of our own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from poundlock.stream.nodes import Node, UnionNode, walk
+from poundlock.connectors.base import SparkSource
+from poundlock.stream.nodes import ApplyNode, Node, SinkNode, SourceNode, SqlNode, UnionNode, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,6 @@ def cut_segments(roots: Sequence[Node], in_spark: Callable[[Node], bool]) -> lis
     segment, so that these rows enter the JVM once.
 
     Args:
-        roots: the ends of the graph.
         in_spark: whether Spark runs a step; asked of every step but unions.
     """
     order = list(walk(roots))
@@ -99,3 +101,48 @@ def _segment(nodes: Sequence[Node], order: Sequence[Node]) -> Segment:
     read_outside = {id(parent) for node in order if id(node) not in members for parent in node.inputs}
     outputs = [node for node in ordered if id(node) in read_outside]
     return Segment("+".join(node.id for node in outputs), ordered, tuple(inputs), tuple(outputs))
+
+
+@dataclass(frozen=True)
+class SparkStreams:
+    """A graph whose Spark streams end where rows come out of them.
+
+    Args:
+        roots: the sinks; steps that a stream runs are not in their graph, its source stands for them.
+        steps: per source that Spark reads, the steps behind it that its query runs, in their order.
+    """
+
+    roots: Sequence[SinkNode]
+    steps: Mapping[str, Sequence[Node]]
+
+
+def spark_streams(roots: Sequence[SinkNode]) -> SparkStreams:
+    """Return a job's graph without the steps that a query of Spark's runs.
+
+    Those are of one line: SQL and functions of one DataFrame, up to the first step that is neither, or to a fork.
+    """
+    order = list(walk(roots))
+    steps = {node.id: _line_behind(node, order) for node in order if _is_stream(node)}
+    ends = {id(steps[node.id][-1]): node for node in order if steps.get(node.id)}
+    made: dict[int, Node] = {}
+    for node in order:
+        inputs = [made[id(parent)] for parent in node.inputs]
+        same = all(a is b for a, b in zip(node.inputs, inputs, strict=True))
+        made[id(node)] = ends.get(id(node)) or (node if same else replace(node, inputs=inputs))
+    sinks = [made[id(root)] for root in roots]
+    return SparkStreams([sink for sink in sinks if isinstance(sink, SinkNode)], steps)
+
+
+def _is_stream(node: Node) -> bool:
+    return isinstance(node, SourceNode) and isinstance(node.source, SparkSource)
+
+
+def _line_behind(source: Node, order: Sequence[Node]) -> list[Node]:
+    line: list[Node] = []
+    last = source
+    while True:
+        readers = [node for node in order for parent in node.inputs if parent is last]
+        if len(readers) != 1 or not isinstance(readers[0], (SqlNode, ApplyNode)) or len(readers[0].inputs) != 1:
+            return line
+        last = readers[0]
+        line.append(last)

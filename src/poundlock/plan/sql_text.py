@@ -1,18 +1,20 @@
-"""Pieces of Spark SQL that a plan can understand by their words alone: columns, their names, calls of functions.
+"""Pieces of Spark SQL that a plan can understand by their words alone: columns, their names, aggregates.
 
-Texts are cut, never written anew: what goes on to Spark is what the user wrote.
+Texts are cut, never written anew: what goes on to Spark is what the user wrote. An aggregate that is not one known function of one
+argument is refused with the ways out. Names and types are those that Spark gives.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.windows.aggregates import KINDS, Kind, SqlAggregate
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -20,23 +22,8 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Words that are values or functions although they look like columns. `user` is one too, but many a table has such a column.
-_NOT_COLUMNS = frozenset(
-    [
-        "null",
-        "true",
-        "false",
-        "current_date",
-        "current_timestamp",
-        "current_time",
-        "current_user",
-        "session_user",
-        "localtimestamp",
-        "case",
-        "not",
-        "distinct",
-        "interval",
-        "grouping__id",
-    ]
+_NOT_COLUMNS = re.compile(
+    r"null|true|false|current_(date|timestamp|time|user)|session_user|localtimestamp|case|not|distinct|interval|grouping__id"
 )
 
 
@@ -82,7 +69,7 @@ class Part:
     @property
     def names_column(self) -> bool:
         """Whether it can be the name of a column."""
-        return self.kind == "quoted" or (self.kind == "word" and self.lower not in _NOT_COLUMNS)
+        return self.kind == "quoted" or (self.kind == "word" and not _NOT_COLUMNS.fullmatch(self.lower))
 
 
 def parts_of(text: str) -> Sequence[Part]:
@@ -155,3 +142,211 @@ def resolve_column(schema: pa.Schema, name: str, operator: str) -> str:
             f"{operator}: {name!r} may mean any of {', '.join(alike)}", next="write the name as the column has it"
         )
     raise DefinitionError(f"{operator}: there is no column {name!r}", next=f"use one of {names}")
+
+
+_NAMES = {"mean": "avg", "array_agg": "collect_list", "first_value": "first", "last_value": "last"}
+_ENDS = ("first", "last")
+_MAX_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAggregates:
+    """Aggregates, and what is computed for them.
+
+    Args:
+        aggregates: of elements that are tuples.
+        arguments: Spark SQL of each part of an element.
+        names: what each result is called; None where only Spark knows how it calls an expression without a name.
+    """
+
+    aggregates: Sequence[SqlAggregate]
+    arguments: Sequence[str]
+    names: Sequence[str | None]
+
+
+def parse_aggregates(texts: Sequence[str], operator: str) -> ParsedAggregates:
+    """Return aggregates such as "sum(n * 2) as total". Raises DefinitionError if one is not among those our operators know."""
+    arguments: list[str] = []
+    aggregates: list[SqlAggregate] = []
+    names: list[str | None] = []
+    for text in texts:
+        parts, alias = without_alias(parts_of(text))
+        call = _call(_inside(parts), text)
+        if call is None:
+            raise DefinitionError(
+                f"{operator}: {text!r} cannot be computed by a window",
+                next=f"use {', '.join(KINDS)} of one argument each and put results together in a select(…) behind, "
+                "or write an AggregateFunction",
+            )
+        column = None
+        if call.argument is not None:
+            if call.argument not in arguments:
+                arguments.append(call.argument)
+            column = arguments.index(call.argument)
+        aggregates.append(SqlAggregate(kind=call.kind, column=column, ignore_nulls=call.ignore_nulls))
+        names.append(call.name if alias is None else alias)
+    return ParsedAggregates(aggregates, arguments, names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One function; `argument` is None for count(*), `name` is what Spark calls its result where that is known."""
+
+    kind: Kind
+    argument: str | None
+    ignore_nulls: bool
+    name: str | None
+
+
+def _inside(parts: Sequence[Part]) -> Sequence[Part]:
+    """Return an expression without parentheses around all of it."""
+    while len(parts) > 2 and parts[0].lower == "(" and _closing(parts, 0) == len(parts) - 1:
+        parts = parts[1:-1]
+    return parts
+
+
+def _closing(parts: Sequence[Part], opening: int) -> int:
+    """Return the place of the parenthesis that closes one; -1 if there is none."""
+    depth = 0
+    for place in range(opening, len(parts)):
+        depth += {"(": 1, ")": -1}.get(parts[place].lower, 0)
+        if depth == 0:
+            return place
+    return -1
+
+
+def _call(parts: Sequence[Part], text: str) -> _Call | None:
+    """Return the call that an expression is; None if it is anything else."""
+    if len(parts) < 4 or parts[0].kind != "word" or parts[1].lower != "(":
+        return None
+    end = _closing(parts, 1)
+    written = parts[0].lower
+    kind = _NAMES.get(written, written)
+    given = _arguments(parts[2:end]) if end > 2 else []
+    behind = " ".join(part.lower for part in parts[end + 1 :])
+    if written in _ENDS and not behind and given and [part.lower for part in given[-1][-1:]] == ["nulls"]:
+        behind = " ".join(part.lower for part in given[-1][-2:])  # Spark takes it before the parenthesis as well
+        given[-1] = given[-1][:-2]
+    ignore_nulls = behind == "ignore nulls"
+    if kind in _ENDS:
+        if len(given) == 2 and _flag(given[1]) is not None and not behind:
+            given, ignore_nulls = given[:1], bool(_flag(given[1]))
+        elif behind not in ("", "ignore nulls", "respect nulls"):
+            return None
+    elif behind:
+        return None
+    if len(given) != 1 or not given[0]:
+        return None
+    return _of_one(kind, written, given[0], ignore_nulls, text)
+
+
+def _of_one(kind: str, written: str, argument: Sequence[Part], ignore_nulls: bool, text: str) -> _Call | None:
+    distinct = argument[0].lower == "distinct"
+    if distinct:
+        argument, kind = argument[1:], f"{kind}_distinct"
+    if not argument or kind not in KINDS or (kind == "count_distinct" and not distinct):
+        return None
+    source = text[argument[0].start : argument[-1].end]
+    if kind == "count" and _counts_all(argument):
+        value = "1" if source == "*" else argument[0].text.lower() if argument[0].kind == "word" else argument[0].text
+        return _Call("count", None, False, f"count({value})")
+    if any(part.lower == "*" and len(argument) == 1 for part in argument):
+        return None
+    column = named_column(source)
+    written = {"array_agg": "collect_list"}.get(written, written)  # Spark forgets which of the two it was
+    name = None if column is None else f"{written}({'DISTINCT ' if distinct else ''}{'.'.join(column.path)})"
+    return _Call(cast("Kind", kind), source, ignore_nulls, name)
+
+
+def _arguments(parts: Sequence[Part]) -> list[Sequence[Part]]:
+    """Return the arguments between two parentheses."""
+    arguments: list[list[Part]] = [[]]
+    depth = 0
+    for part in parts:
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(part.lower, 0)
+        if part.lower == "," and depth == 0:
+            arguments.append([])
+        else:
+            arguments[-1].append(part)
+    return list(arguments)
+
+
+def _flag(argument: Sequence[Part]) -> bool | None:
+    return {"true": True, "false": False}.get(argument[0].lower) if len(argument) == 1 else None
+
+
+def _counts_all(argument: Sequence[Part]) -> bool:
+    """Return whether count(…) of this counts every row: of `*`, or of a value that is not null."""
+    if len(argument) != 1:
+        return False
+    part = argument[0]
+    return part.kind in ("number", "string") or part.lower in ("*", "true", "false")
+
+
+# --- types ---------------------------------------------------------------------------------------------------------------
+
+
+def result_type(aggregate: SqlAggregate, argument: pa.DataType | None, operator: str) -> pa.DataType:
+    """Return the type of an aggregate's result, which is Spark's.
+
+    Args:
+        argument: the type of what it is of; None for count(*).
+
+    Raises:
+        DefinitionError: there is no such aggregate of values of that type.
+    """
+    kind = aggregate.kind
+    if kind in ("count", "count_distinct"):
+        return pa.int64()
+    assert argument is not None
+    result = _RESULTS[kind](argument)
+    if result is None:
+        raise DefinitionError(
+            f"{operator}: there is no {kind} of values of type {argument}",
+            next=f"cast them, as in {kind}(CAST(column AS DOUBLE))"
+            if kind in ("sum", "avg")
+            else "use another aggregate, or an AggregateFunction",
+        )
+    return result
+
+
+def _sum_type(argument: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_integer(argument):
+        return pa.int64()
+    if pa.types.is_floating(argument):
+        return pa.float64()
+    if pa.types.is_decimal(argument):
+        return pa.decimal128(min(argument.precision + 10, _MAX_DIGITS), argument.scale)
+    return None
+
+
+def _average_type(argument: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_integer(argument) or pa.types.is_floating(argument):
+        return pa.float64()
+    if pa.types.is_decimal(argument):
+        return pa.decimal128(min(argument.precision + 4, _MAX_DIGITS), min(argument.scale + 4, _MAX_DIGITS))
+    return None
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    """Return whether there is a map in a type: Spark does not order them."""
+    if pa.types.is_map(kind):
+        return True
+    if pa.types.is_struct(kind):
+        return any(_has_map(each.type) for each in kind)
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _has_map(kind.value_type)
+
+
+def _ordered(argument: pa.DataType) -> pa.DataType | None:
+    return None if _has_map(argument) else argument
+
+
+_RESULTS: Mapping[Kind, Callable[[pa.DataType], pa.DataType | None]] = {
+    "sum": _sum_type,
+    "avg": _average_type,
+    "min": _ordered,
+    "max": _ordered,
+    "first": lambda argument: argument,
+    "last": lambda argument: argument,
+    "collect_list": pa.list_,
+}

@@ -24,11 +24,11 @@ from poundlock.plan.hidden import EVENT_TIME, HIDDEN_TYPES, SPLIT, visible_schem
 from poundlock.plan.keyed_heads import exchange_inputs, keyed_head
 from poundlock.plan.normalize import Normalized, normalize
 from poundlock.plan.plan import Plan
-from poundlock.plan.segments import Segment, cut_segments
-from poundlock.plan.spark_streams import spark_streams
+from poundlock.plan.segments import Segment, cut_segments, spark_streams
 from poundlock.plan.steps import edge, operator_of, schema_after
 from poundlock.stream.nodes import (
     ApplyNode,
+    KeyedNode,
     Node,
     PythonNode,
     SideOutputNode,
@@ -39,16 +39,13 @@ from poundlock.stream.nodes import (
     WindowNode,
     walk,
 )
-from poundlock.stream.process_nodes import KeyedNode
-from poundlock.tasks.event_time.assignment import EventTimeAssigner, assigner_for
-from poundlock.tasks.event_time.expressions import NeedsSpark, reads_like_a_column
-from poundlock.tasks.exchange.routing import ExchangeStep
-from poundlock.tasks.exchange.segment_steps import ToSegment
-from poundlock.tasks.keyed_output import WithoutTime
+from poundlock.tasks.event_time import EventTimeAssigner, assigner_for
+from poundlock.tasks.exchange.exits import ExchangeStep, ToSegment
+from poundlock.tasks.keyed_rows import WithoutTime
 from poundlock.tasks.keyed_stage import KeyedHead, KeyedStage
-from poundlock.tasks.rows_stage import RowsStage
-from poundlock.tasks.source_stage import SourceHead, SourceStage
+from poundlock.tasks.rows_stage import RowsStage, SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody, WatermarkStep
+from poundlock.tasks.time_expressions import NeedsSpark, reads_like_a_column
 
 
 class SparkAnalysis(Protocol):
@@ -56,11 +53,9 @@ class SparkAnalysis(Protocol):
 
     def segment(self, segment: Segment, inputs: Mapping[str, pa.Schema]) -> tuple[Any, Mapping[str, pa.Schema]]:
         """Return a segment that can be run, and the columns of each output, hidden ones included."""
-        ...
 
     def name_of(self, schema: pa.Schema, text: str) -> str:
         """Return what Spark calls an expression over some columns."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,11 @@ def enters_jvm(plan: Plan) -> bool:
 def _normalized(plan: Plan, left: Collection[str]) -> Normalized:
     """Return the graph of a job with columns for expressions; `left` are steps whose timestamps only Spark can compute."""
     graph = spark_streams(list(plan.job.graph()))
-    return normalize(graph.roots, time_in_tasks=lambda node: node.id not in left and _may_be_read(node))
+
+    def time_in_tasks(node: WatermarkNode) -> bool:
+        return node.id not in left and reads_like_a_column(str(node.strategy.timestamp))
+
+    return normalize(graph.roots, time_in_tasks=time_in_tasks)
 
 
 def _in_spark(node: Node) -> bool:
@@ -162,10 +161,8 @@ class StageChain:
     Args:
         nodes: the steps of the job, inputs before readers.
         segments: those that Spark runs.
-        source: the first stage.
         later: the others by number, each behind those that it gets rows from.
         feeds: per stage, the numbers of those that it sends rows or event times to.
-        times: how event time flows.
         parallelism: how many tasks a keyed stage has.
     """
 
@@ -206,13 +203,10 @@ def stage_chain(
     """Return the stages of a job.
 
     Args:
-        plan: the job.
         job_id: 32 hex digits.
         sources: by name, as this attempt reads them.
         sinks: participants by name, as the job owns them.
-        parallelism: how many tasks a keyed stage has.
         state_dir: the job's checkpoint folder, below which it keeps its state.
-        analysis: asks Spark.
 
     Raises:
         DefinitionError: a step lacks columns that it needs.
@@ -224,24 +218,28 @@ def stage_chain(
         try:
             return _Builder(plan, graph, job_id, sources, sinks, tasks, state_dir, analysis).build()
         except _LeftToSpark as exception:
-            left.add(exception.step)
-
-
-def _may_be_read(node: WatermarkNode) -> bool:
-    return reads_like_a_column(str(node.strategy.timestamp))
+            left.add(str(exception))
 
 
 class _LeftToSpark(Exception):
-    """Raised where the columns of a step show that tasks cannot compute its timestamps."""
+    """Raised, with its id, where the columns of a step show that tasks cannot compute its timestamps."""
 
-    def __init__(self, step: str) -> None:
-        super().__init__(step)
-        self.step = step
+
+@dataclass
+class _Draft:
+    """A stage while it is cut: `segment` is what Spark runs before it, as it was cut and as Spark analyzed it."""
+
+    depth: int
+    keyed: bool = False
+    steps: list[Step] = field(default_factory=list)
+    heads: list[KeyedHead] = field(default_factory=list)
+    feeds: set[int] = field(default_factory=set)
+    segment: tuple[Segment, Any] | None = None
 
 
 @dataclass
 class _Builder:
-    """Cuts one job."""
+    """Cuts one job. Schemas, whether rows are timed, and the stages that rows are in are known by the id of a step."""
 
     plan: Plan
     graph: Normalized
@@ -254,13 +252,8 @@ class _Builder:
     _schemas: dict[str, pa.Schema | None] = field(default_factory=dict)
     _timed: dict[str, bool] = field(default_factory=dict)
     _stages: dict[str, frozenset[int]] = field(default_factory=dict)
-    _steps: dict[int, list[Step]] = field(default_factory=dict)
-    _heads: dict[int, list[KeyedHead]] = field(default_factory=dict)
-    _segments: dict[int, Any] = field(default_factory=dict)
-    _feeds: dict[int, set[int]] = field(default_factory=dict)
     _source_heads: dict[str, SourceHead] = field(default_factory=dict)
-    _depths: dict[int, int] = field(default_factory=lambda: {0: 0})
-    _keyed_at: dict[int, int] = field(default_factory=dict)
+    _drafts: list[_Draft] = field(default_factory=lambda: [_Draft(0)])
 
     def build(self) -> StageChain:
         nodes = list(walk(self.graph.roots))
@@ -268,47 +261,40 @@ class _Builder:
         for unit in _in_order(nodes, segments):
             if isinstance(unit, Segment):
                 self._add_segment(unit)
+            elif isinstance(unit, SourceNode):
+                self._add_source(unit, nodes)
+            elif is_keyed(unit):
+                self._add_keyed(unit)
             else:
-                self._add(unit, nodes)
+                self._add_step(unit)
         times = StreamTimes(TimeGraph.of(self.graph.roots))
-        later = {number: self._stage(number, times) for number in sorted(self._depths, key=self._order)[1:]}
-        feeds = {number: frozenset(stages) for number, stages in self._feeds.items()}
+        order = sorted(range(1, len(self._drafts)), key=lambda number: (self._drafts[number].depth, number))
+        later = {number: self._stage(number, times) for number in order}
+        feeds = {number: frozenset(draft.feeds) for number, draft in enumerate(self._drafts) if draft.feeds}
         source = SourceStage(self._body(0), self._source_heads)
         return StageChain(nodes, segments, source, later, feeds, times, self.parallelism)
 
-    def _order(self, number: int) -> tuple[int, int]:
-        return self._depths[number], number
-
     def _stage(self, number: int, times: StreamTimes) -> Stage:
-        body = self._body(number)
-        if number in self._heads:
-            return KeyedStage(body, self._heads[number], f"stage-{self._depths[number]}", times, self.state_dir)
-        segment, analyzed = self._segments[number]
+        draft, body = self._drafts[number], self._body(number)
+        if draft.segment is None:
+            return KeyedStage(body, draft.heads, f"stage-{draft.depth}", times, self.state_dir)
+        segment, analyzed = draft.segment
         functions = any(isinstance(node, ApplyNode) for node in segment.nodes)
         return SegmentStage(analyzed, [node.id for node in segment.inputs], functions, RowsStage(body))
 
     def _body(self, number: int) -> StageBody:
-        fed = sorted(self._feeds.get(number, ()))
-        later = [(stage, self.parallelism) for stage in fed if stage in self._heads]
-        steps = self._steps.get(number, [])
-        return StageBody(number, self.job_id, steps, dict(self.sinks), self.plan.job.on_error, later)
+        draft = self._drafts[number]
+        later = [(stage, self.parallelism) for stage in sorted(draft.feeds) if self._drafts[stage].keyed]
+        return StageBody(number, self.job_id, draft.steps, dict(self.sinks), self.plan.job.on_error, later)
 
     # --- the steps -----------------------------------------------------------------------------------------------------
-
-    def _add(self, node: Node, nodes: Sequence[Node]) -> None:
-        if isinstance(node, SourceNode):
-            self._add_source(node, nodes)
-        elif is_keyed(node):
-            self._add_keyed(node)
-        else:
-            self._add_step(node)
 
     def _add_source(self, node: SourceNode, nodes: Sequence[Node]) -> None:
         source = self.sources[node.id]
         self._schemas[node.id], self._timed[node.id] = source.schema(), False
         self._stages[node.id] = frozenset({0})
         self._source_heads[node.id] = SourceHead(source, _wanted_form(node, nodes), _needed_columns(node, nodes))
-        self._step(0, Step(node.id, Pass(), []))
+        self._drafts[0].steps.append(Step(node.id, Pass(), []))
 
     def _add_step(self, node: Node) -> None:
         before = self._schemas[node.inputs[0].id]
@@ -319,9 +305,9 @@ class _Builder:
         for stage in sorted(self._stages[node.id]):
             edges = [edge(node, parent.id) for parent in node.inputs if stage in self._stages[parent.id]]
             if isinstance(node, PythonNode) and timed:
-                self._step(stage, Step(f"{node.id}#timeless", WithoutTime(), edges))
+                self._drafts[stage].steps.append(Step(f"{node.id}#timeless", WithoutTime(), edges))
                 edges = [Edge(f"{node.id}#timeless")]
-            self._step(stage, Step(node.id, self._operator(node, before), edges))
+            self._drafts[stage].steps.append(Step(node.id, self._operator(node, before), edges))
 
     def _add_keyed(self, node: Any) -> None:
         number = self._new_stage(node.inputs, keyed=True)
@@ -329,21 +315,21 @@ class _Builder:
         given = [self._schemas[parent.id] for parent in node.inputs]
         timed = [self._timed[parent.id] for parent in node.inputs]
         head = keyed_head(node, given, timed, self.graph, self.analysis.name_of, bounded=self.plan.batch)
-        self._heads.setdefault(number, []).append(head)
-        self._step(number, Step(node.id, Pass(), []))
+        self._drafts[number].heads.append(head)
+        self._drafts[number].steps.append(Step(node.id, Pass(), []))
         for tag, output in head.outputs.items():
             name = f"{node.id}\0{tag}" if tag else node.id
             self._schemas[name], self._timed[name] = output.schema, True
         inputs = exchange_inputs(
             node, head, parallelism=self.parallelism, max_parallelism=self.plan.job.max_parallelism
         )
-        for side, (parent, to) in enumerate(zip(node.inputs, inputs, strict=True)):
+        for side, (parent, (to, columns)) in enumerate(zip(node.inputs, inputs, strict=True)):
             for stage in self._stages[parent.id]:
-                exchange = ExchangeStep(to.input, number, self._with_time(parent), tuple(to.columns))
-                self._step(stage, Step(f"{node.id}#{side}", exchange, [Edge(parent.id)]))
-                self._feeds.setdefault(stage, set()).add(number)
+                exchange = ExchangeStep(to, number, self._with_time(parent), tuple(columns))
+                self._drafts[stage].steps.append(Step(f"{node.id}#{side}", exchange, [Edge(parent.id)]))
+                self._drafts[stage].feeds.add(number)
         for stage in self._time_stages(node):
-            self._feeds.setdefault(stage, set()).add(number)
+            self._drafts[stage].feeds.add(number)
 
     def _add_segment(self, segment: Segment) -> None:
         number = self._new_stage(segment.inputs, keyed=False)
@@ -352,16 +338,16 @@ class _Builder:
             schemas[node.id] = schema = self._into_spark(node)
             for stage in self._stages[node.id]:
                 step = ToSegment(node.id, number, schema)
-                self._step(stage, Step(f"{node.id}#spark{number}", step, [Edge(node.id)]))
-                self._feeds.setdefault(stage, set()).add(number)
+                self._drafts[stage].steps.append(Step(f"{node.id}#spark{number}", step, [Edge(node.id)]))
+                self._drafts[stage].feeds.add(number)
         analyzed, outputs = self.analysis.segment(segment, schemas)
-        self._segments[number] = segment, analyzed
+        self._drafts[number].segment = segment, analyzed
         for node in segment.nodes:
             self._stages[node.id] = frozenset({number})
         for node in segment.outputs:
             schema = outputs[node.id]
             self._schemas[node.id], self._timed[node.id] = visible_schema(schema), EVENT_TIME in schema.names
-            self._step(number, Step(node.id, Pass(), []))
+            self._drafts[number].steps.append(Step(node.id, Pass(), []))
 
     def _into_spark(self, node: Node) -> pa.Schema:
         """Return the columns with which the rows of a step go into a segment."""
@@ -380,14 +366,12 @@ class _Builder:
 
     def _new_stage(self, inputs: Sequence[Node], *, keyed: bool) -> int:
         """Return the number of the stage behind some steps: of keyed operators those of one depth share one."""
-        depth = 1 + max(self._depths[stage] for node in inputs for stage in self._stages[node.id])
-        if keyed and depth in self._keyed_at:
-            return self._keyed_at[depth]
-        number = len(self._depths)
-        self._depths[number] = depth
-        if keyed:
-            self._keyed_at[depth] = number
-        return number
+        depth = 1 + max(self._drafts[stage].depth for node in inputs for stage in self._stages[node.id])
+        for number, draft in enumerate(self._drafts):
+            if keyed and draft.keyed and draft.depth == depth:
+                return number
+        self._drafts.append(_Draft(depth, keyed))
+        return len(self._drafts) - 1
 
     def _time_stages(self, node: Node) -> set[int]:
         """Return the stages that know of event time what a keyed step needs: up to the keyed steps before it."""
@@ -400,9 +384,6 @@ class _Builder:
             if not is_keyed(parent):
                 todo += parent.inputs
         return stages
-
-    def _step(self, stage: int, step: Step) -> None:
-        self._steps.setdefault(stage, []).append(step)
 
     def _operator(self, node: Node, before: pa.Schema | None) -> Operator:
         if isinstance(node, SinkNode):
@@ -458,8 +439,5 @@ def _wanted_form(source: Node, nodes: Sequence[Node]) -> Literal["batch", "recor
 def _needed_columns(source: Node, nodes: Sequence[Node]) -> tuple[str, ...] | None:
     """Return the columns that the readers of a source need, None for all of them."""
     readers = [node for node in nodes if source in node.inputs]
-    return ("value",) if all(map(_reads_only_value, readers)) else None
-
-
-def _reads_only_value(node: Node) -> bool:
-    return isinstance(node, SinkNode) and isinstance(node.sink, ReadsOnlyValue) and node.sink.needs_only_value
+    sinks = [node.sink for node in readers if isinstance(node, SinkNode) and isinstance(node.sink, ReadsOnlyValue)]
+    return ("value",) if len(sinks) == len(readers) and all(sink.needs_only_value for sink in sinks) else None

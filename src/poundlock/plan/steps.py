@@ -9,7 +9,7 @@ import pyarrow as pa
 from poundlock.formats import ddl
 from poundlock.operators.chain import Edge, Operator, Pass
 from poundlock.operators.user_functions import Filter, FlatMap, MapBatches, MapRecords
-from poundlock.stream.functions.rich_function import RichFunction
+from poundlock.stream.functions.base import RichFunction
 from poundlock.stream.nodes import Node, PythonNode, SideOutputNode
 
 

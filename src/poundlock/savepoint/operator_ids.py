@@ -23,8 +23,7 @@ from poundlock.savepoint.metadata import Metadata, Operator, listed
 from poundlock.state.decided_state import DecidedState
 from poundlock.state.manifest import restricted
 from poundlock.storage import Storage
-from poundlock.stream.nodes import WindowNode
-from poundlock.stream.process_nodes import KeyedNode
+from poundlock.stream.nodes import KeyedNode, WindowNode
 
 _GROUPS = "key groups"
 

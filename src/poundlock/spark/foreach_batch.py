@@ -41,11 +41,11 @@ from poundlock.plan.plan import dead_letter_sink
 from poundlock.spark.arrow_schema import arrow_schema, map_arrow
 from poundlock.spark.batch_job import pickled
 from poundlock.storage import Storage, open_checkpoint
-from poundlock.tasks.batch_sinks import BatchStage, SinkInput
 from poundlock.tasks.entry import new_attempt
 from poundlock.tasks.exchange.segment_blocks import binary_column
 from poundlock.tasks.report import Directive, TaskReport, total_counts
-from poundlock.tasks.stage import SinkStep, StageBody, TaskIdentity
+from poundlock.tasks.rows_stage import BatchStage, SinkInput
+from poundlock.tasks.stage import SinkStep, StageBody
 from poundlock.values import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _run_task(batches: Iterator[pa.RecordBatch], *, stage: bytes, directive: Dir
     loaded: BatchStage = pickle.loads(stage)
     context = TaskContext.get()
     assert context is not None
-    report = loaded.run(batches, directive, TaskIdentity(0, context.partitionId(), new_attempt()))
+    report = loaded.run(batches, directive, context.partitionId(), new_attempt())
     yield pa.RecordBatch.from_arrays([binary_column(pa.py_buffer(pickle.dumps(report)))], ["report"])
 
 

@@ -17,7 +17,7 @@ PRELOADED = (
     "msgspec",
     "pyspark.worker",
     "poundlock.tasks.entry",
-    "poundlock.tasks.source_stage",
+    "poundlock.tasks.rows_stage",
     "poundlock.connectors.files.sink.writer",
 )
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import proxy
 
-from poundlock.operators.keyed.group import KeyGroup, Table
-from poundlock.operators.keyed.timers import Timers
+from poundlock.operators.keyed.group import KeyGroup, Table, Timers
 from poundlock.state.manifest import OperatorChange, OperatorMeta, TableMeta, TimerBound
 from poundlock.state.runs.columns import Rows
 from poundlock.state.runs.lookup import View

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from poundlock.errors import TerminalError
 from poundlock.operators.keyed.codec import canonical_key, decode, encode, encode_each, encode_key, encode_keys, pack
-from poundlock.operators.keyed.group import TimerEntries
-from poundlock.operators.keyed.timers import Timers
+from poundlock.operators.keyed.group import TimerEntries, Timers
 from poundlock.state.hashing import first_hash, groups_of, hashes_of
 from poundlock.state.manifest import TableMeta
 from poundlock.state.runs.columns import NO_TIME, Rows, binary_array

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from poundlock.stream.definitions import (
     checked_keys,
     checked_schema,
@@ -21,17 +20,21 @@ from poundlock.stream.definitions import (
 )
 from poundlock.stream.functions.base import Function
 from poundlock.stream.functions.process import (
+    BroadcastProcessFunction,
     CoProcessFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
 )
 from poundlock.stream.functions.state import MapStateDescriptor
-from poundlock.stream.process_nodes import ProcessNode
+from poundlock.stream.nodes import ProcessNode
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
 
+
+F = TypeVar("F", bound=Function)
 
 _PLACES: Mapping[type[Function], str] = {
     ProcessFunction: "stream.process(…)",
@@ -43,46 +46,75 @@ _PLACES: Mapping[type[Function], str] = {
 }
 
 
-def add_process(
-    function: Any,
-    wanted: type[Function],
-    streams: Sequence[DataStream],
-    keys: Sequence[Sequence[str]],
-    *,
-    schema: Any,
-    side_outputs: Mapping[str, str] | None,
-    name: str | None,
-    broadcast: Sequence[MapStateDescriptor] = (),
-) -> DataStream:
-    """Return the stream of what a process function gives.
+@dataclass(frozen=True, eq=False)
+class ProcessInputs:
+    """What a process function works on: the kind of function that fits, its streams, and the keys of each.
 
     Args:
-        function: the user's.
-        wanted: the kind of function that fits here.
-        streams: its inputs.
-        keys: of each input.
-        schema: DDL of what it yields.
-        side_outputs: tags to their DDL.
-        name: of the operator.
-        broadcast: descriptors, where the second input is broadcast.
-
-    Raises:
-        DefinitionError: the function is of another kind, or the schema cannot be read.
+        broadcast: descriptors of the state that the second stream writes, where that is broadcast.
     """
-    _check_kind(function, wanted)
-    first = streams[0]
-    return first.then(
-        ProcessNode(
-            first.operator_id("process", name),
-            [stream.node for stream in streams],
-            [list(key) for key in keys],
-            [event_time_column(stream.node, "this process function") for stream in streams],
-            checked_schema(schema, "process"),
-            checked_sides(side_outputs),
-            function=function,
-            broadcast=list(broadcast),
+
+    kind: type[Function]
+    streams: Sequence[DataStream]
+    keys: Sequence[Sequence[str]]
+    broadcast: Sequence[MapStateDescriptor] = ()
+
+
+class Processed(Generic[F]):
+    """Streams that a process function may work on; `F` is the kind of function that fits."""
+
+    def _inputs(self) -> ProcessInputs:
+        raise NotImplementedError
+
+    def process(
+        self, function: F, *, schema: str, side_outputs: Mapping[str, str] | None = None, name: str | None = None
+    ) -> DataStream:
+        """Return what a function makes of the records. It has state and timers of their keys where there are keys.
+
+        Args:
+            function: an object of a class derived from ProcessFunction, from CoProcessFunction for two connected streams, or from
+                BroadcastProcessFunction where the second one is broadcast; where there are keys, from the Keyed… of these.
+            schema: DDL of the records it yields, such as "user string, n bigint".
+            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
+            name: of the operator. Name it: its state is found again by that.
+
+        Raises:
+            DefinitionError: it is of another kind, or the schema cannot be read.
+        """
+        inputs = self._inputs()
+        _check_kind(function, inputs.kind)
+        first = inputs.streams[0]
+        return first.then(
+            ProcessNode(
+                first.operator_id("process", name),
+                [stream.node for stream in inputs.streams],
+                [list(key) for key in inputs.keys],
+                [event_time_column(stream.node, "this process function") for stream in inputs.streams],
+                checked_schema(schema, "process"),
+                checked_sides(side_outputs),
+                function=function,
+                broadcast=list(inputs.broadcast),
+            )
         )
-    )
+
+
+class Connectable(Processed[F]):
+    """A stream that may stand beside another one of its kind, or a broadcast one."""
+
+    @overload
+    def connect(self, other: Self) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, other: Self | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Put another stream, keyed as this one is, or a broadcast one, beside this; `process` on the result gives both to one function.
+
+        Raises:
+            DefinitionError: the other is no stream, of another job, or one of the two has no key or another number of keys.
+        """
+        inputs = self._inputs()
+        return _connected(inputs.streams[0], inputs.keys[0], other)
 
 
 def _check_kind(function: Any, wanted: type[Function]) -> None:
@@ -105,7 +137,7 @@ def _check_kind(function: Any, wanted: type[Function]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ConnectedStreams:
+class ConnectedStreams(Processed[CoProcessFunction | KeyedCoProcessFunction]):
     """Two streams for one function; made by `connect`. `keys` has the key of each, or nothing."""
 
     first: DataStream
@@ -128,55 +160,24 @@ class ConnectedStreams:
         same_number(one, two, "key_by")
         return ConnectedStreams(self.first, self.second, (one, two))
 
-    def process(
-        self,
-        function: CoProcessFunction | KeyedCoProcessFunction,
-        *,
-        schema: str,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return what a function makes of the records of both streams.
-
-        Args:
-            function: a KeyedCoProcessFunction where the streams are keyed, otherwise a CoProcessFunction.
-            schema: DDL of the records it yields.
-            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
-
-        Raises:
-            DefinitionError: it is of another kind, or the schema cannot be read.
-        """
-        return add_process(
-            function,
-            KeyedCoProcessFunction if any(self.keys) else CoProcessFunction,
-            [self.first, self.second],
-            self.keys,
-            schema=schema,
-            side_outputs=side_outputs,
-            name=name,
-        )
+    def _inputs(self) -> ProcessInputs:
+        kind = KeyedCoProcessFunction if any(self.keys) else CoProcessFunction
+        return ProcessInputs(kind, [self.first, self.second], self.keys)
 
 
 @dataclass(frozen=True, eq=False)
 class BroadcastStream:
-    """A stream whose records every task sees; made by `DataStream.broadcast`. Give it to `connect`."""
+    """A stream whose records every task sees, and the states it writes; made by `DataStream.broadcast`. Give it to `connect`."""
 
     stream: DataStream
     descriptors: Sequence[MapStateDescriptor]
 
-    @classmethod
-    def of(cls, stream: DataStream, descriptors: Sequence[Any]) -> BroadcastStream:
-        """Return a stream with the states it writes.
-
-        Raises:
-            DefinitionError: there is no descriptor, one is not of map state or has a time to live, or two have one name.
-        """
-        if not descriptors:
+    def __post_init__(self) -> None:
+        if not self.descriptors:
             raise DefinitionError(
                 "broadcast without a state", next='write rules.broadcast(MapStateDescriptor("rules"))'
             )
-        for descriptor in descriptors:
+        for descriptor in self.descriptors:
             if not isinstance(descriptor, MapStateDescriptor):
                 raise DefinitionError(
                     f"{descriptor!r} cannot be broadcast state", next='give a MapStateDescriptor("rules")'
@@ -186,57 +187,25 @@ class BroadcastStream:
                     f"broadcast state {descriptor.name!r} with a time to live",
                     next="leave out ttl=; remove entries in process_broadcast_element",
                 )
-        names = [descriptor.name for descriptor in descriptors]
+        names = [descriptor.name for descriptor in self.descriptors]
         if len(set(names)) < len(names):
             raise DefinitionError(f"two broadcast states have one name: {', '.join(names)}", next="name them apart")
-        return cls(stream, list(descriptors))
 
 
 @dataclass(frozen=True, eq=False)
-class BroadcastConnectedStream:
+class BroadcastConnectedStream(Processed[BroadcastProcessFunction | KeyedBroadcastProcessFunction]):
     """A stream, keyed or not, with a broadcast one; made by `connect`."""
 
     stream: DataStream
     keys: Sequence[str]
     rules: BroadcastStream
 
-    def process(
-        self,
-        function: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
-        *,
-        schema: str,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return what a function makes of the records of both streams.
-
-        Args:
-            function: a KeyedBroadcastProcessFunction where the stream is keyed, otherwise a BroadcastProcessFunction.
-            schema: DDL of the records it yields.
-            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
-            name: of the operator. Name it: its state is found again by that.
-
-        Raises:
-            DefinitionError: it is of another kind, or the schema cannot be read.
-        """
-        return add_process(
-            function,
-            KeyedBroadcastProcessFunction if self.keys else BroadcastProcessFunction,
-            [self.stream, self.rules.stream],
-            [self.keys, ()],
-            schema=schema,
-            side_outputs=side_outputs,
-            name=name,
-            broadcast=self.rules.descriptors,
-        )
+    def _inputs(self) -> ProcessInputs:
+        kind = KeyedBroadcastProcessFunction if self.keys else BroadcastProcessFunction
+        return ProcessInputs(kind, [self.stream, self.rules.stream], [self.keys, ()], self.rules.descriptors)
 
 
-def connect(own: DataStream, keys: Sequence[str], other: Any) -> ConnectedStreams | BroadcastConnectedStream:
-    """Return a stream, keyed or not, together with another one.
-
-    Raises:
-        DefinitionError: the other is no stream, of another job, or only one of the two is keyed.
-    """
+def _connected(own: DataStream, keys: Sequence[str], other: Any) -> ConnectedStreams | BroadcastConnectedStream:
     from poundlock.stream.keyed import KeyedStream
 
     if isinstance(other, BroadcastStream):

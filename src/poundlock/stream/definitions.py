@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def checked_schema(schema: Any, what: str) -> str:
-    """Return the DDL of what comes out.
-
-    Raises:
-        DefinitionError: there is none, or it is no DDL.
-    """
+    """Return the DDL of what comes out. Raises DefinitionError if there is none, or it is no DDL."""
     from poundlock.formats import ddl  # Arrow is loaded where a schema is given, not by importing this package
 
     if not isinstance(schema, str) or not schema.strip():
@@ -32,11 +28,7 @@ def checked_schema(schema: Any, what: str) -> str:
 
 
 def tag_name(tag: Any, what: str) -> str:
-    """Return the tag of a side output.
-
-    Raises:
-        DefinitionError: it is no name.
-    """
+    """Return the tag of a side output. Raises DefinitionError if it is no name."""
     if not isinstance(tag, str) or not tag.strip():
         raise DefinitionError(f"{tag!r} is no name of a side output", next=f"{what}, such as late")
     return tag
@@ -63,11 +55,7 @@ def checked_keys(keys: Any, what: str) -> list[str]:
 
 
 def checked_stream(other: Any, own: DataStream, what: str) -> DataStream:
-    """Return the other stream.
-
-    Raises:
-        DefinitionError: it is none, or of another job.
-    """
+    """Return the other stream. Raises DefinitionError if it is none, or of another job."""
     from poundlock.stream.stream import DataStream
 
     if not isinstance(other, DataStream):
@@ -78,11 +66,7 @@ def checked_stream(other: Any, own: DataStream, what: str) -> DataStream:
 
 
 def same_number(left: Sequence[str], right: Sequence[str], what: str) -> None:
-    """Raise unless both sides have as many keys.
-
-    Raises:
-        DefinitionError: they have not.
-    """
+    """Raise DefinitionError unless both sides have as many keys."""
     if len(left) != len(right):
         raise DefinitionError(
             f"{what} by {len(left)} keys on one side and {len(right)} on the other: {', '.join(left)} and {', '.join(right)}",

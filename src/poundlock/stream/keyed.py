@@ -1,38 +1,30 @@
-"""A stream by key, and its windows: what stands between `key_by` and `aggregate`, `reduce` or `process`.
+"""A stream by key: windows, process functions, rolling aggregates, connecting, interval joins.
 
 Every method returns a new value; what cannot be meant is refused where it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.functions.base import AggregateFunction
-from poundlock.stream.keyed_methods import KeyedMethods
-from poundlock.stream.nodes import WatermarkNode, WindowNode, walk
-from poundlock.stream.windows.assigners import MergingWindowAssigner, WindowAssigner
-from poundlock.stream.windows.count_windows import CountSlidingWindows, CountTumblingWindows
-from poundlock.stream.windows.evictors import Evictor
-from poundlock.stream.windows.triggers import Trigger
-from poundlock.stream.windows.window_functions import (
-    AggregateWindow,
-    ProcessWindow,
-    ProcessWindowFunction,
-    ReduceWindow,
-    WindowFunction,
-)
-from poundlock.values import duration
+from poundlock.stream.connected import Connectable, ProcessInputs
+from poundlock.stream.definitions import checked_stream, event_time_column, same_number
+from poundlock.stream.functions.process import KeyedProcessFunction
+from poundlock.stream.joins import IntervalJoin
+from poundlock.stream.nodes import RollingNode
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, CountTumblingWindows
+from poundlock.stream.windows.windowed import WindowedStream, windowed_time
 
 if TYPE_CHECKING:
     from poundlock.stream.stream import DataStream
 
 
 @dataclass(frozen=True, eq=False)
-class KeyedStream(KeyedMethods):
+class KeyedStream(Connectable[KeyedProcessFunction]):
     """A stream whose rows belong to keys; made by `DataStream.key_by`.
 
     Args:
@@ -49,226 +41,96 @@ class KeyedStream(KeyedMethods):
         Raises:
             DefinitionError: it is no window assigner, or windows of event time are asked for and the rows have none yet.
         """
-        if not isinstance(assigner, WindowAssigner):
-            raise DefinitionError(
-                f"{assigner!r} is no window assigner", next='use one such as TumblingEventTimeWindows("1 min")'
-            )
-        marks = [node for node in walk([self.stream.node]) if isinstance(node, WatermarkNode)]
-        if not marks and assigner.is_event_time():
-            raise DefinitionError(
-                "windows need event time, and no watermark is assigned before them",
-                next="call assign_timestamps_and_watermarks(WatermarkStrategy…) on the stream first",
-            )
-        columns = {mark.strategy.column for mark in marks}
-        if len(columns) > 1:
-            raise DefinitionError(
-                f"the streams before these windows keep their event time in different columns: {', '.join(sorted(columns))}",
-                next="give their watermark strategies the same column=",
-            )
-        return WindowedStream(self, assigner, columns.pop() if columns else None)
+        (column,) = windowed_time(assigner, [self.stream], "a window")
+        return WindowedStream(assigner, self, column)
 
     def count_window(self, n: int, slide: int | None = None) -> WindowedStream:
         """Put each `n` rows of a key into a window, or at every `slide`-th row the last `n`; see CountSlidingWindows."""
         return self.window(CountTumblingWindows(n) if slide is None else CountSlidingWindows(n, slide))
 
+    def _inputs(self) -> ProcessInputs:
+        return ProcessInputs(KeyedProcessFunction, [self.stream], [self.keys])
 
-@dataclass(frozen=True, eq=False)
-class WindowedStream:
-    """Windows of a keyed stream; made by `KeyedStream.window`. Ends with `aggregate`, `reduce` or `process`."""
+    def sum(self, column: str, *, name: str | None = None) -> DataStream:
+        """Return for each record the first one of its key, with the sum of a column so far. Nulls are passed over.
 
-    keyed: KeyedStream
-    assigner: WindowAssigner
-    column: str | None
-    _trigger: Trigger | None = None
-    _evictor: Evictor | None = None
-    _lateness: timedelta = timedelta(0)
-    _late_tag: str | None = None
-
-    def trigger(self, trigger: Trigger) -> WindowedStream:
-        """Fire when this trigger says so, instead of when the assigner's own does.
-
-        Raises:
-            DefinitionError: it is no trigger, or the windows merge and the trigger cannot.
+        A bounded job gives one record for each key, at the end, unless its `runtime_mode` is "streaming". All rolling aggregates keep the columns of the input.
         """
-        if not isinstance(trigger, Trigger):
-            raise DefinitionError(f"{trigger!r} is no trigger", next="use one such as CountTrigger(100)")
-        if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
-            raise DefinitionError(
-                f"{type(trigger).__name__} does not know what to do when {self.assigner.describe()} merge",
-                next="use a trigger that can merge, or one of your own with can_merge() and on_merge()",
-            )
-        return replace(self, _trigger=trigger)
+        return self._rolling("sum", name, column=column)
 
-    def evictor(self, evictor: Evictor) -> WindowedStream:
-        """Take elements out before or after each firing. Windows then keep every element, whatever the function.
+    def min(self, column: str, *, name: str | None = None) -> DataStream:
+        """Return for each record the first one of its key, with the least of a column so far. NaN is greater than all."""
+        return self._rolling("min", name, column=column)
 
-        Raises:
-            DefinitionError: it is no evictor.
-        """
-        if not isinstance(evictor, Evictor):
-            raise DefinitionError(f"{evictor!r} is no evictor", next="use one such as CountEvictor(100)")
-        return replace(self, _evictor=evictor)
+    def max(self, column: str, *, name: str | None = None) -> DataStream:
+        """Return for each record the first one of its key, with the greatest of a column so far."""
+        return self._rolling("max", name, column=column)
 
-    def allowed_lateness(self, lateness: str | timedelta) -> WindowedStream:
-        """Keep windows for a time after their end: an element that comes then makes its window fire again.
-
-        Raises:
-            DefinitionError: the windows do not go by event time.
-        """
-        self._only_event_time("allowed_lateness")
-        return replace(self, _lateness=duration(lateness))
-
-    def side_output_late_data(self, tag: str) -> WindowedStream:
-        """Send rows whose windows are all gone to a side output, `result.side_output(tag)`; otherwise they are counted and dropped.
-
-        Raises:
-            DefinitionError: the windows do not go by event time, or the tag is empty.
-        """
-        self._only_event_time("side_output_late_data")
-        if not isinstance(tag, str) or not tag.strip():
-            raise DefinitionError(f"{tag!r} is no name of a side output", next='write side_output_late_data("late")')
-        return replace(self, _late_tag=tag)
-
-    def _only_event_time(self, what: str) -> None:
-        if not self.assigner.is_event_time():
-            raise DefinitionError(
-                f"{what} on {self.assigner.describe()}, in which nothing is late", next=f"leave out .{what}(…)"
-            )
-
-    def aggregate(
-        self,
-        *aggregates: str | AggregateFunction,
-        process: ProcessWindowFunction | None = None,
-        schema: str | None = None,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return what elements add up to, one row for each firing of a key's window.
+    def min_by(self, column: str, *, first: bool = True, name: str | None = None) -> DataStream:
+        """Return for each record the one of its key that has the least of a column so far.
 
         Args:
-            aggregates: Spark SQL aggregates with a name, such as "count(*) as n", "max(price) as price"; or one AggregateFunction.
-            process: of an AggregateFunction: a function that is given the one result and the window.
-            schema: of an AggregateFunction: DDL of the records it, or `process`, gives.
-            side_outputs: of `process`: tags to their DDL.
-            name: of the operator. Name it: its state is found again by that.
-
-        Returns:
-            For SQL the columns of the key, `window_start` and `window_end` (timestamps; the end is exclusive), and the
-            aggregates; for a function its records.
-
-        Raises:
-            DefinitionError: aggregates of both kinds or none, a function without a schema, one that cannot merge for sessions.
+            column: to compare.
+            first: of equal ones, whether the first or the last is taken.
+            name: of the operator.
         """
-        if len(aggregates) == 1 and isinstance(aggregates[0], AggregateFunction):
-            function = AggregateWindow(aggregates[0], process)
-            self._check_merge(aggregates[0])
-            return self._end(function, _needed(schema, "aggregate"), side_outputs, name)
-        texts = [a for a in aggregates if isinstance(a, str) and a.strip()]
-        if not texts or len(texts) != len(aggregates):
-            raise DefinitionError("windows without an aggregate", next='write .aggregate("count(*) as n")')
-        if process is not None or schema is not None or side_outputs:
-            raise DefinitionError(
-                "SQL aggregates take no process function, schema or side outputs",
-                next="give an AggregateFunction instead",
-            )
-        return self._node(texts, None, None, {}, name)
+        return self._rolling("min_by", name, column=column, first=first)
 
-    def _check_merge(self, function: AggregateFunction) -> None:
-        if isinstance(self.assigner, MergingWindowAssigner) and type(function).merge is AggregateFunction.merge:
-            raise DefinitionError(
-                f"{type(function).__name__} has no merge, and {self.assigner.describe()} merge",
-                next="write merge(self, a, b), which makes one accumulator of two",
-            )
+    def max_by(self, column: str, *, first: bool = True, name: str | None = None) -> DataStream:
+        """Return for each record the one of its key that has the greatest of a column so far; see `min_by`."""
+        return self._rolling("max_by", name, column=column, first=first)
 
-    def reduce(
-        self,
-        function: Callable[[Any, Any], Any],
-        *,
-        process: ProcessWindowFunction | None = None,
-        schema: str | None = None,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return the records of each firing reduced to one.
+    def reduce(self, function: Callable[[Any, Any], Any], *, name: str | None = None) -> DataStream:
+        """Return for each record all of its key so far, reduced to one.
 
         Args:
             function: of two records to one with the same columns; it must not change them.
-            process: a function that is given the one record and the window.
-            schema: DDL of what `process` gives; without it the columns are those of the input.
-            side_outputs: of `process`: tags to their DDL.
             name: of the operator.
+        """
+        if not callable(function):
+            raise DefinitionError(f"reduce needs a function, got {function!r}", next="write reduce(lambda a, b: …)")
+        return self._rolling("reduce", name, function=function)
+
+    def _rolling(
+        self,
+        kind: Literal["sum", "min", "max", "min_by", "max_by", "reduce"],
+        name: str | None,
+        *,
+        column: str | None = None,
+        function: Callable[[Any, Any], Any] | None = None,
+        first: bool = True,
+    ) -> DataStream:
+        if function is None and (not isinstance(column, str) or not column.strip()):
+            raise DefinitionError(f"{kind} needs the name of a column, got {column!r}", next=f'write {kind}("n")')
+        stream = self.stream
+        return stream.then(
+            RollingNode(
+                stream.operator_id(kind, name),
+                [stream.node],
+                [list(self.keys)],
+                [event_time_column(stream.node, f"this {kind}")],
+                None,
+                {},
+                kind=kind,
+                column=column,
+                function=function,
+                first=first,
+            )
+        )
+
+    def interval_join(self, other: KeyedStream) -> IntervalJoin:
+        """Join with records of another keyed stream whose event time is near; `between` says how near.
 
         Raises:
-            DefinitionError: it is no function, or `process` comes without a schema.
+            DefinitionError: the other is not keyed alike, or one of them has no event time.
         """
-        wanted = _needed(schema, "reduce with process") if process is not None else schema
-        return self._end(ReduceWindow(function, process), wanted, side_outputs, name)
-
-    def process(
-        self,
-        function: ProcessWindowFunction,
-        *,
-        schema: str,
-        side_outputs: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Return what a function makes of all elements of a window at each firing. The elements are kept until the window goes.
-
-        Args:
-            function: derived from ProcessWindowFunction.
-            schema: DDL of the records it gives.
-            side_outputs: tags to their DDL.
-            name: of the operator.
-        """
-        return self._end(ProcessWindow(function), _needed(schema, "process"), side_outputs, name)
-
-    def _end(
-        self, function: WindowFunction, schema: str | None, sides: Mapping[str, str] | None, name: str | None
-    ) -> DataStream:
-        from poundlock.formats import ddl  # Arrow is loaded where a schema is given, not by importing this package
-
-        sides = dict(sides or {})
-        if sides and function.process is None:
-            raise DefinitionError("side outputs without a process function", next="yield Side(tag, record) in process=")
-        if self._late_tag in sides:
+        if not isinstance(other, KeyedStream):
             raise DefinitionError(
-                f"the side output {self._late_tag!r} is of late rows and of the function", next="name them apart"
+                f"interval_join with {type(other).__name__}, which has no key",
+                next="write a.key_by(…).interval_join(b.key_by(…))",
             )
-        for text in (*([] if schema is None else [schema]), *sides.values()):
-            ddl.parse(text)
-        return self._node([], function, schema, sides, name)
-
-    def _node(
-        self,
-        aggregates: list[str],
-        function: WindowFunction | None,
-        schema: str | None,
-        sides: Mapping[str, str],
-        name: str | None,
-    ) -> DataStream:
-        stream = self.keyed.stream
-        return stream.then(
-            WindowNode(
-                stream.operator_id("window", name),
-                [stream.node],
-                list(self.keyed.keys),
-                self.assigner,
-                self.column,
-                aggregates,
-                function=function,
-                schema=schema,
-                trigger=self._trigger,
-                evictor=self._evictor,
-                allowed_lateness=self._lateness,
-                late_tag=self._late_tag,
-                side_outputs=sides,
-            )
-        )
-
-
-def _needed(schema: Any, what: str) -> str:
-    if not isinstance(schema, str) or not schema.strip():
-        raise DefinitionError(
-            f"{what} does not say which columns come out", next='write schema="user string, n bigint"'
-        )
-    return schema
+        checked_stream(other.stream, self.stream, "interval_join")
+        same_number(self.keys, other.keys, "interval_join")
+        for side in (self, other):
+            event_time_column(side.stream.node, "an interval join", needed=True)
+        return IntervalJoin(self, other)

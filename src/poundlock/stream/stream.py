@@ -10,10 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from poundlock.errors import DefinitionError
-from poundlock.stream.functions.rich_function import check_rich_function
-from poundlock.stream.keyed import KeyedStream, WindowedStream
+from poundlock.stream.connected import BroadcastStream, Connectable, ProcessInputs
+from poundlock.stream.definitions import checked_keys, checked_schema, checked_sides, checked_stream
+from poundlock.stream.functions.base import check_rich_function
+from poundlock.stream.functions.process import ProcessFunction
+from poundlock.stream.functions.state import MapStateDescriptor
+from poundlock.stream.joins import JoinedStreams
+from poundlock.stream.keyed import KeyedStream
 from poundlock.stream.nodes import (
     ApplyNode,
+    KeyedNode,
     Node,
     OnError,
     PythonNode,
@@ -24,10 +30,9 @@ from poundlock.stream.nodes import (
     WatermarkNode,
     WindowNode,
 )
-from poundlock.stream.process_nodes import KeyedNode
-from poundlock.stream.stream_methods import StreamMethods
 from poundlock.stream.watermarks import Timestamp, WatermarkStrategy
 from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.windowed import WindowedStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,23 +50,17 @@ class Side(NamedTuple):
     record: Record
 
 
-class DataStream(StreamMethods):
+class DataStream(Connectable[ProcessFunction]):
     """Rows between a source and its sinks. Made by `Job.from_source` and the methods here, never by the user."""
 
     def __init__(self, job: Job, node: Node) -> None:
         self._job = job
         self._node = node
 
-    def _next(self, node: Node) -> DataStream:
-        return DataStream(self._job, node)
-
-    def _id(self, kind: str, name: str | None) -> str:
-        return self._job.operator_id(kind, name)
-
     def _sql(self, kind: Any, name: str | None, *arguments: str) -> DataStream:
         if not arguments or not all(isinstance(a, str) and a.strip() for a in arguments):
             raise DefinitionError(f"{kind} needs Spark SQL text, got {arguments!r}", next=f'write {kind}("…")')
-        return self._next(SqlNode(self._id(kind, name), [self._node], kind, list(arguments)))
+        return self.then(SqlNode(self.operator_id(kind, name), [self._node], kind, list(arguments)))
 
     def select(self, *expressions: str, name: str | None = None) -> DataStream:
         """Keep and compute columns: Spark SQL expressions such as "user", "n * 2 as twice"."""
@@ -92,19 +91,14 @@ class DataStream(StreamMethods):
         """
         self._check_same_job("apply", others)
         inputs = [self._node, *(other._node for other in others)]
-        return self._next(ApplyNode(self._id("apply", name), inputs, _callable(function, "apply")))
+        return self.then(ApplyNode(self.operator_id("apply", name), inputs, _callable(function, "apply")))
 
     def _check_same_job(self, what: str, others: Sequence[DataStream]) -> None:
         if any(other._job is not self._job for other in others):
             raise DefinitionError(f"{what} of streams of two jobs", next="make both streams from one Job")
 
     def map(
-        self,
-        function: Callable[[Record], Record],
-        *,
-        schema: str,
-        on_error: OnError = "fail",
-        name: str | None = None,
+        self, function: Callable[[Record], Record], *, schema: str, on_error: OnError = "fail", name: str | None = None
     ) -> DataStream:
         """Turn each record (a dict) into one record.
 
@@ -130,7 +124,7 @@ class DataStream(StreamMethods):
 
         `function`, `on_error` and `name` are as in `map`. Of a bad record nothing is emitted, also what was yielded before.
         """
-        return self._python("flat_map", function, schema, dict(side_outputs or {}), on_error, name)
+        return self._python("flat_map", function, schema, side_outputs, on_error, name)
 
     def filter(
         self, function: Callable[[Record], Any], *, on_error: OnError = "fail", name: str | None = None
@@ -161,23 +155,20 @@ class DataStream(StreamMethods):
         kind: Literal["map", "flat_map", "filter", "map_batches"],
         function: Callable[..., Any],
         schema: str | None,
-        sides: Mapping[str, str],
+        sides: Mapping[str, str] | None,
         on_error: OnError,
         name: str | None,
     ) -> DataStream:
-        from poundlock.formats import ddl  # Arrow is loaded where a schema is given, not by importing this package
-
         if on_error not in get_args(OnError):
             raise DefinitionError(
                 f"{kind}: on_error={on_error!r} is not known",
                 next='use "fail" or "bad_record"; Job(on_error=…) says what becomes of bad records',
             )
         check_rich_function(function, kind)
-
-        for text in (*([] if schema is None else [schema]), *sides.values()):
-            ddl.parse(text)  # said here, a mistake is told with the user's line
-        checked = _callable(function, kind)
-        return self._next(PythonNode(self._id(kind, name), [self._node], kind, checked, schema, dict(sides), on_error))
+        if schema is not None:
+            checked_schema(schema, kind)
+        sides, checked = checked_sides(sides), _callable(function, kind)
+        return self.then(PythonNode(self.operator_id(kind, name), [self._node], kind, checked, schema, sides, on_error))
 
     def side_output(self, tag: str) -> DataStream:
         """Return the stream of records that this stream's function sent to a tag, or of its windows' late rows.
@@ -187,19 +178,19 @@ class DataStream(StreamMethods):
         """
         node = self._node
         if isinstance(node, WindowNode) and tag == node.late_tag:
-            return self._next(SideOutputNode(f"{node.id}.{tag}", [node], tag, None))
+            return self.then(SideOutputNode(f"{node.id}.{tag}", [node], tag, None))
         if not isinstance(node, (PythonNode, WindowNode, KeyedNode)) or tag not in node.side_outputs:
             raise DefinitionError(
                 f"{node.id} has no side output {tag!r}", next=f'declare it: flat_map(…, side_outputs={{"{tag}": "…"}})'
             )
-        return self._next(SideOutputNode(f"{node.id}.{tag}", [node], tag, node.side_outputs[tag]))
+        return self.then(SideOutputNode(f"{node.id}.{tag}", [node], tag, node.side_outputs[tag]))
 
     def union(self, *others: DataStream, name: str | None = None) -> DataStream:
         """Return the rows of this stream and the others, in no order; columns are matched by name."""
         if not others:
             raise DefinitionError("union needs at least one other stream", next="write a.union(b)")
         self._check_same_job("union", others)
-        return self._next(UnionNode(self._id("union", name), [self._node, *(o._node for o in others)]))
+        return self.then(UnionNode(self.operator_id("union", name), [self._node, *(o._node for o in others)]))
 
     def assign_timestamps_and_watermarks(
         self,
@@ -231,13 +222,33 @@ class DataStream(StreamMethods):
 
     def key_by(self, *keys: str) -> KeyedStream:
         """Group rows by Spark SQL expressions, such as "user"; what follows happens for each key by itself."""
-        if not keys or not all(isinstance(key, str) and key.strip() for key in keys):
-            raise DefinitionError(f"key_by needs Spark SQL text, got {keys!r}", next='write key_by("user")')
-        return KeyedStream(self, list(keys))
+        return KeyedStream(self, checked_keys(keys, "key_by"))
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
         """Put all rows, whatever their key, into windows."""
         return KeyedStream(self, []).window(assigner)
+
+    def _inputs(self) -> ProcessInputs:
+        return ProcessInputs(ProcessFunction, [self], [()])
+
+    def broadcast(self, *descriptors: MapStateDescriptor) -> BroadcastStream:
+        """Let every task see these records; give the result to `connect` of another stream.
+
+        Args:
+            descriptors: of the states that the records are kept in.
+
+        Raises:
+            DefinitionError: there is none, one is not of map state or has a time to live, or two have one name.
+        """
+        return BroadcastStream(self, descriptors)
+
+    def join(self, other: DataStream) -> JoinedStreams:
+        """Join with another stream: `.where("user").equal_to("id").window(…).apply(…)` gives each pair of a key and window."""
+        return JoinedStreams("join", self, checked_stream(other, self, "join"))
+
+    def co_group(self, other: DataStream) -> JoinedStreams:
+        """As `join`, but the function sees all records of a key and window at once, also where one side has none."""
+        return JoinedStreams("co_group", self, checked_stream(other, self, "co_group"))
 
     @property
     def job(self) -> Job:
@@ -255,7 +266,7 @@ class DataStream(StreamMethods):
 
     def then(self, node: Node) -> DataStream:
         """Return the stream that comes out of a further step."""
-        return self._next(node)
+        return DataStream(self._job, node)
 
     def preview(self, n: int = 20, **options: Any) -> list[dict[str, Any]]:
         """Return the first rows that this stream gives, at most `n`, without a sink; nothing is kept of it.
@@ -271,7 +282,7 @@ class DataStream(StreamMethods):
 
     def sink_to(self, sink: Any, *, name: str | None = None) -> DataStream:
         """Send the rows to a sink; may be called several times. Returns this stream."""
-        self._job.add_sink(SinkNode(self._id("sink", name), [self._node], sink))
+        self._job.add_sink(SinkNode(self.operator_id("sink", name), [self._node], sink))
         return self
 
 

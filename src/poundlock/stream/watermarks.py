@@ -26,15 +26,12 @@ class WatermarkOutput(Protocol):
 
     def emit_watermark(self, timestamp: int) -> None:
         """Say that no row with an event time up to this (ms since 1970) is expected any more. Never moves back."""
-        ...
 
     def mark_idle(self) -> None:
         """Say that the partition is to be waited for no longer, until it emits a watermark or is marked active."""
-        ...
 
     def mark_active(self) -> None:
         """Say that the partition is to be waited for again."""
-        ...
 
 
 class WatermarkGenerator(Protocol):
@@ -52,11 +49,9 @@ class WatermarkGenerator(Protocol):
             count: how many rows of the checkpoint had an event time.
             output: where watermarks go.
         """
-        ...
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
         """Called after every checkpoint, and while nothing comes."""
-        ...
 
 
 @runtime_checkable
@@ -65,11 +60,9 @@ class Snapshots(Protocol):
 
     def snapshot(self) -> Any:
         """Return it as plain JSON."""
-        ...
 
     def restore(self, state: Any) -> None:
         """Go on from what `snapshot` of another one returned."""
-        ...
 
 
 class RecordWatermarkGenerator(Protocol):
@@ -89,11 +82,9 @@ class RecordWatermarkGenerator(Protocol):
             timestamp: its event time, ms since 1970.
             output: where watermarks go.
         """
-        ...
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
         """Called behind the last record of a checkpoint, and where a checkpoint has none of the partition."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,13 +18,8 @@ def bool_column(values: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def int_column(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Return whole numbers as a column of a type of the same width."""
+    """Return whole numbers as a column of a type of the same width: of timestamps, for one."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-def time_array(micros: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """Return microseconds since 1970 as a column of timestamps."""
-    return int_column(micros, kind)
 
 
 def validity_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:

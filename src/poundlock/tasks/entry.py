@@ -10,18 +10,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from poundlock.tasks.errors import utf8_errors
 from poundlock.tasks.report import Directive, TaskReport, TaskWork
-from poundlock.tasks.worker import prepare_worker
+from poundlock.tasks.worker import prepare_worker, utf8_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from poundlock.tasks.exchange.blocks import Delivery
-    from poundlock.tasks.exchange.segment_steps import SegmentRows
+    from poundlock.tasks.exchange.exits import SegmentRows
     from poundlock.tasks.keyed_stage import KeyedStage
-    from poundlock.tasks.rows_stage import RowsStage
-    from poundlock.tasks.source_stage import SourceStage
+    from poundlock.tasks.rows_stage import RowsStage, SourceStage
     from poundlock.tasks.stage import Parcel
 
 
@@ -36,9 +34,7 @@ def run_source_tasks(
     """Run the source stage over the work of one partition, which is one task's; yield what goes to later stages.
 
     Args:
-        elements: one TaskWork.
         stage: the stage, pickled.
-        directive: what the checkpoint wants.
         report: takes the task's report.
     """
     with utf8_errors():
@@ -53,15 +49,7 @@ def run_source_tasks(
 def run_keyed_tasks(
     task: int, elements: Iterator[Addressed], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
-    """Run a keyed stage over what came for one task; yield what goes to later stages.
-
-    Args:
-        task: its index.
-        elements: all that earlier stages sent to it.
-        stage: the stage, pickled.
-        directive: what the checkpoint wants.
-        report: takes the task's report.
-    """
+    """Run a keyed stage over all that earlier stages sent to one task; the rest is as in `run_source_tasks`."""
     with utf8_errors():
         loaded: KeyedStage = pickle.loads(stage)
         prepare_worker()
@@ -73,15 +61,7 @@ def run_keyed_tasks(
 def run_rows_tasks(
     task: int, elements: Iterator[SegmentRows], *, stage: bytes, directive: Directive, report: Report
 ) -> Iterator[Parcel]:
-    """Run the stage behind a Spark segment over one partition of its rows; yield what goes to later stages.
-
-    Args:
-        task: index of the partition.
-        elements: its blocks.
-        stage: the stage, pickled.
-        directive: what the checkpoint wants.
-        report: takes the task's report.
-    """
+    """Run the stage behind a Spark segment over one partition of its rows; the rest is as in `run_source_tasks`."""
     with utf8_errors():
         loaded: RowsStage = pickle.loads(stage)
         prepare_worker()
@@ -109,7 +89,7 @@ def segment_blocks(elements: Iterator[Parcel], *, stage: int, input: str) -> Ite
 
 def segment_rows(elements: Iterator[bytes], *, output: str) -> Iterator[SegmentRows]:
     """Yield blocks that came out of a segment with the output they are of."""
-    from poundlock.tasks.exchange.segment_steps import SegmentRows
+    from poundlock.tasks.exchange.exits import SegmentRows
 
     for block in elements:
         yield SegmentRows(output, block)

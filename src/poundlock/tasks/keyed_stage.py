@@ -7,23 +7,19 @@ any attempt.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, NoOrigin
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.operators.stream_times import StreamTimes
-from poundlock.operators.time_values import SplitTimes
 from poundlock.state.task_state import TaskState
-from poundlock.tasks.exchange.blocks import Block, Delivery
-from poundlock.tasks.exchange.grouped_rows import grouped, inputs_of
-from poundlock.tasks.keyed_input import KeyedInput
-from poundlock.tasks.keyed_output import KeyedOutput, with_time
+from poundlock.tasks.exchange.blocks import Delivery, grouped, inputs_of
+from poundlock.tasks.keyed_rows import KeyedInput, KeyedOutput, with_time
 from poundlock.tasks.report import Directive, TaskReport
-from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
+from poundlock.tasks.stage import Parcel, StageBody, StageRun
 from poundlock.tasks.state_files import run_files
 
 _BATCH_ROWS = 65_536
@@ -34,7 +30,6 @@ class KeyedHead:
     """A keyed operator of a stage.
 
     Args:
-        id: of its step.
         make: makes the operator; each attempt of a task has one of its own.
         inputs: by side.
         outputs: by tag; what is emitted under another tag goes nowhere.
@@ -58,7 +53,6 @@ class KeyedStage:
         body: the steps behind the operators; each operator is also a step without inputs.
         operators: in the order in which they run.
         space: under which name its state stands in the decision.
-        times: how event time flows through the job.
         state_dir: the job's checkpoint folder, below which it keeps its state.
     """
 
@@ -76,54 +70,30 @@ class KeyedStage:
         Args:
             task: its index, which says which key groups it has.
             deliveries: all that earlier stages sent to it, in any order.
-            directive: what the checkpoint wants.
-            attempt: unique to this attempt of the task.
         """
-        run = StageRun(self.body, directive, TaskIdentity(self.body.number, task, attempt))
-        try:
-            work = _KeyedTask(self, run, task)
-            work.take(deliveries)
-            run.received_times = work.times
-            work.apply()
+        with StageRun(self.body, directive, task, attempt) as run:
+            work = _KeyedTask(self, run, list(deliveries))
+            used = work.apply()
             parcels = list(run.parcels())
-            report = run.finish(state=(self.space, work.state.finish()), watermarks=work.used)
-        except BaseException:
-            run.abandon()
-            raise
-        hit(Failpoint.SINK_PREPARED)
+            report = run.finish(state=(self.space, work.state.finish()), watermarks=used)
         return report, parcels
 
 
-@dataclass
 class _KeyedTask:
-    """One attempt of one task."""
+    """One attempt of one task, and what was sent to it."""
 
-    stage: KeyedStage
-    run: StageRun
-    task: int
-    used: str = ""
-    state: TaskState = field(init=False)
-    _blocks: dict[tuple[str, int], list[Block]] = field(default_factory=dict)
-    times: list[SplitTimes] = field(default_factory=list)
+    def __init__(self, stage: KeyedStage, run: StageRun, received: Sequence[Delivery]) -> None:
+        self._stage, self._run = stage, run
+        files = run_files(stage.state_dir)
+        self.state = TaskState(run.directive.state[stage.space], run.subtask, files, run.attempt)
+        self._blocks = inputs_of(block for each in received for block in each.blocks)
+        run.received_times = [report for each in received for report in each.reports]
 
-    def __post_init__(self) -> None:
-        directive = self.run.directive
-        files = run_files(self.stage.state_dir)
-        self.state = TaskState(directive.state[self.stage.space], self.task, files, self.run.task.attempt)
-
-    def take(self, deliveries: Iterable[Delivery]) -> None:
-        """Sort what came."""
-        blocks: list[Block] = []
-        for delivery in deliveries:
-            blocks += delivery.blocks
-            self.times += delivery.reports
-        self._blocks = inputs_of(blocks)
-
-    def apply(self) -> None:
-        """Run every operator over its rows."""
-        advanced = self.stage.times.advance(self.run.directive.time, self.times)
-        self.used = advanced.used(head.id for head in self.stage.operators)
-        for head in self.stage.operators:
+    def apply(self) -> str:
+        """Run every operator over its rows; return the watermarks that they ran by, see `Advanced.used`."""
+        run, operators = self._run, self._stage.operators
+        advanced = self._stage.times.advance(run.directive.time, run.received_times)
+        for head in operators:
             watermark = advanced.watermarks[head.id]
             operator = head.make()
             operator.open()
@@ -131,17 +101,18 @@ class _KeyedTask:
                 self._work(head, operator, watermark.before, watermark.after)
             finally:
                 operator.close()
-            self.run.chain.tallies[head.id].late += operator.late_dropped
+            run.chain.tallies[head.id].late += operator.late_dropped
+        return advanced.used(head.id for head in operators)
 
     def _work(self, head: KeyedHead, operator: KeyedOperator, before: int, after: int) -> None:
-        clock = self.run.directive.time.clock
+        clock = self._run.directive.time.clock
         group = self.state.operator(head.id, watermark=before, processing_time=clock)
         self._emit(head, operator.advance_processing_time(group, clock))
         for side in sorted(range(len(head.inputs)), key=lambda side: side != head.first):
             for rows in self._rows(head.id, side):
                 taken = head.inputs[side]
-                if side not in head.broadcast or self.task == 0:  # what comes to every task counts once
-                    self.run.chain.tallies[head.id].rows_in += rows.num_rows
+                if side not in head.broadcast or self._run.subtask == 0:  # what comes to every task counts once
+                    self._run.chain.tallies[head.id].rows_in += rows.num_rows
                 whole = rows.select(list(taken.whole)) if set(taken.whole) <= set(rows.schema.names) else None
                 self._emit(head, operator.process(group, taken.batch(rows, side)), whole)
         self._emit(head, operator.advance_watermark(group, after))
@@ -150,15 +121,15 @@ class _KeyedTask:
         """Yield the rows of one input: by key group, and in each in the order of source, split and position."""
         result = grouped(self._blocks.pop((operator, side), ()))
         if result is not None:
-            for first in range(0, result.rows.num_rows, _BATCH_ROWS):
-                yield result.rows.slice(first, _BATCH_ROWS)
+            for first in range(0, result.num_rows, _BATCH_ROWS):
+                yield result.slice(first, _BATCH_ROWS)
 
     def _emit(self, head: KeyedHead, chunks: Iterator[OutputChunk], came_as: pa.RecordBatch | None = None) -> None:
         for chunk in chunks:
             output = head.outputs.get(chunk.tag)
             if output is not None and len(chunk):
                 rows = _rows_of(output, chunk, came_as)
-                self.run.chain.emit(head.id, chunk.tag, Batch(rows, NoOrigin(chunk.tag)))
+                self._run.chain.emit(head.id, chunk.tag, Batch(rows, NoOrigin(chunk.tag)))
 
 
 def _rows_of(output: KeyedOutput, chunk: OutputChunk, came_as: pa.RecordBatch | None) -> pa.RecordBatch:

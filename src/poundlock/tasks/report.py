@@ -11,9 +11,10 @@ from typing import Any
 
 from poundlock.checkpoint.participant import JSON, Prepared
 from poundlock.connectors.base import Split
+from poundlock.operators.chain import StepCounts
 from poundlock.operators.time_values import SplitTimes, TimeDirective
 from poundlock.state.directive import PreparedState, StateDirective
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,9 @@ class Directive:
     """What every task of a checkpoint knows of it.
 
     Args:
-        checkpoint: its number.
         epoch: the driver attempt that planned it.
         started_ms: the driver's clock when it began, ms since the epoch.
         run: unique to this run of the checkpoint's tasks; reports of an earlier run are told apart by it.
-        time: event time and the clock.
         places: of all splits, by number; empty where nobody asks for a row's split behind a Spark segment.
         state: by the name of a keyed stage, which state each of its tasks has.
         sinks: per sink that is to be written, what its participant wants its writers to know. Rows for other sinks are
@@ -47,8 +46,6 @@ class SourceSplit:
     """A split of a checkpoint.
 
     Args:
-        source: name of the source.
-        split: what is read.
         sequence: its place among the splits of the source in this checkpoint; the same whichever task reads it.
         number: its place among all splits of the checkpoint.
     """
@@ -66,43 +63,10 @@ class SourceSplit:
 
 @dataclass(frozen=True, slots=True)
 class TaskWork:
-    """The splits that one task reads, in order.
-
-    Args:
-        subtask: index of the task within the checkpoint.
-        splits: of all sources.
-    """
+    """The splits that one task reads, in order; `subtask` is the index of the task within the checkpoint."""
 
     subtask: int
     splits: Sequence[SourceSplit]
-
-
-@dataclass(slots=True)
-class StepCounts:
-    """Rows at one step of a job: in = out + filtered + rejected, less what the step itself produced.
-
-    Args:
-        rows_in: rows that came in; of a source, all that were read, undecodable ones included.
-        rows_out: rows that went out, by tag; of a sink, under the main tag, those that were written.
-        filtered: rows that a filter dropped.
-        rejected: rows that became dead letters, or were skipped.
-        late: rows that a window or a join dropped because they came behind the watermark.
-    """
-
-    rows_in: int = 0
-    rows_out: dict[str, int] = field(default_factory=dict)
-    filtered: int = 0
-    rejected: int = 0
-    late: int = 0
-
-    def add(self, other: StepCounts) -> None:
-        """Add another task's counts to these."""
-        self.rows_in += other.rows_in
-        self.filtered += other.filtered
-        self.rejected += other.rejected
-        self.late += other.late
-        for tag, rows in other.rows_out.items():
-            self.rows_out[tag] = self.rows_out.get(tag, 0) + rows
 
 
 @dataclass(slots=True)
@@ -118,14 +82,9 @@ class TaskReport:
     """What one attempt of one task did.
 
     Args:
-        stage: number of the stage.
-        subtask: index of the task within it.
         run: of the checkpoint's tasks, see `Directive`.
-        prepared: what it prepared for the sinks.
-        steps: rows per step.
         reads: per source, what it read of it.
         state: name of the stage and the state that it prepared; None where its stage keeps none.
-        times: what it saw of event time.
         watermarks: those that its operators ran by, see `Advanced.used`; "" where its stage has none.
     """
 

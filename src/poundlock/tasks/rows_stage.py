@@ -1,16 +1,82 @@
-"""The stage behind a Spark segment: its rows go on through the job's steps."""
+"""Stages without state: of the sources, behind a Spark segment, and of one batch of a user's own streaming query.
+
+A task sends its rows through the job's steps once. Every record is read and decoded once, whatever hangs on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+import pyarrow as pa
+
+from poundlock.connectors.base import MeteredReader, Reader, ReaderContext, SplitSource
 from poundlock.failpoints import Failpoint, hit
+from poundlock.formats.chunk import Batch
 from poundlock.operators.time_values import UNKNOWN
-from poundlock.tasks.event_time.split_times import SplitPlace
-from poundlock.tasks.exchange.segment_steps import SegmentRows, rows_by_place
-from poundlock.tasks.report import Directive, TaskReport
-from poundlock.tasks.stage import Parcel, StageBody, StageRun, TaskIdentity
+from poundlock.tasks.event_time import SplitPlace
+from poundlock.tasks.exchange.exits import SegmentRows, rows_by_place
+from poundlock.tasks.report import Directive, SourceRead, TaskReport, TaskWork
+from poundlock.tasks.stage import Parcel, StageBody, StageRun
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHead:
+    """A source of a stage.
+
+    Args:
+        want: the form of rows that its first readers work on.
+        columns: those that are needed; None = all.
+    """
+
+    source: SplitSource
+    want: Literal["batch", "records"]
+    columns: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SourceStage:
+    """What every task of the source stage runs; in `body` each source is also a step without inputs."""
+
+    body: StageBody
+    sources: Mapping[str, SourceHead]
+
+    def run(self, work: TaskWork, directive: Directive, *, attempt: str) -> tuple[TaskReport, list[Parcel]]:
+        """Read the splits of one task, write, prepare; return the report, and what goes to later stages."""
+        with StageRun(self.body, directive, work.subtask, attempt) as run:
+            self._read(run, work)
+            parcels = list(run.parcels())
+            report = run.finish()
+        return report, parcels
+
+    def _read(self, run: StageRun, work: TaskWork) -> None:
+        readers: dict[str, Reader] = {}
+        for each in work.splits:
+            name, split = each.source, each.split
+            reader = readers.get(name)
+            if reader is None:
+                reader = readers[name] = self._reader(run, name)
+            run.sinks.current_source = name
+            run.place, run.place_number = each.place, each.number
+            for chunk in reader.read(split):
+                hit(Failpoint.TASKS_READING)
+                if len(chunk):
+                    run.chain.push(chunk, name)
+                if run.sinks.full:
+                    break
+            read = run.reads.setdefault(name, SourceRead())
+            read.splits += 1
+            if isinstance(reader, MeteredReader):
+                read.bytes = reader.bytes_read
+            elif split.bytes is not None:
+                read.bytes = (read.bytes or 0) + split.bytes
+
+    def _reader(self, run: StageRun, name: str) -> Reader:
+        head = self.sources[name]
+        return head.source.reader(
+            ReaderContext(reject=lambda record: run.reject_at(name, record), columns=head.columns, want=head.want)
+        )
 
 
 @dataclass(frozen=True)
@@ -26,25 +92,46 @@ class RowsStage:
     def run(
         self, task: int, elements: Iterable[SegmentRows], directive: Directive, *, attempt: str
     ) -> tuple[TaskReport, list[Parcel]]:
-        """Send the rows of one partition through the steps, write, prepare.
-
-        Args:
-            task: index of the partition.
-            elements: blocks of rows, and the outputs they are of.
-            directive: what the checkpoint wants.
-            attempt: unique to this attempt of the task.
-        """
-        run = StageRun(self.body, directive, TaskIdentity(self.body.number, task, attempt))
+        """Send the rows of one partition through the steps, write, prepare."""
         unknown = SplitPlace(UNKNOWN, UNKNOWN, task)
-        try:
+        with StageRun(self.body, directive, task, attempt) as run:
             for element in elements:
                 for place, rows in rows_by_place(element.block, directive.places, unknown):
                     run.place, run.sinks.current_source = place, place.source
                     run.chain.push(rows, element.input)
             parcels = list(run.parcels())
             report = run.finish()
-        except BaseException:
-            run.abandon()
-            raise
-        hit(Failpoint.SINK_PREPARED)
         return report, parcels
+
+
+@dataclass(frozen=True)
+class SinkInput:
+    """The columns of a batch that one sink is given.
+
+    Args:
+        columns: their names in the batch, in order.
+        schema: as the sink sees them.
+    """
+
+    columns: Sequence[str]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True)
+class BatchStage:
+    """What every task of a batch runs. Picklable. The steps of `body` are the sinks, without inputs."""
+
+    body: StageBody
+    inputs: Mapping[str, SinkInput]
+
+    def run(self, batches: Iterable[pa.RecordBatch], directive: Directive, subtask: int, attempt: str) -> TaskReport:
+        """Write the rows of one partition, prepare; return the report."""
+        with StageRun(self.body, directive, subtask, attempt) as run:
+            for batch in batches:
+                hit(Failpoint.TASKS_READING)
+                for name, given in self.inputs.items() if batch.num_rows else ():
+                    columns = [batch.column(column) for column in given.columns]
+                    rows = pa.RecordBatch.from_arrays(columns, given.schema.names).cast(given.schema)
+                    run.chain.push(Batch(rows), name)
+            report = run.finish()
+        return report

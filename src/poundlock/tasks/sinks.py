@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,12 @@ from poundlock.checkpoint.participant import DEAD_LETTER, Participant, Prepared,
 from poundlock.errors import TerminalError
 from poundlock.formats.chunk import Batch, Chunk, Lines, Records
 from poundlock.formats.reject import Reject
-from poundlock.operators.chain import Emit
-from poundlock.tasks.keyed_output import EVENT_TIME
-from poundlock.tasks.report import Directive, StepCounts
+from poundlock.operators.chain import Emit, StepCounts
+from poundlock.plan.hidden import EVENT_TIME
+from poundlock.tasks.report import Directive
+
+if TYPE_CHECKING:
+    from poundlock.tasks.stage import StageBody
 
 _FLUSH_ROWS = 4096
 
@@ -30,8 +33,6 @@ class RunningSink:
     """A sink within one task; its writer opens with the first rows.
 
     Args:
-        participant: the sink.
-        context: what its writer knows.
         idle: whether its part of this checkpoint is visible already, so that rows are counted and not written.
         schema: the Arrow schema of the rows that reach it, where known.
     """
@@ -62,20 +63,9 @@ class RunningSink:
 
 @dataclass
 class SinkGroup:
-    """All sinks of one attempt of a task.
+    """All sinks of one attempt of a task at a stage."""
 
-    Args:
-        job_id: 32 hex digits.
-        participants: by name, dead letters included where the job has them.
-        on_error: "dead_letter", "fail" or "skip".
-        directive: what the checkpoint wants.
-        subtask: index of the task.
-        attempt: unique to this attempt.
-    """
-
-    job_id: str
-    participants: Mapping[str, Participant]
-    on_error: str
+    body: StageBody
     directive: Directive
     subtask: int
     attempt: str
@@ -87,7 +77,7 @@ class SinkGroup:
     _dead: RunningSink | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if DEAD_LETTER in self.participants:
+        if DEAD_LETTER in self.body.sinks:
             self._dead = self._sink(DEAD_LETTER, _refuse_dead_letter)
 
     def open(self, step: str, name: str, schema: Any) -> RunningSink:
@@ -105,7 +95,7 @@ class SinkGroup:
     def _sink(self, name: str, reject: Callable[[Reject], None]) -> RunningSink:
         directive = self.directive
         context = WriterContext(
-            job_id=self.job_id,
+            job_id=self.body.job_id,
             sink=name,
             epoch=directive.epoch,
             checkpoint=directive.checkpoint,
@@ -115,7 +105,7 @@ class SinkGroup:
             reject=reject,
             started_ms=directive.started_ms,
         )
-        return RunningSink(self.participants[name], context, idle=name not in directive.sinks)
+        return RunningSink(self.body.sinks[name], context, idle=name not in directive.sinks)
 
     def dispose(self, record: Reject, sink: str | None) -> None:
         """Dead-letter a record, fail, or skip it, as the job's `on_error` demands.
@@ -127,7 +117,7 @@ class SinkGroup:
         Raises:
             TerminalError: the job fails on bad records.
         """
-        if self.on_error == "fail":
+        if self.body.on_error == "fail":
             place = ", ".join(f"{k} {v}" for k, v in record.where.items()) or self.current_source
             raise TerminalError(
                 f"bad record at {place}: {record.reason}",

@@ -5,135 +5,91 @@ A task that fails leaves only output that no decision names.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 from poundlock.checkpoint.participant import Participant, Prepared
 from poundlock.errors import TerminalError
+from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk
 from poundlock.formats.reject import Reject
-from poundlock.operators.chain import MAIN, Chain, Emit, Operator, Step
-from poundlock.operators.split_reports import merged
+from poundlock.operators.chain import MAIN, Chain, Emit, Operator, Step, StepCounts
+from poundlock.operators.stream_times import merged
 from poundlock.operators.time_values import UNKNOWN, SplitTimes
 from poundlock.state.directive import PreparedState
-from poundlock.tasks.event_time.assignment import EventTimeAssigner
-from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
+from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimesRecorder
 from poundlock.tasks.exchange.blocks import Block, deliveries
-from poundlock.tasks.report import Directive, SourceRead, StepCounts, TaskReport
+from poundlock.tasks.report import Directive, SourceRead, TaskReport
 from poundlock.tasks.sinks import SinkGroup
 
 Parcel = tuple[int, int, Any]
 """(number of a stage, index of a task of it, what goes there: a Delivery, or SegmentRows)"""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskIdentity:
-    """Which attempt of which task.
+class TaskStep:
+    """A step that is made anew for each attempt of a task, because it needs to know the attempt."""
 
-    Args:
-        stage: number of the stage.
-        subtask: index of the task within the stage; a label only.
-        attempt: unique to this attempt; it is part of every name that is created.
-    """
+    run: StageRun
+    """The attempt: it knows where the rows on their way were read, and takes those that are no rows."""
 
-    stage: int
-    subtask: int
-    attempt: str
-
-
-class TaskStep(ABC):
-    """Marks a step that is made anew for each attempt of a task, because it needs to know the attempt."""
-
-    @abstractmethod
     def open(self, run: StageRun, step: str) -> Operator:
-        """Return what does the step's work in one attempt.
+        """Return what does the work of a step, given its id, in one attempt: a copy of this that knows the attempt."""
+        mine = copy(self)
+        mine.run = run
+        mine.begin()
+        return mine
 
-        Args:
-            run: the attempt.
-            step: id of the step.
-        """
+    def begin(self) -> None:
+        """Make what one attempt needs."""
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Never called."""
-        raise NotImplementedError("what open() returns takes this step's place before the chain runs")
+        """Take rows; called once the attempt is known."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStep(TaskStep):
-    """Writes to a sink.
-
-    Args:
-        sink: name of the sink in the job.
-        schema: the Arrow schema of the rows that reach it, where known.
-    """
+    """Writes to a sink of the job; `schema` is the Arrow schema of the rows that reach it, where known."""
 
     sink: str
     schema: Any = None
 
     def open(self, run: StageRun, step: str) -> Operator:
-        """Return the running sink."""
         return run.sinks.open(step, self.sink, self.schema)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class WatermarkStep(TaskStep):
     """Assigns timestamps, and reports what was seen of each split."""
 
     assigner: EventTimeAssigner
 
-    def open(self, run: StageRun, step: str) -> Operator:
-        """Return the running step."""
-        running = RunningWatermarks(self.assigner, run)
-        run.recorders.append(running.recorder)
-        return running
-
-
-class RunningWatermarks:
-    """A step that assigns timestamps, within one attempt of a task.
-
-    Args:
-        assigner: knows where a row's time is.
-        run: the attempt; it knows where the rows are read, and takes those without a time.
-    """
-
-    def __init__(self, assigner: EventTimeAssigner, run: StageRun) -> None:
-        time = run.directive.time
-        self._assigner, self._clock, self._run = assigner, time.clock, run
-        self.recorder = SplitTimesRecorder(assigner.step, assigner.strategy, time)
+    def begin(self) -> None:
+        self._recorder = SplitTimesRecorder(self.assigner.step, self.assigner.strategy, self.run.directive.time)
+        self.run.recorders.append(self._recorder)
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
         """Assign the event time of a chunk's rows, and send on those that have one."""
-        timed = self._assigner.assign(chunk, self._clock, self._reject)
-        self.recorder.rows(timed, self._run.place)
+        timed = self.assigner.assign(chunk, self.run.directive.time.clock, self._reject)
+        self._recorder.rows(timed, self.run.place)
         emit(MAIN, timed.chunk)
 
     def _reject(self, record: Reject) -> None:
-        self._run.chain.tallies[self._assigner.step].rejected += 1
-        self._run.sinks.dispose(record, None)
+        self.run.chain.tallies[self.assigner.step].rejected += 1
+        self.run.sinks.dispose(record, None)
 
 
-class SegmentExit(Protocol):
-    """Takes the rows of one attempt that leave its stage for a Spark segment."""
-
-    stage: int
-
-    def blocks(self) -> Iterator[Any]:
-        """Yield the rows that were taken; called once, behind the last."""
-        ...
-
-
-class ExchangeExit(Protocol):
-    """Takes the rows of one attempt that leave its stage for a keyed operator."""
+class StageExit(Protocol):
+    """Takes the rows of one attempt that leave its stage: for a keyed operator, or for a Spark segment."""
 
     stage: int
 
-    def blocks(self) -> list[Block]:
-        """Return the rows that were taken; called once, behind the last."""
-        ...
+    def blocks(self) -> Iterable[Any]:
+        """Return the rows that were taken, as blocks; called once, behind the last row."""
 
 
 @dataclass(frozen=True)
@@ -162,14 +118,14 @@ class StageRun:
     """One attempt of one task at a stage.
 
     Args:
-        body: the stage.
-        directive: what the checkpoint wants.
-        task: which attempt it is.
+        subtask: index of the task within the stage; a label only.
+        attempt: unique to this attempt; it is part of every name that is created.
     """
 
     body: StageBody
     directive: Directive
-    task: TaskIdentity
+    subtask: int
+    attempt: str
     sinks: SinkGroup = field(init=False)
     chain: Chain = field(init=False)
     place: SplitPlace = field(init=False)
@@ -178,9 +134,9 @@ class StageRun:
     """Of the steps that assign timestamps."""
     place_number: int = field(default=-1, init=False)
     """Its number among the splits of the checkpoint; -1 where nobody knows it."""
-    exchanges: list[ExchangeExit] = field(default_factory=list, init=False)
+    exchanges: list[StageExit] = field(default_factory=list, init=False)
     """Through which rows leave for keyed operators."""
-    segment_exits: list[SegmentExit] = field(default_factory=list, init=False)
+    segment_exits: list[StageExit] = field(default_factory=list, init=False)
     """Through which rows leave for Spark segments."""
     received_times: Sequence[SplitTimes] = field(default=(), init=False)
     """What earlier stages saw of event time, to be sent on."""
@@ -188,11 +144,10 @@ class StageRun:
     _undecodable: dict[str, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        body, task = self.body, self.task
-        self.sinks = SinkGroup(body.job_id, body.sinks, body.on_error, self.directive, task.subtask, task.attempt)
-        self.place = SplitPlace(UNKNOWN, UNKNOWN, task.subtask)
+        self.sinks = SinkGroup(self.body, self.directive, self.subtask, self.attempt)
+        self.place = SplitPlace(UNKNOWN, UNKNOWN, self.subtask)
         steps = []
-        for step in body.steps:
+        for step in self.body.steps:
             operator = step.operator.open(self, step.id) if isinstance(step.operator, TaskStep) else step.operator
             steps.append(Step(step.id, operator, step.inputs))
         self.chain = Chain(steps, lambda record: self.sinks.dispose(record, None))
@@ -212,8 +167,8 @@ class StageRun:
         self.chain.close()
         prepared: list[Prepared] = self.sinks.prepare()
         return TaskReport(
-            self.task.stage,
-            self.task.subtask,
+            self.body.number,
+            self.subtask,
             self.directive.run,
             prepared,
             self._counts(),
@@ -244,26 +199,28 @@ class StageRun:
         """What was seen of event time; asked for behind the last row."""
         return tuple(report for recorder in self.recorders for report in recorder.reports())
 
-    def abandon(self) -> None:
-        """Drop what this attempt wrote."""
+    def __enter__(self) -> StageRun:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Drop what this attempt wrote if it failed; what it prepared is durable otherwise."""
+        if error is None:
+            hit(Failpoint.SINK_PREPARED)
+            return
         with suppress(Exception):  # what the task failed with is the error to report
             self.chain.close()
         self.sinks.abandon()
 
     def _counts(self) -> dict[str, StepCounts]:
-        tallies = self.chain.tallies
-        counts = {
-            step: StepCounts(tally.rows_in, tally.rows_out, tally.filtered, tally.rejected, tally.late)
-            for step, tally in tallies.items()
-        }
+        counts = self.chain.tallies
         for name, rows in self._undecodable.items():
             counts[name].rows_in += rows
             counts[name].rejected += rows
         for step, written in self.sinks.counts():
-            if step in tallies and tallies[step].rows_in != written.rows_in:
+            if step in counts and counts[step].rows_in != written.rows_in:
                 sink = self.sinks.running[step].context
                 raise TerminalError(
-                    f"sink {sink.sink} took {tallies[step].rows_in} rows and accounts for {written.rows_in}",
+                    f"sink {sink.sink} took {counts[step].rows_in} rows and accounts for {written.rows_in}",
                     next="this is a fault in the sink; nothing was committed",
                     checkpoint=sink.checkpoint,
                     participant=sink.sink,

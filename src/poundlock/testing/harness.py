@@ -13,7 +13,7 @@ from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, MIN, TimerEntries
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import LATE, MAIN, GroupBatch, OutputChunk
-from poundlock.operators.windows.firing import as_window
+from poundlock.operators.windows.base import as_window
 from poundlock.state.hashing import groups_of, groups_of_task, hashes_of
 from poundlock.state.operator_state import OperatorState
 from poundlock.state.scratch import ScratchState

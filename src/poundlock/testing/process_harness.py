@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from poundlock.errors import DefinitionError
+from poundlock.operators.factory import process_operator
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS, MAIN, OutputChunk
-from poundlock.operators.process.factory import process_operator
 from poundlock.operators.process.process import ProcessOperator, is_keyed
 from poundlock.state.hashing import DEFAULT_MAX_PARALLELISM
 from poundlock.stream.functions.base import Function
 from poundlock.stream.functions.state import MapStateDescriptor
-from poundlock.stream.process_nodes import KeyedNode, ProcessNode
+from poundlock.stream.nodes import KeyedNode, ProcessNode
 from poundlock.stream.stream import DataStream
 from poundlock.testing.harness import Element, Emitted, KeyedOperatorHarness, KeySelector, selector
 

@@ -12,27 +12,24 @@ import msgspec
 import numpy as np
 
 from poundlock.formats.chunk import Records
-from poundlock.operators.combined_watermarks import StreamHolder
-from poundlock.operators.generators import IdlenessTimer, generator_of
-from poundlock.operators.held_partitions import Held, held_of_source
+from poundlock.operators.combined_watermarks import StatusWatermarkValve
+from poundlock.operators.generators import IdlenessTimer, generator_of, kept_generator
 from poundlock.operators.stream_times import StreamTimes, StreamWatermark
-from poundlock.operators.time_graph import TimeGraph, TimeNode
+from poundlock.operators.time_graph import Held, TimeGraph, TimeNode, held_of_source
 from poundlock.operators.time_values import (
     MAX,
     MIN,
     SourceInput,
     SourceTime,
     SplitTimes,
+    StreamHolder,
     StreamTime,
     TimeDirective,
     TimeState,
     known,
 )
-from poundlock.operators.user_generators import kept_generator
-from poundlock.operators.valve import StatusWatermarkValve
 from poundlock.stream.watermarks import WatermarkStrategy
-from poundlock.tasks.event_time.assignment import TimedChunk
-from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
+from poundlock.tasks.event_time import SplitPlace, SplitTimesRecorder, TimedChunk
 from poundlock.values import ManualClock
 
 __all__ = [

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.output import CHUNK_ROWS, LATE
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.stream.windows.assigners import WindowAssigner

@@ -10,7 +10,8 @@ import pytest
 from poundlock.driver.checkpoints import task_results
 from poundlock.driver.planner import CheckpointPlan
 from poundlock.errors import TransientError
-from poundlock.tasks.report import SourceRead, StepCounts, TaskReport
+from poundlock.operators.chain import StepCounts
+from poundlock.tasks.report import SourceRead, TaskReport
 
 CHAIN: Any = SimpleNamespace(
     nodes=(), segments=(), keeps_dead_letters=False, source=SimpleNamespace(sources={"made": None, "other": None})

@@ -14,19 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError, TerminalError, WatermarkStrategy
-from poundlock.operators.combined_watermarks import StreamHolder
-from poundlock.operators.decided_time import DecidedTime
-from poundlock.operators.split_reports import merged
-from poundlock.operators.stream_times import Advanced, StreamTimes, require_agreement
+from poundlock.operators.stream_times import Advanced, StreamTimes, merged, require_agreement
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import (
     MAX,
     MIN,
     SUMMARY,
     UNKNOWN,
+    DecidedTime,
     GeneratorReport,
     SourceInput,
     SplitTimes,
+    StreamHolder,
     TimeDirective,
     TimeState,
     renamed_state,

@@ -17,9 +17,8 @@ from poundlock import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from poundlock.operators.held_partitions import Held, held, held_of_source
 from poundlock.operators.stream_times import StreamTimes
-from poundlock.operators.time_graph import TimeGraph, TimeNode
+from poundlock.operators.time_graph import Held, TimeGraph, TimeNode, held, held_of_source
 from poundlock.operators.time_values import MAX, MIN, UNKNOWN, SourceInput, SplitTimes
 
 STRATEGY = WatermarkStrategy.monotonous(timestamp="ts")

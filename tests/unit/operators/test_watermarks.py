@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock import DefinitionError, WatermarkStrategy
-from poundlock.operators.combined_watermarks import StreamHolder
-from poundlock.operators.held_partitions import Held
+from poundlock.operators.time_graph import Held
+from poundlock.operators.time_values import StreamHolder
 from poundlock.testing.watermarks import MAX, MIN, WatermarkHarness
 from poundlock.values import ManualClock
 

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from poundlock import Job, WatermarkStrategy
 from poundlock.plan.normalize import Normalized, normalize
-from poundlock.stream.nodes import Node, SinkNode, SourceNode, SqlNode, WatermarkNode, walk
-from poundlock.stream.process_nodes import IntervalJoinNode
+from poundlock.stream.nodes import IntervalJoinNode, Node, SinkNode, SourceNode, SqlNode, WatermarkNode, walk
 from poundlock.stream.stream import DataStream
-from poundlock.stream.windows.event_time import TumblingEventTimeWindows
+from poundlock.stream.windows.builtin_assigners import TumblingEventTimeWindows
 
 
 def _job() -> Job:

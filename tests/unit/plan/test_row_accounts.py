@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from poundlock.checkpoint.participant import Counts
+from poundlock.operators.chain import StepCounts
 from poundlock.plan.row_accounts import sink_counts
 from poundlock.plan.segments import cut_segments
 from poundlock.stream.nodes import ApplyNode, Node, PythonNode, SinkNode, SourceNode, SqlNode, UnionNode, walk
-from poundlock.tasks.report import StepCounts
 
 
 def _sql(name: str, parent: Node) -> Node:

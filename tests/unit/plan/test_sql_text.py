@@ -7,8 +7,7 @@ import pytest
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.windows.aggregates import SqlAggregate
-from poundlock.plan.sql_aggregates import parse_aggregates, result_type
-from poundlock.plan.sql_text import named_column, resolve_column
+from poundlock.plan.sql_text import named_column, parse_aggregates, resolve_column, result_type
 
 
 @pytest.mark.parametrize(

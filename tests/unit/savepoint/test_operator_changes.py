@@ -11,8 +11,7 @@ import pytest
 
 from poundlock.cli.main import main
 from poundlock.errors import DefinitionError
-from poundlock.operators.decided_time import DecidedTime
-from poundlock.operators.time_values import StreamTime, TimeDirective, TimeState
+from poundlock.operators.time_values import DecidedTime, StreamTime, TimeDirective, TimeState
 from poundlock.savepoint.metadata import Operator, read_metadata
 from poundlock.savepoint.operator_ids import parse_renamed, renamed_operators
 from poundlock.savepoint.restore import check

@@ -28,16 +28,16 @@ from poundlock import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from poundlock.operators.process.factory import process_operator
-from poundlock.operators.process.interval_join import IntervalJoinOperator
+from poundlock.operators.factory import process_operator
+from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.operators.process.rolling import RollingOperator
-from poundlock.operators.process.window_join import WindowJoinOperator
+from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.plan.plan import make_plan
-from poundlock.stream.process_nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.nodes import IntervalJoinNode, ProcessNode, RollingNode, WindowJoinNode
+from poundlock.stream.windows.builtin_assigners import TumblingProcessingTimeWindows
 from poundlock.stream.windows.builtin_triggers import CountTrigger
 from poundlock.stream.windows.evictors import CountEvictor
-from poundlock.stream.windows.processing_windows import TumblingProcessingTimeWindows
 
 RULES = MapStateDescriptor("rules")
 SCHEMA = "user string, n bigint"
@@ -166,7 +166,9 @@ def test_window_joins_become_nodes() -> None:
     assert (node.kind, node.keys, node.schema) == ("join", [["user", "x"], ["id", "y"]], SCHEMA)
     assert node.describe().startswith("join in tumbling windows of 1 min, fired ")
     assert node.describe().endswith(", late by up to 1 min")
-    assert isinstance(process_operator(node), WindowJoinOperator)
+    operator = process_operator(node)
+    assert isinstance(operator, WindowOperatorBase)
+    assert (operator.spec.with_sides, type(operator.spec.process)) == (True, JoinedSides)
     c, d = two(timed=False)
     grouped = c.co_group(d).where("user").equal_to("id").window(TumblingProcessingTimeWindows("1 min"))
     assert node_of(grouped.apply(lambda x, y: x, schema=SCHEMA)).columns == [None, None]

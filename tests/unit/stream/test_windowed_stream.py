@@ -29,9 +29,10 @@ from poundlock import (
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
-from poundlock.stream.keyed import KeyedStream, WindowedStream
+from poundlock.stream.keyed import KeyedStream
 from poundlock.stream.nodes import SideOutputNode, WindowNode
 from poundlock.stream.windows.window_functions import AggregateWindow, ProcessWindow, ReduceWindow
+from poundlock.stream.windows.windowed import WindowedStream
 
 MINUTE = TumblingEventTimeWindows("1 min")
 
@@ -188,7 +189,10 @@ SESSIONS = EventTimeSessionWindows("1 min")
         ),
         (lambda: keyed().count_window(0), "count is 0"),
         (lambda: keyed().count_window(3, 0), "slide is 0"),
-        (lambda: keyed(timed=False).window(MINUTE), "no watermark is assigned before them"),
+        (
+            lambda: keyed(timed=False).window(MINUTE),
+            "a window needs event time, and no watermark is assigned before it",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_where_it_is_written(make: Any, says: str) -> None:

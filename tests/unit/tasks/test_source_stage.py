@@ -20,7 +20,7 @@ from poundlock.operators.chain import Edge, Pass, Step
 from poundlock.operators.time_values import TimeDirective, TimeState
 from poundlock.operators.user_functions import MapRecords
 from poundlock.tasks.report import Directive, SourceSplit, TaskReport, TaskWork
-from poundlock.tasks.source_stage import SourceHead, SourceStage
+from poundlock.tasks.rows_stage import SourceHead, SourceStage
 from poundlock.tasks.stage import SinkStep, StageBody
 
 JOB = "0" * 32

@@ -24,7 +24,7 @@ from poundlock.checkpoint.participant import JSON, Counts, Occasion, Participant
 from poundlock.checkpoint.validation import check_owner, check_removed_sinks
 from poundlock.errors import FencedError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
-from poundlock.operators.decided_time import DecidedTime
+from poundlock.operators.time_values import DecidedTime
 from poundlock.values import Clock
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from poundlock.spark.launch.session import Session
 from poundlock.spark.launch.spark_launch import on_this_machine, start_spark
 from poundlock.storage import open_storage
 from poundlock.stream.nodes import SourceNode, walk
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
 from poundlock.tasks.report import Directive
 
 

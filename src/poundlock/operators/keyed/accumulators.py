@@ -16,27 +16,21 @@ class Fold(Protocol):
 
     def first(self, value: Any) -> Any:
         """Return an accumulator of one element."""
-        ...
 
     def add(self, value: Any, held: Any) -> Any:
         """Return the accumulator with one more element."""
-        ...
 
     def add_batch(self, table: dict[Any, Any], entries: Iterable[Any], values: Iterable[Any]) -> None:
         """Add each value to its entry of a table."""
-        ...
 
     def result(self, held: Any) -> Any:
         """Return what a window function is given, or what comes out."""
-        ...
 
     def merge(self, a: Any, b: Any) -> Any:
         """Return one accumulator of two; `a` holds the earlier elements."""
-        ...
 
     def of(self, values: Sequence[Any]) -> Any:
         """Return the result of elements that were kept."""
-        ...
 
 
 class ReduceFold:

@@ -72,10 +72,7 @@ def encode(value: Any) -> bytes:
 
 def encode_key(key: Any) -> bytes:
     """Return the bytes a key is told by; equal keys of one type have equal bytes."""
-    kind = type(key)
-    if kind is str or kind is int:
-        return encode(pack(key))
-    return encode(pack(key + 0.0 if kind is float else key))  # there is one zero
+    return encode(pack(key + 0.0 if type(key) is float else key))  # there is one zero
 
 
 def encode_each(values: list[Any]) -> list[bytes]:
@@ -110,7 +107,6 @@ def pack(value: Any, levels: int = _DEEPEST) -> Any:
     """Return a value in the types that msgpack knows; `unpack` and reading turn it back.
 
     Args:
-        value: what state is to keep.
         levels: how many lists, tuples, sets or dicts may stand within one another.
 
     Raises:

@@ -1,13 +1,23 @@
 """What goes into a keyed operator and what comes out: columns side by side, a batch in, chunks out.
 
-Rows come out in the order they were emitted within a tag; a chunk is never larger than asked for plus what one call emitted.
+Rows come out in the order they were emitted within a tag; a chunk is never larger than asked for plus what one call emitted. What
+a user's function yields never changes after it was yielded: rows wait in a collector while the function goes on changing its
+state. A tag that was not declared is refused where it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence, Set
+from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from types import GeneratorType
 from typing import Any, NamedTuple
+
+from poundlock.errors import DefinitionError
+from poundlock.stream.stream import Side
 
 MAIN = ""
 LATE = "late"
@@ -74,39 +84,29 @@ class Collector:
     def __init__(self, chunk_rows: int = CHUNK_ROWS) -> None:
         self.chunk_rows = chunk_rows
         self.size = 0
-        self._buffers: dict[str, _Buffer] = {}
+        self._buffers: defaultdict[str, _Buffer] = defaultdict(_Buffer)
 
     @property
     def full(self) -> bool:
         """Whether it is time to hand on what was gathered."""
         return self.size >= self.chunk_rows
 
-    def _buffer(self, tag: str) -> _Buffer:
-        buffer = self._buffers.get(tag)
-        if buffer is None:
-            buffer = self._buffers[tag] = _Buffer()
-        return buffer
-
-    def emit(self, value: Any, key: Any, timestamp: int | None, tag: str = MAIN) -> None:
-        """Add one row."""
-        buffer = self._buffer(tag)
+    def emit(self, value: Any, key: Any, timestamp: int | None, tag: str = MAIN) -> _Buffer:
+        """Add one row; return the rows that it is among."""
+        buffer = self._buffers[tag]
         buffer.keys.append(key)
         buffer.values.append(value)
         buffer.timestamps.append(timestamp)
         self.size += 1
+        return buffer
 
     def emit_window(self, value: Any, key: Any, timestamp: int, window: Any) -> None:
         """Add one result of a window to the main output."""
-        buffer = self._buffer(MAIN)
-        buffer.keys.append(key)
-        buffer.values.append(value)
-        buffer.timestamps.append(timestamp)
-        buffer.windows.append(window)
-        self.size += 1
+        self.emit(value, key, timestamp).windows.append(window)
 
     def emit_windows(self, values: list[Any], keys: list[Any], timestamp: int, window: Any) -> None:
         """Add the results of one window of several keys to the main output."""
-        buffer = self._buffer(MAIN)
+        buffer = self._buffers[MAIN]
         buffer.keys.extend(keys)
         buffer.values.extend(values)
         buffer.timestamps.extend([timestamp] * len(keys))
@@ -115,15 +115,81 @@ class Collector:
 
     def emit_row(self, value: Any, key: Any, timestamp: int | None, row: int, tag: str) -> None:
         """Send an element on as it came."""
-        buffer = self._buffer(tag)
-        buffer.keys.append(key)
-        buffer.values.append(value)
-        buffer.timestamps.append(timestamp)
-        buffer.rows.append(row)
-        self.size += 1
+        self.emit(value, key, timestamp, tag).rows.append(row)
 
     def drain(self) -> Iterator[OutputChunk]:
         """Yield what was gathered, a chunk for each tag, and begin anew."""
-        buffers, self._buffers, self.size = self._buffers, {}, 0
+        buffers, self._buffers, self.size = self._buffers, defaultdict(_Buffer), 0
         for tag, b in buffers.items():
             yield OutputChunk(tag, b.keys, b.values, b.timestamps, b.windows or None, b.rows or None)
+
+
+_FIXED = frozenset({type(None), bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta})
+
+
+def detached(value: Any) -> Any:
+    """Return a value that stays as it is now, whatever is done to this one and what it holds."""
+    kind = type(value)
+    if kind is dict:
+        # Most records are flat; the test runs at the speed of C.
+        return value.copy() if _FIXED.issuperset(map(type, value.values())) else _each(value)
+    if kind in _FIXED:
+        return value
+    if kind is list:
+        return value.copy() if _FIXED.issuperset(map(type, value)) else [detached(item) for item in value]
+    if kind is tuple:
+        return tuple([detached(item) for item in value])
+    return deepcopy(value)
+
+
+def _each(value: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: detached(item) for key, item in value.items()}
+
+
+def check_rows(rows: Any, who: str) -> Iterable[Any]:
+    """Return what a function gave, if it is rows.
+
+    Raises:
+        DefinitionError: it is one record, or nothing that can be gone through.
+    """
+    if isinstance(rows, (dict, str, bytes, Side)) or not isinstance(rows, Iterable):
+        raise DefinitionError(
+            f"{who} returned {type(rows).__name__} {str(rows)[:60]}", next="yield each record instead"
+        )
+    checked: Iterable[Any] = rows
+    return checked
+
+
+def check_tag(tag: Any, tags: Set[str] | None, who: str) -> None:
+    """Raise DefinitionError unless there is such a side output."""
+    if tag == MAIN or (tags is not None and tag not in tags):
+        raise DefinitionError(
+            f"{who} sent a record to the side output {tag!r}, which is not declared",
+            next=f'declare it: side_outputs={{"{tag or "tag"}": "…"}}',
+        )
+
+
+class RowCollector:
+    """Takes what a function gave.
+
+    Args:
+        who: the name of the function's class, for errors.
+        tags: of its side outputs; None = any.
+    """
+
+    def __init__(self, out: Collector, who: str, tags: Sequence[str] | None) -> None:
+        self._out = out
+        self._who = who
+        self._tags = None if tags is None else frozenset(tags)
+
+    def collect(self, rows: Any, key: Any, time: int | None) -> None:
+        """Add rows of one key and time. Raises DefinitionError if they are no rows, or a side output was not declared."""
+        if type(rows) is not GeneratorType and type(rows) is not list:
+            check_rows(rows, self._who)
+        emit = self._out.emit
+        for row in rows:
+            if type(row) is Side:
+                check_tag(row.tag, self._tags, self._who)
+                emit(detached(row.record), key, time, row.tag)
+            else:
+                emit(detached(row), key, time)

@@ -97,11 +97,7 @@ class KeyedTimers(PlainTimers):
 
 
 def _checked(time: Any) -> int:
-    """Return a time as a plain int.
-
-    Raises:
-        DefinitionError: it is no whole number of 64 bits.
-    """
+    """Return a time as a plain int. Raises DefinitionError if it is no whole number of 64 bits."""
     try:
         whole: int = time.__index__()
     except AttributeError:
@@ -154,17 +150,13 @@ class FiredTimer(KeyedElement):
         return self.domain
 
 
-class Writing:
+class Writing(PlainElement):
     """Context of a broadcast record. `store` is that of the keyed side, None where that has no keys."""
 
     def __init__(self, timers: PlainTimers, states: BroadcastStates, store: StateStore | None) -> None:
-        self.time: int | None = None
-        self._timers = timers
-        self._states = states
+        super().__init__(timers)
+        self._written = states
         self._store = store
-
-    def timestamp(self) -> int | None:
-        return self.time
 
     def current_watermark(self) -> int:
         return self._timers.current_watermark()
@@ -173,7 +165,7 @@ class Writing:
         return self._timers.current_processing_time()
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor) -> Any:
-        return self._states.writing(descriptor)
+        return self._written.writing(descriptor)
 
     def apply_to_keyed_state(self, descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:
         store = self._store
@@ -223,11 +215,7 @@ class _Reading:
 
 
 class BroadcastStates:
-    """The broadcast state of the group in use, for both sides.
-
-    Args:
-        descriptors: as given to `broadcast`.
-    """
+    """The broadcast state of the group in use, for both sides; `descriptors` are those given to `broadcast`."""
 
     def __init__(self, descriptors: Sequence[MapStateDescriptor]) -> None:
         self._store = StateStore("broadcast:", broadcast=True)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, Collector, GroupBatch, OutputChunk
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk, RowCollector
 from poundlock.operators.keyed.state import StateStore
-from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.process.contexts import (
     NO_KEY,
     BroadcastStates,
@@ -25,10 +25,10 @@ from poundlock.operators.process.contexts import (
     PlainTimers,
     Writing,
 )
-from poundlock.operators.process.rows import RowCollector
-from poundlock.stream.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from poundlock.stream.functions.process import (
+    BroadcastProcessFunction,
     CoProcessFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
@@ -43,11 +43,7 @@ _PLAIN = (ProcessFunction, CoProcessFunction, BroadcastProcessFunction)
 
 
 def is_keyed(function: Any) -> bool:
-    """Return whether a process function needs keys.
-
-    Raises:
-        DefinitionError: it is no process function.
-    """
+    """Return whether a process function needs keys. Raises DefinitionError if it is no process function."""
     if isinstance(function, _KEYED):
         return True
     if isinstance(function, _PLAIN):
@@ -64,19 +60,16 @@ class _Input(NamedTuple):
     keyed: bool
 
 
-class ProcessOperator:
+class ProcessOperator(KeyedOperator):
     """Runs a process function.
 
     Args:
         function: an object of a class derived from one of the six kinds. It is this operator's own.
         tags: of its side outputs; None = any.
         broadcast: descriptors of the broadcast state, for the two kinds that have it.
-        chunk_rows: about how many rows come out at a time.
 
     A group of an operator without keys stands for one instance of it.
     """
-
-    late_dropped = 0
 
     def __init__(
         self,
@@ -86,8 +79,8 @@ class ProcessOperator:
         broadcast: Sequence[MapStateDescriptor] = (),
         chunk_rows: int = CHUNK_ROWS,
     ) -> None:
+        super().__init__(chunk_rows=chunk_rows)
         self.function = function
-        self.out = Collector(chunk_rows)
         self.keyed = is_keyed(function)
         self._rows = RowCollector(self.out, type(function).__name__, tags)
         self._store = StateStore("state:")
@@ -119,19 +112,20 @@ class ProcessOperator:
     def close(self) -> None:
         self.function.close()
 
-    def _use(self, group: KeyGroup) -> None:
+    def use(self, group: KeyGroup) -> None:
+        super().use(group)
         self._store.use(group)
         self._timers.use(group)
         if self._states is not None:
             self._states.use(group)
 
-    def process(self, group: KeyGroup, batch: GroupBatch) -> Iterator[OutputChunk]:
-        self._use(group)
+    def has_keys(self, side: int) -> bool:
+        return self._inputs[side].keyed
+
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         call, context, keyed = self._inputs[batch.side]
         store, out, collect, most = self._store, self.out, self._rows.collect, self.out.chunk_rows
         store.entry = NO_KEY
-        if keyed:
-            group.prefetch(batch.keys)
         times = repeat(None, len(batch)) if batch.timestamps is None else batch.timestamps
         for key, value, time in zip(batch.keys, batch.values, times, strict=True):
             if keyed:
@@ -143,32 +137,14 @@ class ProcessOperator:
                 if out.size >= most:
                     yield from out.drain()
         store.entry = NO_KEY
-        yield from out.drain()
 
-    def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[OutputChunk]:
-        if watermark > group.watermark:
-            group.watermark = watermark
-            yield from self._fire(group, group.event_timers, watermark, TimeDomain.EVENT_TIME)
-
-    def advance_processing_time(self, group: KeyGroup, now: int) -> Iterator[OutputChunk]:
-        group.processing_time = max(group.processing_time, now)
-        yield from self._fire(group, group.processing_timers, group.processing_time, TimeDomain.PROCESSING_TIME)
-
-    def _fire(self, group: KeyGroup, timers: Timers, limit: int, domain: TimeDomain) -> Iterator[OutputChunk]:
-        if not self.keyed or not timers:
-            return
-        self._use(group)
-        store, out, context, call = self._store, self.out, self._fired, self.function.on_timer
-        event = domain is TimeDomain.EVENT_TIME
-        context.domain = domain
-        for time, key in timers.due(limit):
-            store.entry = key
-            context.time = time
-            rows = call(time, context)
-            if rows is not None:
-                # As in Flink: what a timer of the clock emits has no event time.
-                self._rows.collect(rows, key, time if event else None)
-                if out.size >= out.chunk_rows:
-                    yield from out.drain()
-        store.entry = NO_KEY
-        yield from out.drain()
+    def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
+        context = self._fired
+        context.domain = TimeDomain.EVENT_TIME if event else TimeDomain.PROCESSING_TIME
+        context.time = time
+        self._store.entry = entry
+        rows = self.function.on_timer(time, context)
+        if rows is not None:
+            # As in Flink: what a timer of the clock emits has no event time.
+            self._rows.collect(rows, entry, time if event else None)
+        self._store.entry = NO_KEY

@@ -10,10 +10,9 @@ from decimal import Context, Decimal
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import MAX, KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.process.base import TimedOperator
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk, detached
 
 ROLLING = "rolling"
 _EXACT = Context(prec=80)  # Spark's decimals have 38 digits, Python's own default rounds at 28
@@ -92,13 +91,12 @@ def rolling_fold(kind: str, column: str | None, *, first: bool = True) -> _Fold:
     return _extreme_by(column, greatest=greatest, first=first)
 
 
-class RollingOperator(TimedOperator):
+class RollingOperator(KeyedOperator):
     """One record for each key.
 
     Args:
         fold: of the record held and a new one to the next; it changes neither.
         bounded: whether only the last of each key is wanted, at the end of the input.
-        chunk_rows: about how many rows come out at a time.
     """
 
     def __init__(self, fold: _Fold, *, bounded: bool = False, chunk_rows: int = CHUNK_ROWS) -> None:
@@ -136,7 +134,7 @@ class RollingOperator(TimedOperator):
         yield from super().advance_watermark(group, watermark)
         if not ends:
             return
-        self._use(group)
+        self.use(group)
         out = self.out
         for key, held in list(self._table.items()):
             del self._table[key]
@@ -145,5 +143,5 @@ class RollingOperator(TimedOperator):
                 yield from out.drain()
         yield from out.drain()
 
-    def on_timer(self, time: int, entry: Any) -> None:
+    def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
         """Do nothing: what the end of the input brings out is of all keys."""

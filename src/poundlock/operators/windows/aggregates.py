@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from operator import itemgetter
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.codec import encode_key
@@ -39,19 +39,22 @@ class SqlAggregate:
             raise DefinitionError(f"{self.kind} of no column", next="give the column")
 
 
-class _Slots(Protocol):
-    """The part of an accumulator that belongs to one aggregate, from slot `at`."""
+class _Slots:
+    """The part of an accumulator that belongs to one aggregate, from slot `at`; mostly one slot, null at first."""
 
-    start: Sequence[Any]
+    start: Sequence[Any] = (None,)
 
-    def add(self, held: list[Any], at: int, value: Any) -> None: ...
+    def add(self, held: list[Any], at: int, value: Any) -> None:
+        raise NotImplementedError
 
-    def merge(self, held: list[Any], at: int, other: list[Any]) -> None: ...
+    def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
+        self.add(held, at, other[at])
 
-    def result(self, held: list[Any], at: int) -> Any: ...
+    def result(self, held: list[Any], at: int) -> Any:
+        return held[at]
 
 
-class _Count:
+class _Count(_Slots):
     start: Sequence[Any] = (0,)
 
     def add(self, held: list[Any], at: int, value: Any) -> None:
@@ -61,40 +64,29 @@ class _Count:
     def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
         held[at] += other[at]
 
-    def result(self, held: list[Any], at: int) -> Any:
-        return held[at]
 
-
-class _Sum:
-    start: Sequence[Any] = (None,)
-
+class _Sum(_Slots):
     def add(self, held: list[Any], at: int, value: Any) -> None:
         if value is not None:
             held[at] = value if held[at] is None else _plus(held[at], value)
-
-    def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
-        self.add(held, at, other[at])
-
-    def result(self, held: list[Any], at: int) -> Any:
-        return held[at]
 
 
 def _plus(a: Any, b: Any) -> Any:
     return _EXACT.add(a, b) if type(a) is Decimal else a + b
 
 
-class _Avg:
+class _Avg(_Sum):
+    """The sum, and how many values there were."""
+
     start: Sequence[Any] = (None, 0)
 
     def add(self, held: list[Any], at: int, value: Any) -> None:
-        if value is not None:
-            held[at] = value if held[at] is None else _plus(held[at], value)
-            held[at + 1] += 1
+        super().add(held, at, value)
+        held[at + 1] += value is not None
 
     def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
-        if other[at] is not None:
-            held[at] = other[at] if held[at] is None else _plus(held[at], other[at])
-            held[at + 1] += other[at + 1]
+        super().add(held, at, other[at])
+        held[at + 1] += other[at + 1]
 
     def result(self, held: list[Any], at: int) -> Any:
         total, count = held[at], held[at + 1]
@@ -103,10 +95,8 @@ class _Avg:
         return _EXACT.divide(total, Decimal(count)) if type(total) is Decimal else total / count
 
 
-class _Least:
+class _Least(_Slots):
     """The least, or the greatest. Of floating point numbers NaN is the greatest, as in Spark."""
-
-    start: Sequence[Any] = (None,)
 
     def __init__(self, greatest: bool) -> None:
         self._greatest = greatest
@@ -123,14 +113,8 @@ class _Least:
         elif value < known or known != known:
             held[at] = value
 
-    def merge(self, held: list[Any], at: int, other: list[Any]) -> None:
-        self.add(held, at, other[at])
 
-    def result(self, held: list[Any], at: int) -> Any:
-        return held[at]
-
-
-class _End:
+class _End(_Slots):
     """The first, or the last: [value, whether there is one]."""
 
     start: Sequence[Any] = (None, False)
@@ -146,12 +130,9 @@ class _End:
         if other[at + 1]:
             self.add(held, at, other[at])
 
-    def result(self, held: list[Any], at: int) -> Any:
-        return held[at]
 
-
-class _Collect:
-    start: Sequence[Any] = (None,)  # a list of its own for each accumulator, made with its first value
+class _Collect(_Slots):
+    """A list of its own for each accumulator, made with its first value."""
 
     def add(self, held: list[Any], at: int, value: Any) -> None:
         if value is None:
@@ -169,9 +150,7 @@ class _Collect:
         return list(held[at] or ())
 
 
-class _Distinct:
-    start: Sequence[Any] = (None,)
-
+class _Distinct(_Slots):
     def add(self, held: list[Any], at: int, value: Any) -> None:
         if value is None:
             return
@@ -269,7 +248,7 @@ def _add_column(slots: _Slots, at: int, held: list[list[Any]], column: Iterable[
         for accumulator, value in zip(held, column, strict=True):
             if value is not None:
                 accumulator[at] += 1
-    elif isinstance(slots, (_Sum, _Avg)):
+    elif isinstance(slots, _Sum):
         counted = isinstance(slots, _Avg)
         for accumulator, value in zip(held, column, strict=True):
             if value is None:
@@ -284,6 +263,5 @@ def _add_column(slots: _Slots, at: int, held: list[list[Any]], column: Iterable[
             if counted:
                 accumulator[at + 1] += 1
     else:
-        add = slots.add
         for accumulator, value in zip(held, column, strict=True):
-            add(accumulator, at, value)
+            slots.add(accumulator, at, value)

@@ -15,8 +15,8 @@ from poundlock.operators.keyed.group import MAX, KeyGroup, TimerEntries
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
-from poundlock.stream.windows.assigners import AlignedWindows, Sliding, Tumbling, require_time
-from poundlock.stream.windows.count_windows import CumulativeEventTimeWindows
+from poundlock.stream.windows.assigners import AlignedWindows, require_time
+from poundlock.stream.windows.builtin_assigners import CumulativeEventTimeWindows, Sliding, Tumbling
 from poundlock.stream.windows.window import TimeWindow
 
 PANES = "contents"
@@ -110,7 +110,7 @@ class AlignedWindowOperator(WindowOperatorBase):
         for at in positions:
             time = batch.timestamps[at]
             if time is not None and time <= limit:
-                self.late(batch, at)
+                self.late(batch, at, self.spec.late_tag)
 
     def _pane(self, window: TimeWindow) -> dict[Any, Any]:
         """Return the table of a window, with its timers set."""

@@ -1,38 +1,158 @@
-"""What all window operators share: opening, the clock and the watermark, late elements.
+"""What all window operators share: what the user said, and what happens when a window fires.
 
-A subclass works on elements and timers; it never sees a watermark or a clock go back.
+Its contents become a result, or are given to the user's function, whose contexts are one object each, moved from window to
+window. A subclass works on elements and timers; it never sees a watermark or a clock go back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from poundlock.operators.keyed.group import KeyGroup, TimerEntries
-from poundlock.operators.keyed.output import CHUNK_ROWS, Collector, GroupBatch, OutputChunk
-from poundlock.operators.keyed.timers import Timers
-from poundlock.operators.windows.firing import Firing
+from poundlock.errors import DefinitionError
+from poundlock.operators.keyed.group import KeyGroup
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import (
+    CHUNK_ROWS,
+    Collector,
+    GroupBatch,
+    OutputChunk,
+    check_rows,
+    check_tag,
+    detached,
+)
+from poundlock.operators.keyed.state import StateStore
 from poundlock.operators.windows.spec import WindowSpec
+from poundlock.stream.functions.base import KeyedStateStore
+from poundlock.stream.stream import Side
+from poundlock.stream.windows.assigners import MergingWindowAssigner
+from poundlock.stream.windows.window import MAX_TIMESTAMP, CountWindow, GlobalWindow, TimeWindow, Window
+from poundlock.stream.windows.window_functions import ProcessWindowFunction
+
+_GLOBAL = GlobalWindow()
+_MUTABLE = (dict, list, set)
 
 
-class WindowOperatorBase:
-    """A window operator without a way to keep its windows.
+def as_window(namespace: Any) -> Window:
+    """Return the window that state knows as (start, end), None or a number."""
+    if namespace is None:
+        return _GLOBAL
+    return CountWindow(namespace) if type(namespace) is int else TimeWindow(*namespace)
 
-    Args:
-        spec: of the windows.
-        chunk_rows: about how many rows come out at a time.
-    """
 
-    timer_entries: ClassVar[TimerEntries] = "keys"
+def as_namespace(window: Any) -> Any:
+    """Return what state knows a window as. Raises DefinitionError if a user's assigner gave something else than a window."""
+    if isinstance(window, TimeWindow):
+        start, end = window
+        if type(start) is int and type(end) is int and -MAX_TIMESTAMP <= start <= end <= MAX_TIMESTAMP:
+            return start, end
+    if isinstance(window, GlobalWindow):
+        return None
+    if isinstance(window, CountWindow):
+        return window.id
+    raise DefinitionError(
+        f"the window assigner gave {window!r}",
+        next="return TimeWindow(start_ms, end_ms) with whole numbers, the end not before the start, GlobalWindow() or CountWindow(n)",
+    )
+
+
+class _Context:
+    """A process function's context."""
+
+    def __init__(self, firing: Firing) -> None:
+        self._firing = firing
+
+    def window(self) -> Window:
+        return as_window(self._firing.namespace)
+
+    def current_watermark(self) -> int:
+        return self._firing.group.watermark
+
+    def current_processing_time(self) -> int:
+        return self._firing.group.processing_time
+
+    def window_state(self) -> KeyedStateStore:
+        if self._firing.merging:
+            raise DefinitionError(
+                "windows that merge have no per-window state", next="use global_state(), or keep it among the elements"
+            )
+        return self._firing.window_states
+
+    def global_state(self) -> KeyedStateStore:
+        return self._firing.key_states
+
+
+class Firing:
+    """Turns contents into output rows."""
+
+    def __init__(self, spec: WindowSpec, out: Collector) -> None:
+        self.out = out
+        self.process: ProcessWindowFunction | None = spec.process
+        self.group = KeyGroup(0)
+        self.namespace: Any = None
+        self.merging = isinstance(spec.assigner, MergingWindowAssigner)
+        self.window_states = StateStore("window:", windowed=True)
+        self.key_states = StateStore("state:")
+        self._keeps_elements = spec.keeps_elements
+        self._context = _Context(self)
+        process = self.process
+        self._tags = None if spec.tags is None else frozenset(spec.tags)
+        self.clears = process is not None and type(process).clear is not ProcessWindowFunction.clear
+
+    def open(self) -> None:
+        if self.process is not None:
+            self.process.open(self.key_states)
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.close()
+
+    def use(self, group: KeyGroup) -> None:
+        self.group = group
+        self.window_states.use(group)
+        self.key_states.use(group)
+
+    def _move(self, key: Any, namespace: Any) -> None:
+        self.namespace = namespace
+        self.key_states.entry = key
+        self.window_states.entry = key, namespace
+
+    def fire(self, key: Any, namespace: Any, last: int, result: Any) -> None:
+        """Emit a result, or what the user's function makes of it; rows carry the window's last timestamp."""
+        process = self.process
+        if process is None:
+            # What was emitted stays as it was, although what a function reduced to may be its state and change.
+            self.out.emit_window(detached(result) if type(result) in _MUTABLE else result, key, last, namespace)
+            return
+        elements: Sequence[Any] = result if self._keeps_elements else [result]
+        self._move(key, namespace)
+        rows = process.process(key, self._context, elements)
+        for row in () if rows is None else check_rows(rows, type(process).__name__):
+            if isinstance(row, Side):
+                check_tag(row.tag, self._tags, type(process).__name__)
+                self.out.emit(detached(row.record), key, last, row.tag)
+            else:
+                self.out.emit_window(detached(row), key, last, namespace)
+
+    def clear(self, key: Any, namespace: Any) -> None:
+        """Tell the user's function that a window goes away."""
+        if self.clears and self.process is not None:
+            self._move(key, namespace)
+            self.process.clear(self._context)
+
+
+class WindowOperatorBase(KeyedOperator):
+    """A window operator without a way to keep its windows."""
+
+    opens_tables_first: ClassVar[bool] = True
 
     def __init__(self, spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS) -> None:
+        super().__init__(chunk_rows=chunk_rows)
         self.spec = spec
-        self.late_dropped = 0
-        self.out = Collector(chunk_rows)
         self.firing = Firing(spec, self.out)
         self.fold = spec.fold()
         self.event_time = spec.assigner.is_event_time()
-        self.group = KeyGroup(0)
 
     def open(self) -> None:
         self.firing.open()
@@ -40,63 +160,11 @@ class WindowOperatorBase:
     def close(self) -> None:
         self.firing.close()
 
-    def use(self, group: KeyGroup) -> None:
-        """Move to a group, or to its present watermark and clock."""
-        if group is not self.group:
-            self.group = group
-            group.timer_entries = self.timer_entries
-            self.bind(group)
-        self.firing.use(group)
-
-    def bind(self, group: KeyGroup) -> None:
-        """Take the tables of a group."""
-        raise NotImplementedError
-
-    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
-        """Work on elements of the group in use; what is gathered last is left in the collector."""
-        raise NotImplementedError
-
-    def on_timer(self, time: int, entry: Any, *, event: bool) -> Iterator[OutputChunk] | None:
-        """Work on a timer of the group in use."""
-        raise NotImplementedError
-
     def process(self, group: KeyGroup, batch: GroupBatch) -> Iterator[OutputChunk]:
-        self.use(group)
-        group.prefetch(batch.keys)
-        yield from self.work(batch)
-        yield from self.out.drain()
+        if self.spec.with_sides:
+            batch = replace(batch, values=[[batch.side, value] for value in batch.values])
+        return super().process(group, batch)
 
-    def advance_watermark(self, group: KeyGroup, watermark: int) -> Iterator[OutputChunk]:
-        if watermark > group.watermark:
-            self.use(group)  # what a subclass derives from the watermark is as of the one before
-            group.watermark = watermark
-            yield from self._fire_due(group, group.event_timers, watermark, event=True)
-
-    def advance_processing_time(self, group: KeyGroup, now: int) -> Iterator[OutputChunk]:
-        group.processing_time = max(group.processing_time, now)
-        yield from self._fire_due(group, group.processing_timers, group.processing_time, event=False)
-
-    def _fire_due(self, group: KeyGroup, timers: Timers, limit: int, *, event: bool) -> Iterator[OutputChunk]:
-        self.use(group)
-        for time, entry in timers.due(limit):
-            chunks = self.on_timer(time, entry, event=event)
-            if chunks is not None:
-                yield from chunks
-            if self.out.full:
-                yield from self.out.drain()
-        yield from self.out.drain()
-
-    def late(self, batch: GroupBatch, at: int) -> None:
-        """Send an element none of whose windows takes it any more to the late output, or count it."""
-        tag = self.spec.late_tag
-        if tag is None:
-            self.late_dropped += 1
-            return
-        timestamps = batch.timestamps
-        self.out.emit_row(
-            batch.values[at],
-            batch.keys[at],
-            None if timestamps is None else timestamps[at],
-            at if batch.rows is None else batch.rows[at],
-            tag,
-        )
+    def use(self, group: KeyGroup) -> None:
+        super().use(group)
+        self.firing.use(group)

@@ -1,7 +1,8 @@
-"""Session windows of one gap that fire at their end and need no evictor: a key's sessions are one short list.
+"""Windows of which a key has one entry: sessions of one gap that fire at their end, and counts; neither with an evictor.
 
-A key has a timer at or before the next thing that happens to any of its sessions; one that comes early is set again. So an
-element that extends its session touches no timer, and a key with many sessions needs one.
+A key's sessions are one short list. It has a timer at or before the next thing that happens to any of them; one that comes early
+is set again. So an element that extends its session touches no timer, and a key with many sessions needs one. Of a key with count
+windows there is the number of its elements so far and what they add up to, and nothing else.
 """
 
 from __future__ import annotations
@@ -9,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from poundlock.operators.keyed.group import MAX, KeyGroup
+from poundlock.operators.keyed.group import MAX, KeyGroup, Timers
 from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
-from poundlock.operators.keyed.timers import Timers
 from poundlock.operators.windows.base import WindowOperatorBase
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.stream.windows.assigners import require_time
-from poundlock.stream.windows.event_time import EventTimeSessionWindows
-from poundlock.stream.windows.session_windows import ProcessingTimeSessionWindows
+from poundlock.stream.windows.builtin_assigners import CountTumblingWindows, FixedSessions
 
 SESSIONS = "contents"
 _Session = list[Any]  # [start, end, accumulator]
@@ -27,7 +26,7 @@ class SessionWindowOperator(WindowOperatorBase):
 
     def __init__(self, spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS) -> None:
         super().__init__(spec, chunk_rows=chunk_rows)
-        assert isinstance(spec.assigner, (EventTimeSessionWindows, ProcessingTimeSessionWindows))
+        assert isinstance(spec.assigner, FixedSessions)
         self._gap = spec.assigner.gap_ms
         self._lateness = spec.allowed_lateness_ms if self.event_time else 0
         self._table: dict[Any, list[_Session]] = {}
@@ -70,7 +69,7 @@ class SessionWindowOperator(WindowOperatorBase):
         if self.event_time and due <= self.group.watermark:
             due = self.spec.cleanup_time(due)
             if due <= self.group.watermark:
-                self.late(batch, at)
+                self.late(batch, at, self.spec.late_tag)
                 return
         session = [time, end, self.fold.first(value)]
         held = self._table.get(key)
@@ -139,3 +138,35 @@ class SessionWindowOperator(WindowOperatorBase):
             self._table[entry] = stays
         else:
             del self._table[entry]
+
+
+COUNTED = "contents"
+
+
+class CountWindowOperator(WindowOperatorBase):
+    """Tumbling count windows."""
+
+    def __init__(self, spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS) -> None:
+        super().__init__(spec, chunk_rows=chunk_rows)
+        assert isinstance(spec.assigner, CountTumblingWindows)
+        self._n = spec.assigner.n
+        self._table: dict[Any, list[Any]] = {}
+
+    def bind(self, group: KeyGroup) -> None:
+        group.declare(COUNTED, "counted")
+        self._table = group.table(COUNTED)
+
+    def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
+        table, fold, n, out = self._table, self.fold, self._n, self.out
+        for key, value in zip(batch.keys, batch.values, strict=True):
+            held = table.get(key)
+            if held is None:
+                held = table[key] = [1, fold.first(value)]
+            else:
+                held[0] += 1
+                held[1] = fold.add(value, held[1])
+            if held[0] >= n:
+                del table[key]
+                self.firing.fire(key, None, MAX, fold.result(held[1]))
+                if out.full:
+                    yield from out.drain()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from poundlock.operators.keyed.accumulators import AggregateFold, Fold, ListFold, ReduceFold
 from poundlock.operators.windows.aggregates import SqlAggregates
-from poundlock.stream.nodes import WindowNode
+from poundlock.stream.nodes import WindowJoinNode, WindowNode
 from poundlock.stream.windows.assigners import WindowAssigner
 from poundlock.stream.windows.evictors import Evictor
 from poundlock.stream.windows.triggers import Trigger
@@ -28,13 +28,12 @@ class WindowSpec:
     """What the user said of a window.
 
     Args:
-        assigner: which windows an element is in.
-        function: what becomes of the elements.
         trigger: None for the assigner's own.
         evictor: None for the assigner's own, mostly none.
         allowed_lateness_ms: how long after its end an event-time window still takes elements.
         late_tag: side output of late elements; None to drop and count them.
         tags: of the function's side outputs; None = any.
+        with_sides: whether an element is [0 for left or 1 for right, record], as in joins; trigger and evictor see that, too.
     """
 
     assigner: WindowAssigner
@@ -44,11 +43,16 @@ class WindowSpec:
     allowed_lateness_ms: int = 0
     late_tag: str | None = None
     tags: tuple[str, ...] | None = None
+    with_sides: bool = False
 
     @classmethod
-    def of(cls, node: WindowNode, aggregates: SqlAggregates | None = None) -> WindowSpec:
-        """Return what a node says; `aggregates` are what its SQL texts mean, where it has such."""
-        function = aggregates if node.function is None else node.function
+    def of(
+        cls, node: WindowNode | WindowJoinNode, function: WindowFunction | SqlAggregates | None = None
+    ) -> WindowSpec:
+        """Return what a node says; `function` is what its SQL texts mean, or what joins, where the node has no function itself."""
+        own = node if isinstance(node, WindowNode) else None
+        if own is not None and own.function is not None:
+            function = own.function
         if function is None:
             raise TypeError(f"{node.id} has SQL aggregates: say what they mean")
         return cls(
@@ -57,8 +61,9 @@ class WindowSpec:
             trigger=node.trigger,
             evictor=node.evictor,
             allowed_lateness_ms=span_ms(node.allowed_lateness),
-            late_tag=node.late_tag,
-            tags=tuple(node.side_outputs),
+            late_tag=None if own is None else own.late_tag,
+            tags=None if own is None else tuple(own.side_outputs),
+            with_sides=own is None,
         )
 
     def fold(self) -> Fold:

@@ -5,7 +5,9 @@ A function object is made once, travels to the tasks pickled, and is opened ther
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from poundlock.errors import DefinitionError
 
 if TYPE_CHECKING:
     from poundlock.stream.functions.state import (
@@ -27,23 +29,18 @@ class KeyedStateStore(Protocol):
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
         """Return the state of one value."""
-        ...
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
         """Return the state of a list."""
-        ...
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
         """Return the state of a map."""
-        ...
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
         """Return the state of a reduced value."""
-        ...
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
         """Return the state of an accumulator."""
-        ...
 
 
 class RuntimeContext(KeyedStateStore, Protocol):
@@ -81,3 +78,31 @@ class AggregateFunction:
     def merge(self, a: Any, b: Any) -> Any:
         """Return one accumulator of two. Needed for session windows."""
         raise NotImplementedError
+
+
+@runtime_checkable
+class RichFunction(Protocol):
+    """A callable object for `map`, `flat_map`, `filter` or `map_batches` that has something to open and to close.
+
+    Derive from it and give it a `__call__`, and `open` or `close` or both. An object that has both without being derived is one too.
+    Every attempt of a task opens the object before its first record and closes it behind its last one, also where the
+    task fails; a task without records opens none. A worker may keep the object, and then opens it again for its next task.
+    """
+
+    def open(self) -> None:
+        """Make what the function needs, such as a connection. Called in the task, not where the job is written."""
+
+    def close(self) -> None:
+        """Give back what `open` made. An error here fails the task, unless it has failed already."""
+
+
+def check_rich_function(function: Any, kind: str) -> None:
+    """Raise DefinitionError for an object that has one of `open` and `close`, and would be opened or closed by nobody."""
+    if isinstance(function, RichFunction):
+        return
+    for name, other in (("open", "close"), ("close", "open")):
+        if callable(getattr(function, name, None)):
+            raise DefinitionError(
+                f"the function of {kind}, a {type(function).__name__}, has {name}() and no {other}(), so nobody calls it",
+                next="derive its class from poundlock.RichFunction",
+            )

@@ -1,15 +1,18 @@
-"""Process functions: user classes that see every record with its time, keep state for its key, and set timers.
+"""Functions that see every record: user classes with its time, state for its key, and timers; and those of joins.
 
-They yield records for the main output and `Side(tag, record)` for side outputs; times are ms since 1970.
+They yield records for the main output and `Side(tag, record)` for side outputs; times are ms since 1970. Broadcast state, of
+records that every task sees such as rules, is written by the broadcast side alone, so that every task has the same. A join
+function sees each pair once; the order of pairs is not defined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
 from poundlock.stream.functions.base import Function
+from poundlock.stream.functions.state import MapState, MapStateDescriptor, ReadOnlyBroadcastState, StateDescriptor
 
 
 class TimeDomain(Enum):
@@ -19,32 +22,30 @@ class TimeDomain(Enum):
     PROCESSING_TIME = "processing"
 
 
-class TimerService(Protocol):
-    """The watermark, the clock, and the timers of the current key. There is one timer for a key and a time, however often it is set."""
+class CurrentTime(Protocol):
+    """What time it is."""
 
     def current_watermark(self) -> int:
         """Return the watermark; MIN (-2**63) before there is one. While event-time timers fire it is the new one already."""
-        ...
 
     def current_processing_time(self) -> int:
         """Return the clock. It stands still within a batch."""
-        ...
+
+
+class TimerService(CurrentTime, Protocol):
+    """The watermark, the clock, and the timers of the current key. There is one timer for a key and a time, however often it is set."""
 
     def register_event_time_timer(self, time: int) -> None:
         """Have `on_timer` called when the watermark reaches a time; one that is reached already: when the watermark next moves."""
-        ...
 
     def register_processing_time_timer(self, time: int) -> None:
         """Have `on_timer` called when the clock reaches a time."""
-        ...
 
     def delete_event_time_timer(self, time: int) -> None:
         """Take back a timer; nothing happens if there is none."""
-        ...
 
     def delete_processing_time_timer(self, time: int) -> None:
         """Take back a timer."""
-        ...
 
 
 class Context(Protocol):
@@ -52,11 +53,9 @@ class Context(Protocol):
 
     def timestamp(self) -> int | None:
         """Return the event time of the record, None where it has none."""
-        ...
 
     def timer_service(self) -> TimerService:
         """Return the watermark and the clock; timers can be set only on a keyed stream."""
-        ...
 
 
 class KeyedContext(Context, Protocol):
@@ -64,7 +63,6 @@ class KeyedContext(Context, Protocol):
 
     def get_current_key(self) -> Any:
         """Return the key; a tuple where key_by has several expressions."""
-        ...
 
 
 class OnTimerContext(KeyedContext, Protocol):
@@ -72,7 +70,6 @@ class OnTimerContext(KeyedContext, Protocol):
 
     def time_domain(self) -> TimeDomain:
         """Return what the timer went by."""
-        ...
 
 
 class ProcessFunction(Function):
@@ -121,3 +118,105 @@ class KeyedCoProcessFunction(Function):
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[Any] | None:
         """Yield what comes of a timer that fires."""
         return None
+
+
+class _Reads(Protocol):
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState:
+        """Return broadcast state, which can only be read here."""
+
+
+class ReadOnlyContext(Context, _Reads, Protocol):
+    """What `process_element` gets with a record of a stream without key."""
+
+
+class KeyedReadOnlyContext(KeyedContext, _Reads, Protocol):
+    """What `process_element` gets with a record of a keyed stream."""
+
+
+class OnTimerReadOnlyContext(OnTimerContext, _Reads, Protocol):
+    """What `on_timer` is told."""
+
+
+class BroadcastContext(CurrentTime, Protocol):
+    """What `process_broadcast_element` is told. There is no key, and there are no timers."""
+
+    def timestamp(self) -> int | None:
+        """Return the event time of the record in ms, None where it has none."""
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> MapState:
+        """Return broadcast state, which may be changed here."""
+
+
+class KeyedBroadcastContext(BroadcastContext, Protocol):
+    """The same where the other stream is keyed."""
+
+    def apply_to_keyed_state(self, descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:
+        """Call function(key, state) for every key that has something in a state of the keyed side."""
+
+
+class BroadcastProcessFunction(Function):
+    """Called for every record of a stream without key, and on every instance for every broadcast record. Derive from it."""
+
+    def process_element(self, value: Any, ctx: ReadOnlyContext) -> Iterable[Any] | None:
+        """Yield what comes of a record; broadcast state can only be read."""
+        raise NotImplementedError
+
+    def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | None:
+        """Take a broadcast record into broadcast state. What is yielded comes out once for each task."""
+        raise NotImplementedError
+
+
+class KeyedBroadcastProcessFunction(Function):
+    """Called for every record of a keyed stream, and for every broadcast record once in every task. Derive from it.
+
+    Records of the keyed side have state and timers of their key; broadcast records have none.
+    """
+
+    def process_element(self, value: Any, ctx: KeyedReadOnlyContext) -> Iterable[Any] | None:
+        """Yield what comes of a record; broadcast state can only be read."""
+        raise NotImplementedError
+
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastContext) -> Iterable[Any] | None:
+        """Take a broadcast record into broadcast state. What is yielded comes out once for each task."""
+        raise NotImplementedError
+
+    def on_timer(self, timestamp: int, ctx: OnTimerReadOnlyContext) -> Iterable[Any] | None:
+        """Yield what comes of a timer that fires; broadcast state can only be read."""
+        return None
+
+
+class JoinContext(Protocol):
+    """What the function of an interval join gets with a pair. Times are ms."""
+
+    def left_timestamp(self) -> int:
+        """Return the event time of the left record."""
+
+    def right_timestamp(self) -> int:
+        """Return the event time of the right record."""
+
+    def timestamp(self) -> int:
+        """Return the event time of what comes out: the later of the two."""
+
+
+class ProcessJoinFunction(Function):
+    """Called for each pair of an interval join. Derive from it."""
+
+    def process_element(self, left: Any, right: Any, ctx: JoinContext) -> Iterable[Any] | None:
+        """Yield what comes of a pair; `Side(tag, record)` for a side output."""
+        raise NotImplementedError
+
+
+class JoinFunction(Function):
+    """Called for each pair of records of a key in one window. Derive from it."""
+
+    def join(self, left: Any, right: Any) -> Iterable[Any] | None:
+        """Yield what comes of a pair."""
+        raise NotImplementedError
+
+
+class CoGroupFunction(Function):
+    """Called for each key and window with the records of both streams. Derive from it."""
+
+    def co_group(self, left: Sequence[Any], right: Sequence[Any]) -> Iterable[Any] | None:
+        """Yield what comes of the records of one key in one window; one of the two may be empty."""
+        raise NotImplementedError

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.base import AggregateFunction
 from poundlock.values import duration
+
+Update = Literal["OnCreateAndWrite", "OnReadAndWrite"]
+Visibility = Literal["NeverReturnExpired", "ReturnExpiredIfNotCleanedUp"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +29,17 @@ class StateTtlConfig:
     """
 
     ttl: str | timedelta
-    update: Literal["OnCreateAndWrite", "OnReadAndWrite"] = "OnCreateAndWrite"
-    visibility: Literal["NeverReturnExpired", "ReturnExpiredIfNotCleanedUp"] = "NeverReturnExpired"
+    update: Update = "OnCreateAndWrite"
+    visibility: Visibility = "NeverReturnExpired"
 
     def __post_init__(self) -> None:
         span = duration(self.ttl)
         if span < timedelta(milliseconds=1):
             raise DefinitionError(f"a time to live of {self.ttl!r}", next='give one of at least 1 ms, such as "1 h"')
         object.__setattr__(self, "ttl", span)
-        if self.update not in ("OnCreateAndWrite", "OnReadAndWrite"):
-            raise DefinitionError(f"update={self.update!r} is not known", next="use OnCreateAndWrite or OnReadAndWrite")
-        if self.visibility not in ("NeverReturnExpired", "ReturnExpiredIfNotCleanedUp"):
-            raise DefinitionError(
-                f"visibility={self.visibility!r} is not known",
-                next="use NeverReturnExpired or ReturnExpiredIfNotCleanedUp",
-            )
+        for name, given, known in (("update", self.update, Update), ("visibility", self.visibility, Visibility)):
+            if given not in get_args(known):
+                raise DefinitionError(f"{name}={given!r} is not known", next=f"use {' or '.join(get_args(known))}")
 
     @property
     def ttl_ms(self) -> int:
@@ -104,117 +103,89 @@ class AggregatingStateDescriptor(StateDescriptor):
     ttl: StateTtlConfig | None = None
 
 
-class ValueState(Protocol):
+class State(Protocol):
+    """State of the current key."""
+
+    def clear(self) -> None:
+        """Forget all of it."""
+
+
+class ValueState(State, Protocol):
     """One value of the current key."""
 
     def value(self) -> Any:
         """Return the value, or the default. A changed value counts only once `update` was called with it."""
-        ...
 
     def update(self, value: Any) -> None:
         """Set the value; None clears it."""
-        ...
-
-    def clear(self) -> None:
-        """Forget the value."""
-        ...
 
 
-class ListState(Protocol):
+class ListState(State, Protocol):
     """A list of the current key."""
 
     def get(self) -> list[Any]:
         """Return the elements in the order they were added."""
-        ...
 
     def add(self, value: Any) -> None:
         """Append an element."""
-        ...
 
     def add_all(self, values: Iterable[Any]) -> None:
         """Append elements."""
-        ...
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace the whole list."""
-        ...
-
-    def clear(self) -> None:
-        """Forget all elements."""
-        ...
 
 
-class MapState(Protocol):
-    """A map of the current key."""
+class ReadOnlyBroadcastState(Protocol):
+    """A map that can only be read: broadcast state as the other side sees it."""
 
     def get(self, key: Any) -> Any:
         """Return what is under a key of the map, or None."""
-        ...
-
-    def put(self, key: Any, value: Any) -> None:
-        """Set what is under a key of the map."""
-        ...
-
-    def put_all(self, values: Mapping[Any, Any]) -> None:
-        """Set several."""
-        ...
-
-    def remove(self, key: Any) -> None:
-        """Forget a key of the map; nothing happens if it is not there."""
-        ...
 
     def contains(self, key: Any) -> bool:
         """Return whether a key of the map is there."""
-        ...
 
     def keys(self) -> Iterator[Any]:
         """Return the keys of the map."""
-        ...
 
     def values(self) -> Iterator[Any]:
         """Return the values of the map."""
-        ...
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Return keys and values of the map; it may be changed meanwhile."""
-        ...
+        """Return keys and values of the map."""
 
     def is_empty(self) -> bool:
         """Return whether nothing is there."""
-        ...
-
-    def clear(self) -> None:
-        """Forget everything."""
-        ...
 
 
-class ReducingState(Protocol):
+class MapState(ReadOnlyBroadcastState, State, Protocol):
+    """A map of the current key; it may be changed while one goes through its items."""
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set what is under a key of the map."""
+
+    def put_all(self, values: Mapping[Any, Any]) -> None:
+        """Set several."""
+
+    def remove(self, key: Any) -> None:
+        """Forget a key of the map; nothing happens if it is not there."""
+
+
+class ReducingState(State, Protocol):
     """One value of the current key, made of all that were added."""
 
     def get(self) -> Any:
         """Return the value, None before the first `add`."""
-        ...
 
     def add(self, value: Any) -> None:
         """Reduce the present value and this one to the new value."""
-        ...
-
-    def clear(self) -> None:
-        """Forget the value."""
-        ...
 
 
-class AggregatingState(Protocol):
+class AggregatingState(State, Protocol):
     """One accumulator of the current key."""
 
     def get(self) -> Any:
         """Return the function's result, None before the first `add`."""
-        ...
 
     def add(self, value: Any) -> None:
         """Add a value to the accumulator."""
-        ...
-
-    def clear(self) -> None:
-        """Forget the accumulator."""
-        ...

@@ -6,16 +6,13 @@ An assigner object holds settings only; the same element and context always give
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
-from functools import cached_property
 from typing import Any, Protocol
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.base import KeyedStateStore
 from poundlock.stream.windows.evictors import Evictor
 from poundlock.stream.windows.triggers import Trigger
-from poundlock.stream.windows.window import TimeWindow, Window, merge_time_windows, window_start
-from poundlock.values import duration, format_duration, positive, signed_duration, span_ms
+from poundlock.stream.windows.window import TimeWindow, Window, merge_time_windows
 
 
 class AssignerContext(Protocol):
@@ -23,11 +20,9 @@ class AssignerContext(Protocol):
 
     def get_current_processing_time(self) -> int:
         """Return the clock in ms."""
-        ...
 
     def key_state(self) -> KeyedStateStore:
         """Return where state of the key, such as a count of its elements, is kept."""
-        ...
 
 
 class WindowAssigner:
@@ -75,65 +70,6 @@ class AlignedWindows(WindowAssigner):
         return self.windows_at(context.get_current_processing_time())
 
 
-class Tumbling(AlignedWindows):
-    """Windows of one size, one after the other. Needs `size` and `offset`."""
-
-    size: str | timedelta
-    offset: str | timedelta
-
-    def __post_init__(self) -> None:
-        size = positive("size", self.size)
-        object.__setattr__(self, "size", size)
-        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), size, "size"))
-
-    def describe(self) -> str:
-        return f"tumbling windows of {format_duration(duration(self.size))}{self._moved}"
-
-    @property
-    def _moved(self) -> str:
-        return ("" if self.is_event_time() else " by the clock") + moved(self.offset)
-
-    @cached_property
-    def size_ms(self) -> int:
-        """The size in ms."""
-        return span_ms(self.size)
-
-    @cached_property
-    def offset_ms(self) -> int:
-        """The offset in ms."""
-        return span_ms(self.offset)
-
-    def windows_at(self, time: int) -> list[TimeWindow]:
-        start = window_start(time, self.offset_ms, self.size_ms)
-        return [TimeWindow(start, start + self.size_ms)]
-
-
-class Sliding(Tumbling):
-    """Windows of one size that begin every `slide`. Needs `size`, `slide` and `offset`."""
-
-    slide: str | timedelta
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size", positive("size", self.size))
-        slide = positive("slide", self.slide)
-        object.__setattr__(self, "slide", slide)
-        object.__setattr__(self, "offset", check_offset(signed_duration(self.offset), slide, "slide"))
-
-    def describe(self) -> str:
-        size, slide = format_duration(duration(self.size)), format_duration(duration(self.slide))
-        return f"sliding windows of {size} every {slide}{self._moved}"
-
-    @cached_property
-    def slide_ms(self) -> int:
-        """The slide in ms."""
-        return span_ms(self.slide)
-
-    def windows_at(self, time: int) -> list[TimeWindow]:
-        size, slide = self.size_ms, self.slide_ms
-        last = window_start(time, self.offset_ms, slide)
-        return [TimeWindow(start, start + size) for start in range(last, time - size, -slide)]
-
-
 def require_time(timestamp: int | None, assigner: WindowAssigner) -> int:
     """Return the event time of an element.
 
@@ -146,27 +82,3 @@ def require_time(timestamp: int | None, assigner: WindowAssigner) -> int:
             next="call assign_timestamps_and_watermarks(WatermarkStrategy…) before the windows",
         )
     return timestamp
-
-
-def check_offset(offset: timedelta, below: timedelta, what: str) -> timedelta:
-    """Return an offset.
-
-    Raises:
-        DefinitionError: it is not smaller than the size, or the slide.
-    """
-    if abs(offset) >= below:
-        raise DefinitionError(
-            f"an offset of {_signed(offset)} moves windows by more than their {what} of {format_duration(below)}",
-            next=f"give an offset between -{format_duration(below)} and {format_duration(below)}",
-        )
-    return offset
-
-
-def _signed(span: timedelta) -> str:
-    return f"{'-' if span < timedelta(0) else ''}{format_duration(abs(span))}"
-
-
-def moved(offset: str | timedelta) -> str:
-    """Return what `describe` says of an offset."""
-    span = offset if isinstance(offset, timedelta) else duration(offset)
-    return f", moved by {_signed(span)}" if span else ""

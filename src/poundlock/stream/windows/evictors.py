@@ -27,30 +27,27 @@ class Timestamped(NamedTuple):
     value: Any
 
 
+Elements = Sequence[Timestamped]
+
+
 class EvictorContext(Protocol):
     """What an evictor can ask for. Times are ms."""
 
     def get_current_watermark(self) -> int:
-        """Return the watermark."""
-        ...
+        """Return the watermark; while event-time timers fire it is the new one already."""
 
     def get_current_processing_time(self) -> int:
         """Return the clock."""
-        ...
 
 
 class Evictor:
     """Base of evictors. Both methods return the elements that stay, in order; the base keeps all."""
 
-    def evict_before(
-        self, elements: Sequence[Timestamped], window: Window, context: EvictorContext
-    ) -> Sequence[Timestamped]:
+    def evict_before(self, elements: Elements, window: Window, context: EvictorContext) -> Elements:
         """Return what the function is to see."""
         return elements
 
-    def evict_after(
-        self, elements: Sequence[Timestamped], window: Window, context: EvictorContext
-    ) -> Sequence[Timestamped]:
+    def evict_after(self, elements: Elements, window: Window, context: EvictorContext) -> Elements:
         """Return, of what the function saw, what stays for later firings."""
         return elements
 
@@ -59,25 +56,22 @@ class Evictor:
         return type(self).__name__
 
 
-@dataclass(frozen=True)
 class _OneSided(Evictor):
     """Works before the function, or after it if `after` is set."""
 
-    def _keep(self, elements: Sequence[Timestamped]) -> Sequence[Timestamped]:
+    after: bool
+
+    def _keep(self, elements: Elements) -> Elements:
         raise NotImplementedError
 
-    def evict_before(
-        self, elements: Sequence[Timestamped], window: Window, context: EvictorContext
-    ) -> Sequence[Timestamped]:
-        return elements if self.after else self._keep(elements)  # type: ignore[attr-defined]
+    def evict_before(self, elements: Elements, window: Window, context: EvictorContext) -> Elements:
+        return elements if self.after else self._keep(elements)
 
-    def evict_after(
-        self, elements: Sequence[Timestamped], window: Window, context: EvictorContext
-    ) -> Sequence[Timestamped]:
-        return self._keep(elements) if self.after else elements  # type: ignore[attr-defined]
+    def evict_after(self, elements: Elements, window: Window, context: EvictorContext) -> Elements:
+        return self._keep(elements) if self.after else elements
 
     def _described(self, what: str) -> str:
-        return f"{what}{' after the function' if self.after else ''}"  # type: ignore[attr-defined]
+        return f"{what}{' after the function' if self.after else ''}"
 
 
 @dataclass(frozen=True)
@@ -96,7 +90,7 @@ class CountEvictor(_OneSided):
         if isinstance(self.n, bool) or not isinstance(self.n, int) or self.n < 0:
             raise DefinitionError(f"a CountEvictor of {self.n!r}", next="give how many elements stay, 0 or more")
 
-    def _keep(self, elements: Sequence[Timestamped]) -> Sequence[Timestamped]:
+    def _keep(self, elements: Elements) -> Elements:
         return elements[max(0, len(elements) - self.n) :]
 
     def describe(self) -> str:
@@ -118,7 +112,7 @@ class TimeEvictor(_OneSided):
     def __post_init__(self) -> None:
         object.__setattr__(self, "span", positive("span", self.span))
 
-    def _keep(self, elements: Sequence[Timestamped]) -> Sequence[Timestamped]:
+    def _keep(self, elements: Elements) -> Elements:
         if not elements or elements[0].timestamp is None:
             return elements
         last = max(e.timestamp for e in elements if e.timestamp is not None)
@@ -149,7 +143,7 @@ class DeltaEvictor(_OneSided):
                 f"{self.delta!r} is no function", next='write DeltaEvictor(5, lambda old, last: last["v"] - old["v"])'
             )
 
-    def _keep(self, elements: Sequence[Timestamped]) -> Sequence[Timestamped]:
+    def _keep(self, elements: Elements) -> Elements:
         if not elements:
             return elements
         last = elements[-1].value

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from poundlock.stream.functions.state import StateDescriptor
+from poundlock.stream.windows.evictors import EvictorContext
 from poundlock.stream.windows.window import Window
 
 
@@ -33,36 +34,23 @@ class TriggerResult(Enum):
         return purge
 
 
-class TriggerContext(Protocol):
+class TriggerContext(EvictorContext, Protocol):
     """What a trigger can ask for; it belongs to one key and one window while a method runs. Times are ms."""
-
-    def get_current_watermark(self) -> int:
-        """Return the watermark; while event-time timers fire it is the new one already."""
-        ...
-
-    def get_current_processing_time(self) -> int:
-        """Return the clock."""
-        ...
 
     def register_event_time_timer(self, time: int) -> None:
         """Have `on_event_time` called when the watermark reaches a time; once, however often this is asked for."""
-        ...
 
     def register_processing_time_timer(self, time: int) -> None:
         """Have `on_processing_time` called when the clock reaches a time."""
-        ...
 
     def delete_event_time_timer(self, time: int) -> None:
         """Take back a timer."""
-        ...
 
     def delete_processing_time_timer(self, time: int) -> None:
         """Take back a timer."""
-        ...
 
     def get_partitioned_state(self, descriptor: StateDescriptor) -> Any:
         """Return state of this key and window: a ValueState, ListState, … by the kind of the descriptor."""
-        ...
 
 
 class OnMergeContext(TriggerContext, Protocol):
@@ -70,7 +58,6 @@ class OnMergeContext(TriggerContext, Protocol):
 
     def merge_partitioned_state(self, descriptor: StateDescriptor) -> None:
         """Merge list, reducing or aggregating state of the old windows into that of the new one."""
-        ...
 
 
 class Trigger:
@@ -105,3 +92,10 @@ class Trigger:
     def describe(self) -> str:
         """Return a few words for `explain`."""
         return type(self).__name__
+
+
+class MergingTrigger(Trigger):
+    """A trigger for windows that merge, too; it has an `on_merge`."""
+
+    def can_merge(self) -> bool:
+        return True

@@ -11,31 +11,21 @@ from typing import Any, Protocol
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.functions.base import AggregateFunction, Function, KeyedStateStore
+from poundlock.stream.functions.process import CurrentTime
 from poundlock.stream.windows.window import Window
 
 
-class WindowContext(Protocol):
+class WindowContext(CurrentTime, Protocol):
     """What a process function gets with a window, and its state. Times are ms."""
 
     def window(self) -> Window:
         """Return the window: a TimeWindow with `start` and `end`, a GlobalWindow or a CountWindow."""
-        ...
-
-    def current_watermark(self) -> int:
-        """Return the watermark."""
-        ...
-
-    def current_processing_time(self) -> int:
-        """Return the clock."""
-        ...
 
     def window_state(self) -> KeyedStateStore:
         """Return state of this key and window; forget it in `clear`. Windows that merge have none."""
-        ...
 
     def global_state(self) -> KeyedStateStore:
         """Return state of this key, whatever the window."""
-        ...
 
 
 class ProcessWindowFunction(Function):

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from poundlock.operators.time_values import SplitTimes
 from poundlock.tasks.columns import int_column
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
 
 HASH = "__hash"
 """The hidden column behind the rows of a block: the hash of the key; of an input without a key it is of nulls."""
@@ -33,11 +33,9 @@ class KeyHashing(Protocol):
 
     def key_hashes(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.uint64]:
         """Return the hash of each row's key, one column or several."""
-        ...
 
     def groups_of(self, hashes: npt.NDArray[np.uint64], max_parallelism: int) -> npt.NDArray[np.int32]:
         """Return the key group of each hash."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +43,6 @@ class ExchangeInput:
     """One input of an operator behind an exchange.
 
     Args:
-        operator: the id of the operator.
-        side: which of its inputs.
         keys: the columns of the key; none = all rows have the same.
         how: "keyed" = by the key; "broadcast" = to every task; "spread" = evenly, for an input without a key.
         parallelism: how many tasks the operator has.
@@ -65,14 +61,11 @@ class Block(msgspec.Struct, frozen=True):
     """Rows of one input for one task.
 
     Args:
-        operator: the id of the operator.
-        side: which of its inputs.
         target: the number of the task.
         part: a writer that had many rows made several blocks; their order.
         places: where the rows were read: (source, sequence of the split), in the order they came.
         index: for each run of rows its key group, the number of its place and its first row, as int64.
         rows: an Arrow IPC stream of one batch, its last column HASH.
-        count: how many rows it has.
     """
 
     operator: str
@@ -121,8 +114,6 @@ class BlockWriter:
     """Makes the blocks of one input in one task.
 
     Args:
-        to: the input.
-        hashing: the hash of keys.
         flush_bytes: blocks are made when so much has come; what is open is the memory that a writer needs.
         compress_from: blocks from this size on are compressed by lz4; None = none are, as Spark's shuffle compresses by itself.
     """
@@ -131,9 +122,8 @@ class BlockWriter:
     hashing: KeyHashing
     flush_bytes: int = FLUSH_BYTES
     compress_from: int | None = None
-    _open: list[tuple[pa.RecordBatch, int]] = field(
-        default_factory=list, init=False
-    )  # rows, and the number of their place
+    # Rows, and the number of their place.
+    _open: list[tuple[pa.RecordBatch, int]] = field(default_factory=list, init=False)
     _places: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
     _positions: dict[tuple[str, int], int] = field(default_factory=dict, init=False)
     _groups: list[npt.NDArray[np.int64]] = field(default_factory=list, init=False)
@@ -239,3 +229,49 @@ def _run_starts(groups: npt.NDArray[np.int64], places: npt.NDArray[Any]) -> npt.
     new[:1] = True
     new[1:] = (groups[1:] != groups[:-1]) | (places[1:] != places[:-1])
     return np.flatnonzero(new)
+
+
+# --- the rows of one operator input in the task that received them ----------------------------------------------------
+
+
+def inputs_of(blocks: Iterable[Block]) -> dict[tuple[str, int], list[Block]]:
+    """Return the blocks by operator and side."""
+    inputs: dict[tuple[str, int], list[Block]] = {}
+    for block in blocks:
+        inputs.setdefault((block.operator, block.side), []).append(block)
+    return inputs
+
+
+def grouped(blocks: Sequence[Block]) -> pa.RecordBatch | None:
+    """Return the rows of one input, out of all its blocks in any order; None if there are none.
+
+    They come by key group, in each in the order source, split, position: that depends on where rows were read and on nothing
+    else. One block whose rows are in order already is not copied.
+    """
+    blocks = [block for block in blocks if block.count]
+    if not blocks:
+        return None
+    # What a name of a place is in one block it need not be in another, so they are ranked together.
+    ranks = {each: rank for rank, each in enumerate(sorted({(*p, b.part) for b in blocks for p in b.places}))}
+    groups, places, starts, counts = [], [], [], []
+    first = 0
+    for block in blocks:
+        runs = block.runs()
+        rank = np.array([ranks[*place, block.part] for place in block.places], np.int64)
+        groups.append(runs[:, 0])
+        places.append(rank[runs[:, 1]])
+        starts.append(runs[:, 2] + first)
+        counts.append(np.diff(runs[:, 2], append=block.count))
+        first += block.count
+    group, start, count = np.concatenate(groups), np.concatenate(starts), np.concatenate(counts)
+    order = np.lexsort((start, np.concatenate(places), group))
+    rows = _joined([block.batch() for block in blocks])
+    if (order[1:] < order[:-1]).any():
+        rows = rows.take(int_column(_rows_of(start[order], count[order]), pa.int64()))
+    return rows.select(list(range(rows.num_columns - 1)))
+
+
+def _rows_of(starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the numbers of the rows of runs, run after run."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(int(counts.sum()))

@@ -27,8 +27,6 @@ def write_blocks(
     """Yield batches as blocks, columns cast to a schema; nothing where there are no rows.
 
     Args:
-        batches: the rows.
-        schema: of the blocks.
         block_bytes: a block ends with the batch that makes it so large, in bytes.
     """
     sink = writer = None

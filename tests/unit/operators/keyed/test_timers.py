@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poundlock.operators.keyed.timers import Timers
+from poundlock.operators.keyed.group import Timers
 
 times = st.integers(0, 6)
 entries = st.sampled_from(["a", "b", ("a", (0, 5)), None])

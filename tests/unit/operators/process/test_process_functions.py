@@ -20,9 +20,8 @@ from poundlock import (
     TimeDomain,
     ValueStateDescriptor,
 )
-from poundlock.operators.keyed.defensive_copy import detached
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
-from poundlock.operators.keyed.output import GroupBatch
+from poundlock.operators.keyed.output import GroupBatch, detached
 from poundlock.operators.process.process import ProcessOperator
 from poundlock.testing import Emitted, ProcessHarness, Timer
 

@@ -8,7 +8,15 @@ import pytest
 
 from poundlock import DefinitionError
 from poundlock.stream.functions.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from poundlock.stream.windows.builtin_assigners import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from poundlock.stream.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     DeltaTrigger,
     EndOfStreamTrigger,
@@ -16,10 +24,6 @@ from poundlock.stream.windows.builtin_triggers import (
     ProcessingTimeoutTrigger,
     PurgingTrigger,
 )
-from poundlock.stream.windows.continuous_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from poundlock.stream.windows.count_windows import GlobalWindows
-from poundlock.stream.windows.event_time import EventTimeSessionWindows, TumblingEventTimeWindows
-from poundlock.stream.windows.processing_windows import TumblingProcessingTimeWindows
 from poundlock.stream.windows.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
 from poundlock.stream.windows.window import Window
 from poundlock.testing import WindowHarness

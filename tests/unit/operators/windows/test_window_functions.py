@@ -9,24 +9,25 @@ from typing import Any
 import pytest
 
 from poundlock import DefinitionError, Side
+from poundlock.operators.factory import window_operator
 from poundlock.operators.keyed.group import KeyGroup
 from poundlock.operators.keyed.output import GroupBatch
 from poundlock.operators.windows.aggregates import SqlAggregate, SqlAggregates
-from poundlock.operators.windows.factory import window_operator
 from poundlock.operators.windows.spec import WindowSpec
 from poundlock.state.scratch import ScratchState
 from poundlock.stream.functions.state import ListStateDescriptor, ValueStateDescriptor
 from poundlock.stream.nodes import WindowNode
 from poundlock.stream.windows.assigners import AssignerContext, WindowAssigner
-from poundlock.stream.windows.builtin_triggers import CountTrigger, DeltaTrigger, EventTimeTrigger, PurgingTrigger
-from poundlock.stream.windows.count_windows import CountTumblingWindows, GlobalWindows
-from poundlock.stream.windows.event_time import (
+from poundlock.stream.windows.builtin_assigners import (
+    CountTumblingWindows,
+    DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
+    GlobalWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from poundlock.stream.windows.builtin_triggers import CountTrigger, DeltaTrigger, EventTimeTrigger, PurgingTrigger
 from poundlock.stream.windows.evictors import CountEvictor, Evictor
-from poundlock.stream.windows.session_windows import DynamicEventTimeSessionWindows
 from poundlock.stream.windows.triggers import Trigger
 from poundlock.stream.windows.window import CountWindow, GlobalWindow, TimeWindow, Window
 from poundlock.stream.windows.window_functions import (

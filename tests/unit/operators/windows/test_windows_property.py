@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from poundlock.operators.windows.aggregates import SqlAggregate
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner, WindowAssigner
-from poundlock.stream.windows.count_windows import CountSlidingWindows
-from poundlock.stream.windows.event_time import EventTimeSessionWindows
+from poundlock.stream.windows.builtin_assigners import CountSlidingWindows, EventTimeSessionWindows
 from poundlock.stream.windows.evictors import CountEvictor, DeltaEvictor
 from support.window_model import Model, shown
 from support.window_scripts import Setting, Step, aligned, ms, plain_settings, play, run, scripts, settings_of_all

@@ -46,7 +46,7 @@ def test_they_say_what_they_are() -> None:
         (lambda: Job("a").from_source(FileSource("/in")).key_by("k").window("1 min"), "is no window assigner"),
         (
             lambda: Job("a").from_source(FileSource("/in")).window_all(TumblingEventTimeWindows("1 s")),
-            "no watermark is assigned before them",
+            "a window needs event time, and no watermark is assigned before it",
         ),
         (
             lambda: Job("a").from_source(FileSource("/in")).assign_timestamps_and_watermarks("ts"),  # type: ignore[arg-type]

@@ -21,9 +21,15 @@ from poundlock.formats.reject import Reject
 from poundlock.operators.stream_times import StreamTimes
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import SourceInput, SplitTimes
-from poundlock.tasks.event_time.assignment import TIMELESS, EventTimeAssigner, TimedChunk, assigner_for
-from poundlock.tasks.event_time.expressions import NeedsSpark, TimeColumn, time_column
-from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
+from poundlock.tasks.event_time import (
+    TIMELESS,
+    EventTimeAssigner,
+    SplitPlace,
+    SplitTimesRecorder,
+    TimedChunk,
+    assigner_for,
+)
+from poundlock.tasks.time_expressions import NeedsSpark, TimeColumn, time_column
 
 UTC_US = pa.timestamp("us", tz="UTC")
 COLUMNS = pa.schema(
@@ -285,10 +291,9 @@ import numpy as np, pyarrow as pa
 from poundlock import WatermarkStrategy
 from poundlock.formats.chunk import Batch
 from poundlock.tasks.columns import int_column
-from poundlock.tasks.event_time.assignment import assigner_for
-from poundlock.tasks.exchange.blocks import BlockWriter, ExchangeInput
-from poundlock.tasks.exchange.grouped_rows import grouped
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import assigner_for
+from poundlock.tasks.exchange.blocks import BlockWriter, ExchangeInput, grouped
+from poundlock.tasks.event_time import SplitPlace
 class Hashing:
     def key_hashes(self, columns): return np.arange(len(columns[0]), dtype=np.uint64)[::-1].copy()
     def groups_of(self, hashes, groups): return (hashes % np.uint64(groups)).astype(np.int32)
@@ -297,7 +302,7 @@ assign = assigner_for("t", WatermarkStrategy.monotonous(timestamp="ms"), rows.sc
 timed = assign.assign(Batch(rows), 0, lambda reject: None)
 writer = BlockWriter(ExchangeInput(operator="o", keys=("ms",)), Hashing())
 writer.add(timed.chunk.batch, SplitPlace("s", "p", 0)); writer.add(timed.chunk.batch, SplitPlace("s", "p", 1))
-assert grouped(writer.finish()).rows.num_rows == 4
+assert grouped(writer.finish()).num_rows == 4
 assert not {"pandas", "pyspark"} & set(sys.modules), sorted(set(sys.modules) & {"pandas", "pyspark"})
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 from poundlock import WatermarkStrategy
 from poundlock.connectors.base import Split
 from poundlock.formats.chunk import Batch
-from poundlock.operators.split_reports import merged
-from poundlock.operators.stream_times import Advanced, StreamTimes, require_agreement
+from poundlock.operators.stream_times import Advanced, StreamTimes, merged, require_agreement
 from poundlock.operators.time_graph import TimeGraph, TimeNode
 from poundlock.operators.time_values import UNKNOWN, SourceInput, SplitTimes, TimeDirective
-from poundlock.tasks.event_time.assignment import EventTimeAssigner, assigner_for
-from poundlock.tasks.event_time.split_times import SplitPlace, SplitTimesRecorder
-from poundlock.tasks.exchange.blocks import BlockWriter, Delivery, ExchangeInput, deliveries
-from poundlock.tasks.exchange.grouped_rows import grouped, inputs_of
+from poundlock.tasks.event_time import EventTimeAssigner, SplitPlace, SplitTimesRecorder, assigner_for
+from poundlock.tasks.exchange.blocks import BlockWriter, Delivery, ExchangeInput, deliveries, grouped, inputs_of
 
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness("5 ms", timestamp="ms").with_idleness("20 ms")
 GROUPS = 8
@@ -78,13 +75,13 @@ def keyed_task(
     reports = [report for each in received for report in each.reports]
     blocks = inputs_of(block for each in received for block in each.blocks).get(("counts", 0), [])
     rows = grouped(blocks)
-    mine: list[Any] = [] if rows is None else rows.rows.select(["k", "ms"]).to_pylist()
+    mine: list[Any] = [] if rows is None else rows.select(["k", "ms"]).to_pylist()
     recorder = SplitTimesRecorder("again", STRATEGY, directive)
     assign = assigner_for("again", STRATEGY, pa.schema({"k": pa.int64(), "ms": pa.int64()}))
     assert isinstance(assign, EventTimeAssigner)
     if rows is not None:
         recorder.rows(
-            assign.assign(Batch(rows.rows.select(["k", "ms"])), 0, [].append), SplitPlace(UNKNOWN, UNKNOWN, number)
+            assign.assign(Batch(rows.select(["k", "ms"])), 0, [].append), SplitPlace(UNKNOWN, UNKNOWN, number)
         )
     return TIMES.advance(directive, reports), mine, [*merged(reports), *recorder.reports()]
 

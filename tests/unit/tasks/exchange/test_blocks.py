@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.operators.time_values import SplitTimes
-from poundlock.tasks.event_time.split_times import SplitPlace
-from poundlock.tasks.exchange.blocks import EVERYWHERE, Block, BlockWriter, ExchangeInput, deliveries
-from poundlock.tasks.exchange.grouped_rows import GroupedRows, grouped, inputs_of
+from poundlock.tasks.event_time import SplitPlace
+from poundlock.tasks.exchange.blocks import (
+    EVERYWHERE,
+    HASH,
+    Block,
+    BlockWriter,
+    ExchangeInput,
+    deliveries,
+    grouped,
+    inputs_of,
+)
 
 GROUPS = 16
 
@@ -60,12 +70,17 @@ def written(tasks: Iterable[Iterable[Split]], into: ExchangeInput, flush: int = 
     return blocks
 
 
-def received(blocks: Iterable[Block], target: int) -> GroupedRows | None:
+def received(blocks: Iterable[Block], target: int) -> pa.RecordBatch | None:
     return grouped([pickle.loads(pickle.dumps(each)) for each in blocks if each.target == target])
 
 
-def as_lists(rows: GroupedRows | None) -> list[tuple[int, list[str]]]:
-    return [] if rows is None else [(each.group, each.rows.column("at").to_pylist()) for each in rows]
+def by_group(rows: pa.RecordBatch | None) -> list[tuple[int, list[str]]]:
+    """The rows of each run of one key group, in the order in which they are."""
+    if rows is None:
+        return []
+    groups = Hashing().groups_of(Hashing().key_hashes([rows.column("k")]), GROUPS).tolist()
+    runs = groupby(zip(groups, rows.column("at").to_pylist(), strict=True), key=itemgetter(0))
+    return [(group, [where for _, where in run]) for group, run in runs]
 
 
 KEYS = st.lists(st.one_of(st.none(), st.integers(0, 40)), max_size=12)
@@ -98,7 +113,7 @@ def test_every_row_comes_once_and_in_the_order_of_the_sources(
                 expected.setdefault(int(group), []).append(where)
     arrived = {}
     for target in range(parallelism):
-        for group, rows_of_group in as_lists(received(blocks, target)):
+        for group, rows_of_group in by_group(received(blocks, target)):
             assert group * parallelism // GROUPS == target
             assert group not in arrived
             arrived[group] = rows_of_group
@@ -106,15 +121,13 @@ def test_every_row_comes_once_and_in_the_order_of_the_sources(
 
 
 def test_the_hash_of_each_row_comes_with_it() -> None:
-    place = SplitPlace("a", "p", 0)
-    rows = received(written([[(place, [[5, 7, None, 5]])], [(SplitPlace("a", "p", 1), [[7, 5]])]], to(1)), 0)
+    blocks = written([[(SplitPlace("a", "p", 0), [[5, 7, None, 5]])], [(SplitPlace("a", "p", 1), [[7, 5]])]], to(1))
+    for each in (block.batch() for block in blocks):
+        assert each.schema.names == [*SCHEMA.names, HASH]
+        assert each.column(HASH).to_pylist() == Hashing().key_hashes([each.column("k")]).tolist()
+    rows = received(blocks, 0)
     assert rows is not None
-    assert rows.rows.schema == SCHEMA
-    assert rows.hashes is not None
-    assert rows.hashes.tolist() == Hashing().key_hashes([rows.rows.column("k")]).tolist()
-    for each in rows:
-        assert each.hashes is not None
-        assert each.hashes.tolist() == Hashing().key_hashes([each.rows.column("k")]).tolist()
+    assert rows.schema == SCHEMA
 
 
 def test_rows_of_one_block_in_order_are_not_copied() -> None:
@@ -123,10 +136,9 @@ def test_rows_of_one_block_in_order_are_not_copied() -> None:
     assert rows is not None
     inside = np.frombuffer(block.rows, np.uint8)
     first = inside.ctypes.data
-    assert first <= rows.rows.column("n").buffers()[1].address < first + len(inside)
-    groups = list(rows)
-    assert [each.group for each in groups] == sorted({each.group for each in groups})
-    assert groups[0].rows.column("n").buffers()[1].address == rows.rows.column("n").buffers()[1].address
+    assert first <= rows.column("n").buffers()[1].address < first + len(inside)
+    groups = [group for group, _ in by_group(rows)]
+    assert groups == sorted(set(groups))
 
 
 def test_broadcast_rows_come_to_every_task_in_order() -> None:
@@ -134,9 +146,10 @@ def test_broadcast_rows_come_to_every_task_in_order() -> None:
     tasks = [[(place, [[1, 2], [3]])] for place in places]
     blocks = written(tasks, to(3, how="broadcast"))
     for target in range(3):
-        (each,) = received(blocks, target) or ()
-        assert (each.group, each.hashes) == (EVERYWHERE, None)
-        assert each.rows.column("at").to_pylist() == [f"a/00{s}/0000{n}" for s in (0, 1) for n in range(3)]
+        assert {group for block in blocks for group in block.runs()[:, 0].tolist()} == {EVERYWHERE}
+        rows = received(blocks, target)
+        assert rows is not None
+        assert rows.column("at").to_pylist() == [f"a/00{s}/0000{n}" for s in (0, 1) for n in range(3)]
 
 
 @settings(deadline=None)
@@ -147,10 +160,16 @@ def test_rows_without_a_key_are_spread_by_their_place_whatever_batches_they_come
     place = SplitPlace("a", "p", sequence)
     into = to(4, how="spread")
     chunks = [[None] * size for size in sizes]
-    apart = [as_lists(received(written([[(place, chunks)]], into), target)) for target in range(4)]
-    whole = [as_lists(received(written([[(place, [[None] * sum(sizes)])]], into), target)) for target in range(4)]
+    apart, whole = (
+        [
+            (target, rows.column("at").to_pylist())
+            for target in range(4)
+            if (rows := received(blocks, target)) is not None
+        ]
+        for blocks in (written([[(place, chunks)]], into), written([[(place, [[None] * sum(sizes)])]], into))
+    )
     assert apart == whole
-    assert sum(len(rows) for each in whole for _, rows in each) == sum(sizes)
+    assert sum(len(rows) for _, rows in whole) == sum(sizes)
 
 
 def test_rows_that_all_have_the_same_key_come_to_one_task() -> None:
@@ -187,9 +206,9 @@ def test_columns_of_every_kind(compress_from: int | None) -> None:
             writer.add(one, SplitPlace("s", "p", number))
             blocks += writer.finish()
         arrived = [received(blocks, target) for target in range(into.parallelism)]
-        rows_in = [row for each in arrived if each is not None for row in each.rows.to_pylist()]
+        rows_in = [row for each in arrived if each is not None for row in each.to_pylist()]
         assert sorted(map(repr, rows_in)) == sorted(map(repr, expected))
-        assert all(each is None or each.rows.schema == batches[0].schema for each in arrived)
+        assert all(each is None or each.schema == batches[0].schema for each in arrived)
 
 
 def test_rows_without_a_column_are_still_so_many() -> None:
@@ -201,8 +220,7 @@ def test_rows_without_a_column_are_still_so_many() -> None:
         writer.add(empty, SplitPlace("s", "p", 1))
         rows = received(writer.finish(), 0)
         assert rows is not None
-        assert rows.rows.num_rows == sum(each.rows.num_rows for each in rows) == 6
-        assert rows.rows.num_columns == 0
+        assert (rows.num_rows, rows.num_columns) == (6, 0)
 
 
 def test_nothing_makes_no_block() -> None:

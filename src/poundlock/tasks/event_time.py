@@ -1,6 +1,8 @@
-"""Event time in the task that has the rows: the column it is put into, and the rows that have none.
+"""Event time in the task that has the rows: the column it is put into, the rows that have none, and what is reported of it.
 
-A row whose time is null or not between the years 1 and 9999 goes to the dead letters; every other row keeps its place.
+A row whose time is null or not between the years 1 and 9999 goes to the dead letters; every other row keeps its place. A report
+has for each split, at each assigner, the greatest event time and how many there were. A generator that looks at each record is run
+here, in the order of the partition, from the snapshot the checkpoint before left.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +21,11 @@ from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, Records
 from poundlock.formats.origin import origin_of, subset
 from poundlock.formats.reject import Reject
+from poundlock.operators.generators import RecordGenerator
+from poundlock.operators.time_values import SourceTime, SplitTimes, TimeDirective
 from poundlock.stream.watermarks import WatermarkStrategy
-from poundlock.tasks.columns import bool_column, numbers_of, time_array
-from poundlock.tasks.event_time.expressions import NeedsSpark, TimeColumn, time_column
+from poundlock.tasks.columns import bool_column, int_column, numbers_of
+from poundlock.tasks.time_expressions import NeedsSpark, TimeColumn, time_column
 
 TIMELESS = "it is null, or not between the years 1 and 9999"
 
@@ -48,8 +52,6 @@ class EventTimeAssigner:
     """Gives rows their event time. Picklable where the strategy's function is.
 
     Args:
-        step: the id of the step that assigns timestamps and watermarks.
-        strategy: the step's.
         source: the column that has the time; None where a function or the clock gives it.
     """
 
@@ -84,7 +86,7 @@ class EventTimeAssigner:
             index = np.flatnonzero(usable)
             batch = Batch(batch.batch.filter(bool_column(usable)), subset(origin, index))
             micros = micros[index]
-        column = time_array(micros, pa.timestamp("us", tz=self._zone))
+        column = int_column(micros, pa.timestamp("us", tz=self._zone))
         place = self._place(batch.batch.schema.names)
         rows = batch.batch
         if place is None:
@@ -176,11 +178,6 @@ class EventTimeAssigner:
 def assigner_for(step: str, strategy: WatermarkStrategy, schema: pa.Schema) -> EventTimeAssigner | NeedsSpark:
     """Return what gives the rows of a step their event time in a task, or why only Spark can.
 
-    Args:
-        step: the id of the step that assigns timestamps and watermarks.
-        strategy: the step's.
-        schema: the columns of its input.
-
     Raises:
         DefinitionError: there is no saying what a row's event time is.
     """
@@ -234,3 +231,61 @@ def _micros_of(value: Any, source: TimeColumn) -> int | None:
     if isinstance(value, float) and source.form == "seconds" and np.isfinite(value):
         return int(value * 1e6)
     return None
+
+
+class SplitPlace(NamedTuple):
+    """Where rows were read, the same in every attempt: splits of a source are in order by their sequence.
+
+    Behind steps that lose the place of a row, source and partition are UNKNOWN and the sequence is the number of the task.
+    """
+
+    source: str
+    partition: str
+    sequence: int
+
+
+@dataclass(slots=True)
+class _Split:
+    greatest: int
+    count: int = 0
+
+
+class SplitTimesRecorder:
+    """Takes the rows of one assigner in one task."""
+
+    def __init__(self, assigner: str, strategy: WatermarkStrategy, directive: TimeDirective) -> None:
+        self._assigner = assigner
+        self._strategy = strategy
+        self._clock = directive.clock
+        self._before = directive.state.sources.get(assigner, {})
+        self._splits: dict[SplitPlace, _Split] = {}
+        self._generators: dict[tuple[str, str], RecordGenerator] = {}
+
+    def rows(self, timed: TimedChunk, place: SplitPlace) -> None:
+        """Take the rows of a chunk; chunks of a split come in its order, and splits of a partition in theirs."""
+        if self._strategy.clocked or not len(timed.times):
+            return
+        if self._strategy.per_record:
+            # One report for a partition: its splits are all read here.
+            place = next((each for each in self._splits if each[:2] == place[:2]), place)
+            self._each(timed, place)
+        greatest = int(timed.times.max())
+        split = self._splits.setdefault(place, _Split(greatest))
+        split.greatest = max(split.greatest, greatest)
+        split.count += len(timed.times)
+
+    def reports(self) -> list[SplitTimes]:
+        """Return the reports; called once, behind the last row."""
+        generators = {key: each.report(self._clock) for key, each in self._generators.items()}
+        return [
+            SplitTimes(self._assigner, *place, each.greatest, each.count, generators.get(place[:2]))
+            for place, each in self._splits.items()
+        ]
+
+    def _each(self, timed: TimedChunk, place: SplitPlace) -> None:
+        key = place.source, place.partition
+        if (generator := self._generators.get(key)) is None:
+            partitions = self._before.get(place.source, SourceTime()).partitions
+            snapshot = partitions[place.partition].generator if place.partition in partitions else None
+            generator = self._generators[key] = RecordGenerator(self._strategy, snapshot)
+        generator.on_records(convert.to_records(timed.chunk).rows, timed.times.tolist())

@@ -1,6 +1,7 @@
-"""The choice of a window operator: the general one, or one for a common case.
+"""The choice of an operator for a node: the one place where what the user said meets what it means.
 
-Whichever is taken, the results are those of the general one; only the cost differs.
+Every call makes a new operator; the user's function in it is the node's own, so a task makes one operator of one copy of the node.
+Whichever window operator is taken, the results are those of the general one; only the cost differs.
 """
 
 from __future__ import annotations
@@ -8,25 +9,29 @@ from __future__ import annotations
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.operator import KeyedOperator
 from poundlock.operators.keyed.output import CHUNK_ROWS
+from poundlock.operators.process.joins import IntervalJoinOperator, JoinedSides
+from poundlock.operators.process.process import ProcessOperator
+from poundlock.operators.process.rolling import RollingOperator, rolling_fold
 from poundlock.operators.windows.aligned import AlignedWindowOperator, slice_of
 from poundlock.operators.windows.base import WindowOperatorBase
-from poundlock.operators.windows.counted import CountWindowOperator
 from poundlock.operators.windows.general import WindowOperator
-from poundlock.operators.windows.sessions import SessionWindowOperator
+from poundlock.operators.windows.sessions import CountWindowOperator, SessionWindowOperator
 from poundlock.operators.windows.spec import WindowSpec
+from poundlock.stream.nodes import IntervalJoinNode, KeyedNode, ProcessNode, RollingNode, WindowJoinNode
 from poundlock.stream.windows.assigners import AlignedWindows, MergingWindowAssigner
+from poundlock.stream.windows.builtin_assigners import (
+    CountTumblingWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+)
 from poundlock.stream.windows.builtin_triggers import EventTimeTrigger, ProcessingTimeTrigger
-from poundlock.stream.windows.count_windows import CountTumblingWindows
-from poundlock.stream.windows.event_time import EventTimeSessionWindows
-from poundlock.stream.windows.session_windows import ProcessingTimeSessionWindows
+from poundlock.stream.windows.window_functions import ProcessWindow
 
 
 def window_operator(spec: WindowSpec, *, chunk_rows: int = CHUNK_ROWS, general: bool = False) -> KeyedOperator:
     """Return an operator for windows.
 
     Args:
-        spec: of the windows.
-        chunk_rows: about how many rows come out at a time.
         general: whether to take the general operator whatever the windows are.
 
     Raises:
@@ -56,3 +61,24 @@ def _kind(spec: WindowSpec) -> type[WindowOperatorBase]:
     if type(assigner) in (EventTimeSessionWindows, ProcessingTimeSessionWindows):
         return SessionWindowOperator
     return WindowOperator
+
+
+def process_operator(node: KeyedNode, *, bounded: bool = False, chunk_rows: int = CHUNK_ROWS) -> KeyedOperator:
+    """Return the operator of a node.
+
+    Args:
+        bounded: whether the job's input ends and only final results are wanted, which matters to rolling aggregates.
+    """
+    tags = tuple(tag for tag, schema in node.side_outputs.items() if schema is not None)
+    if isinstance(node, ProcessNode):
+        return ProcessOperator(node.function, tags=tags, broadcast=node.broadcast, chunk_rows=chunk_rows)
+    if isinstance(node, RollingNode):
+        fold = node.function or rolling_fold(node.kind, node.column, first=node.first)
+        return RollingOperator(fold, bounded=bounded, chunk_rows=chunk_rows)
+    if isinstance(node, IntervalJoinNode):
+        bounds, late = (node.lower_ms, node.upper_ms), node.late_tags
+        return IntervalJoinOperator(*bounds, node.function, late_tags=late, tags=tags, chunk_rows=chunk_rows)
+    if isinstance(node, WindowJoinNode):
+        spec = WindowSpec.of(node, ProcessWindow(JoinedSides(node, tags)))
+        return window_operator(spec, chunk_rows=chunk_rows)
+    raise DefinitionError(f"{node.id}: {type(node).__name__} has no operator", next="report this as a bug")

@@ -1,56 +1,30 @@
-"""The interval join: pairs of a key whose times are no further apart than two bounds, step for step as in Flink.
+"""Joins. The interval join: pairs of a key whose times are no further apart than two bounds, step for step as in Flink; each record
+is kept, sorted by time within its key, until the watermark says that nothing can join it any more.
 
-Each record is kept, sorted by time within its key, until the watermark says that nothing can join it any more.
+Window joins and co-groups: both streams' records go into one window operator as [side, record]; the function sees them apart again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from poundlock.arguments import function_name
 from poundlock.errors import DefinitionError
 from poundlock.operators.keyed.group import MAX, MIN, KeyGroup
-from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk
+from poundlock.operators.keyed.operator import KeyedOperator
+from poundlock.operators.keyed.output import CHUNK_ROWS, GroupBatch, OutputChunk, RowCollector, check_rows, check_tag
 from poundlock.operators.keyed.state import StateStore
-from poundlock.operators.process.base import TimedOperator
 from poundlock.operators.process.contexts import NO_KEY
-from poundlock.operators.process.rows import RowCollector
-from poundlock.stream.functions.join import ProcessJoinFunction
+from poundlock.stream.functions.base import Function, RuntimeContext
+from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction
+from poundlock.stream.nodes import WindowJoinNode
+from poundlock.stream.stream import Side
+from poundlock.stream.windows.window_functions import ProcessWindowFunction, WindowContext
 
 _Buffer = list[list[Any]]  # of a key: times, ascending, and the records that have them
 _BUFFERS = ("left", "right")
-
-
-@dataclass(frozen=True, kw_only=True)
-class IntervalJoinSpec:
-    """What is joined: a right record is of a pair if left time + lower <= right time <= left time + upper.
-
-    Args:
-        lower_ms: the lower bound, which is part of the interval; mostly negative.
-        upper_ms: the upper bound, which is part of the interval.
-        late_tags: side outputs of left and right records behind the watermark; None to drop and count them.
-    """
-
-    lower_ms: int
-    upper_ms: int
-    late_tags: tuple[str | None, str | None] = (None, None)
-
-    def __post_init__(self) -> None:
-        if self.lower_ms > self.upper_ms:
-            raise DefinitionError(
-                f"no time is between {self.lower_ms} ms and {self.upper_ms} ms",
-                next="give a lower bound that is not above the upper one",
-            )
-
-    def bounds(self, side: int) -> tuple[int, int]:
-        """Return from where to where, relative to a record of a side in ms, the other side's records are."""
-        return (self.lower_ms, self.upper_ms) if side == 0 else (-self.upper_ms, -self.lower_ms)
-
-    def cleanup_delay(self, side: int) -> int:
-        """Return how long after its time a record of a side is kept, in ms."""
-        return max(0, self.bounds(side)[1])
 
 
 class _Pair:
@@ -68,26 +42,30 @@ class _Pair:
         return max(self.left, self.right)
 
 
-class IntervalJoinOperator(TimedOperator):
-    """Joins side 0, left, with side 1, right.
+class IntervalJoinOperator(KeyedOperator):
+    """Joins side 0, left, with side 1, right: a right record is of a pair if left time + lower <= right time <= left time + upper.
 
     Args:
-        spec: which records are pairs.
         function: called with each pair; None to emit it as (left, right).
+        late_tags: side outputs of left and right records behind the watermark; None to drop and count them.
         tags: of the function's side outputs; None = any.
-        chunk_rows: about how many rows come out at a time.
     """
 
     def __init__(
         self,
-        spec: IntervalJoinSpec,
+        lower_ms: int,
+        upper_ms: int,
         function: ProcessJoinFunction | None = None,
         *,
+        late_tags: tuple[str | None, str | None] = (None, None),
         tags: Sequence[str] | None = None,
         chunk_rows: int = CHUNK_ROWS,
     ) -> None:
         super().__init__(chunk_rows=chunk_rows)
-        self.spec = spec
+        # From where to where, relative to a record of a side, the other side's records are; and how long it is kept.
+        self._bounds = (lower_ms, upper_ms), (-upper_ms, -lower_ms)
+        self._kept_ms = max(0, upper_ms), max(0, -lower_ms)
+        self._late_tags = late_tags
         self.function = function
         self._rows = RowCollector(self.out, type(function).__name__, tags)
         self._pair = _Pair()
@@ -111,7 +89,7 @@ class IntervalJoinOperator(TimedOperator):
     def work(self, batch: GroupBatch) -> Iterator[OutputChunk]:
         side, watermark, out = batch.side, self.group.watermark, self.out
         self._store.use(self.group)
-        (lower, upper), others = self.spec.bounds(side), self._buffers[1 - side]
+        (lower, upper), others = self._bounds[side], self._buffers[1 - side]
         times = batch.timestamps or [None] * len(batch)
         for at, (key, value, time) in enumerate(zip(batch.keys, batch.values, times, strict=True)):
             if time is None or time == MIN:
@@ -121,7 +99,7 @@ class IntervalJoinOperator(TimedOperator):
                 )
             # As in Flink: a record at the watermark itself is taken.
             if time < watermark:
-                self._late(batch, at)
+                self.late(batch, at, self._late_tags[side])
                 continue
             self._keep(side, key, value, time)
             other = others.get(key)
@@ -146,7 +124,7 @@ class IntervalJoinOperator(TimedOperator):
             self._set_timer(side, key, time)
 
     def _set_timer(self, side: int, key: Any, time: int) -> None:
-        self.group.event_timers.register(min(time + self.spec.cleanup_delay(side), MAX), key)
+        self.group.event_timers.register(min(time + self._kept_ms[side], MAX), key)
 
     def _join(self, side: int, key: Any, own: tuple[int, Any], other: tuple[int, Any]) -> None:
         (left_time, left), (right_time, right) = (own, other) if side == 0 else (other, own)
@@ -160,26 +138,62 @@ class IntervalJoinOperator(TimedOperator):
         if rows is not None:
             self._rows.collect(rows, key, max(left_time, right_time))
 
-    def _late(self, batch: GroupBatch, at: int) -> None:
-        tag = self.spec.late_tags[batch.side]
-        if tag is None:
-            self.late_dropped += 1
-            return
-        assert batch.timestamps is not None
-        row = at if batch.rows is None else batch.rows[at]
-        self.out.emit_row(batch.values[at], batch.keys[at], batch.timestamps[at], row, tag)
-
-    def on_timer(self, time: int, entry: Any) -> None:
+    def on_timer(self, time: int, entry: Any, *, event: bool) -> None:
         watermark = self.group.watermark
         for side, buffer in enumerate(self._buffers):
             held = buffer.get(entry)
             if held is None:
                 continue
             times, values = held
-            limit = MAX if watermark == MAX else watermark - self.spec.cleanup_delay(side)
+            limit = MAX if watermark == MAX else watermark - self._kept_ms[side]
             over = bisect_right(times, limit)
             del times[:over], values[:over]
             if times:
                 self._set_timer(side, entry, times[0])
             else:
                 del buffer[entry]
+
+
+class JoinedSides(ProcessWindowFunction):
+    """Gives the elements of a window to the user's function, by side: each pair of a join, all of both sides of a co-group."""
+
+    def __init__(self, node: WindowJoinNode, tags: Iterable[str]) -> None:
+        function = node.function
+        self._pairs = node.kind == "join"
+        self._tags = frozenset(tags)
+        self._opened = function if isinstance(function, Function) else None
+        self._who = function_name(function)
+        self._call: Callable[[Any, Any], Any]
+        if isinstance(function, JoinFunction):
+            self._call = function.join
+        elif isinstance(function, CoGroupFunction):
+            self._call = function.co_group
+        else:
+            self._call = function
+
+    def open(self, context: RuntimeContext) -> None:
+        if self._opened is not None:
+            self._opened.open(context)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def process(self, key: Any, context: WindowContext, elements: Sequence[Any]) -> Iterable[Any]:
+        left = [value for side, value in elements if side == 0]
+        right = [value for side, value in elements if side == 1]
+        if not self._pairs:
+            yield from self._rows(self._call(left, right))
+            return
+        for one in left:
+            for other in right:
+                yield from self._rows(self._call(one, other))
+
+    def _rows(self, given: Any) -> Iterator[Any]:
+        """Yield what a function gave: nothing, one record, or several."""
+        if given is None:
+            return
+        for row in [given] if isinstance(given, dict) else check_rows(given, self._who):
+            if isinstance(row, Side):
+                check_tag(row.tag, self._tags, self._who)
+            yield row

@@ -1,6 +1,7 @@
-"""Rows on their way into a Spark segment and out of it again: as Arrow blocks, with the split that each row was read in.
+"""How rows leave a stage, for a keyed operator or a Spark segment, and how they come out of a segment again.
 
-Row-wise SQL keeps that split, so that event time behind a segment is still told apart by partition. A DataFrame function hides it.
+Row-wise SQL keeps the split that each row was read in, so that event time behind a segment is still told apart by partition. A
+DataFrame function hides it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,41 @@ from poundlock.formats import convert
 from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Records
 from poundlock.operators.chain import Emit
 from poundlock.plan.hidden import SPLIT, visible_schema
+from poundlock.state import hashing
 from poundlock.tasks.columns import conformed, int_column
-from poundlock.tasks.event_time.split_times import SplitPlace
+from poundlock.tasks.event_time import SplitPlace
+from poundlock.tasks.exchange.blocks import Block, BlockWriter, ExchangeInput
 from poundlock.tasks.exchange.segment_blocks import read_blocks, write_blocks
-from poundlock.tasks.stage import StageRun, TaskStep
+from poundlock.tasks.stage import TaskStep
+
+
+@dataclass(eq=False)
+class ExchangeStep(TaskStep):
+    """Sends rows to the tasks that have their key groups.
+
+    Args:
+        schema: the columns of the rows, the hidden one of event time included where they may have it.
+    """
+
+    to: ExchangeInput
+    stage: int
+    schema: Any
+    columns: tuple[str, ...]
+
+    def begin(self) -> None:
+        self._writer = BlockWriter(self.to, hashing)
+        self._own = visible_schema(self.schema)
+        self._sent = pa.schema([self.schema.field(name) for name in self.columns])
+        self._blocks: list[Block] = []
+        self.run.exchanges.append(self)
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        batch: pa.RecordBatch = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None).batch
+        self._blocks += self._writer.add(conformed(batch, self._sent), self.run.place)
+
+    def blocks(self) -> list[Block]:
+        """Return all that was taken; called once, behind the last row."""
+        return [*self._blocks, *self._writer.finish()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +62,7 @@ class SegmentRows:
     block: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class ToSegment(TaskStep):
     """Sends rows into a Spark segment.
 
@@ -44,33 +76,20 @@ class ToSegment(TaskStep):
     stage: int
     schema: Any
 
-    def open(self, run: StageRun, step: str) -> RunningToSegment:
-        """Return the running step."""
-        running = RunningToSegment(self, run)
-        run.segment_exits.append(running)
-        return running
-
-
-class RunningToSegment:
-    """A way into a segment, within one attempt of a task."""
-
-    def __init__(self, step: ToSegment, run: StageRun) -> None:
-        self.stage = step.stage
-        self._step, self._run = step, run
+    def begin(self) -> None:
         self._batches: list[pa.RecordBatch] = []
+        self._own = visible_schema(self.schema)
+        self.run.segment_exits.append(self)
 
     def process(self, chunk: Chunk, emit: Emit) -> None:
-        """Take rows."""
-        schema = self._step.schema
-        own = visible_schema(schema)
-        rows = convert.to_batch(chunk, own if isinstance(chunk, Records) else None).batch
-        split = int_column(np.full(rows.num_rows, self._run.place_number, np.int32), pa.int32())
-        self._batches.append(conformed(rows.append_column(SPLIT, split), schema))
+        rows = convert.to_batch(chunk, self._own if isinstance(chunk, Records) else None).batch
+        split = int_column(np.full(rows.num_rows, self.run.place_number, np.int32), pa.int32())
+        self._batches.append(conformed(rows.append_column(SPLIT, split), self.schema))
 
     def blocks(self) -> Iterator[SegmentRows]:
         """Yield what was taken; called once, behind the last row."""
-        for block in write_blocks(self._batches, self._step.schema):
-            yield SegmentRows(self._step.input, bytes(block))
+        for block in write_blocks(self._batches, self.schema):
+            yield SegmentRows(self.input, bytes(block))
 
 
 def rows_by_place(
@@ -79,7 +98,6 @@ def rows_by_place(
     """Yield the rows of a block that came out of a segment, by the split they were read in, without that column.
 
     Args:
-        block: an Arrow IPC stream.
         places: the splits of the checkpoint, by number.
         unknown: stands for the split of rows of which it is not known.
     """

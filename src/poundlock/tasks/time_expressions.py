@@ -35,7 +35,6 @@ class TimeColumn:
     """Event time that a column has.
 
     Args:
-        column: its name.
         form: what its values are: timestamps, or numbers of so many a second since 1970.
         zone: the time zone of the event time's column; None for a timestamp without one, which counts as UTC.
     """
@@ -55,23 +54,28 @@ def reads_like_a_column(text: str) -> bool:
 def time_column(step: str, text: str, schema: pa.Schema) -> TimeColumn | NeedsSpark:
     """Return how an expression's event time is read from a column.
 
-    Args:
-        step: the id of the step that assigns timestamps, for errors.
-        text: the expression.
-        schema: the columns that there are.
-
     Raises:
         DefinitionError: it is a column of a type that is no time.
     """
-    if (cast := _CAST.fullmatch(text)) is not None:
-        called = _called(cast[1], schema)
-        return _cast(cast[1], schema) if called is None else called
-    if (called := _called(text, schema)) is not None:
-        return called
-    field = _field(text, schema)
+    cast = _CAST.fullmatch(text)
+    inner = text if cast is None else cast[1]
+    call = _CALL.fullmatch(inner)
+    name = inner if call is None else call[2]
+    field = _field(name, schema)
     if field is None:
-        return NeedsSpark(f"{text} is not one of the columns")
+        return NeedsSpark(f"{name.strip()} is not one of the columns")
     kind = _plain(field.type)
+    if call is not None:
+        form = _FORMS[call[1].lower()]
+        if pa.types.is_integer(kind) or (form == "seconds" and _is_double(kind)):
+            return TimeColumn(field.name, form)
+        return NeedsSpark(f"{inner.strip()} of a column of type {kind}")
+    if cast is not None:
+        if pa.types.is_timestamp(kind):
+            return TimeColumn(field.name, "timestamp")
+        if pa.types.is_integer(kind) or _is_double(kind):
+            return TimeColumn(field.name, "seconds")
+        return NeedsSpark(f"a CAST of a column of type {kind}")
     if kind in (pa.int64(), pa.int32()):
         return TimeColumn(field.name, "millis")
     if pa.types.is_timestamp(kind):
@@ -80,32 +84,6 @@ def time_column(step: str, text: str, schema: pa.Schema) -> TimeColumn | NeedsSp
         f"{step}: event time {text.strip()} is of type {_type_name(kind)}",
         next='give a timestamp, such as "timestamp_seconds(ts)", or a whole number of milliseconds since 1970',
     )
-
-
-def _called(text: str, schema: pa.Schema) -> TimeColumn | NeedsSpark | None:
-    """Return what `timestamp_…(column)` is; None if it is nothing of that form."""
-    match = _CALL.fullmatch(text)
-    if match is None:
-        return None
-    field, form = _field(match[2], schema), _FORMS[match[1].lower()]
-    if field is None:
-        return NeedsSpark(f"{match[2]} is not one of the columns")
-    kind = _plain(field.type)
-    if pa.types.is_integer(kind) or (form == "seconds" and _is_double(kind)):
-        return TimeColumn(field.name, form)
-    return NeedsSpark(f"{text.strip()} of a column of type {kind}")
-
-
-def _cast(text: str, schema: pa.Schema) -> TimeColumn | NeedsSpark:
-    field = _field(text, schema)
-    if field is None:
-        return NeedsSpark(f"{text.strip()} is not one of the columns")
-    kind = _plain(field.type)
-    if pa.types.is_timestamp(kind):
-        return TimeColumn(field.name, "timestamp")
-    if pa.types.is_integer(kind) or _is_double(kind):
-        return TimeColumn(field.name, "seconds")
-    return NeedsSpark(f"a CAST of a column of type {kind}")
 
 
 def _type_name(kind: pa.DataType) -> str:

@@ -1,31 +1,33 @@
-"""Interval joins as a user says them: `a.key_by("user").interval_join(b.key_by("id")).between("-5 min", "5 min")`.
+"""Joins as a user says them: `a.key_by("user").interval_join(b.key_by("id")).between("-5 min", "5 min")`, and in windows
+`a.join(b).where("user").equal_to("id").window(…).apply(…)`.
 
-Every method returns a new value; only `process` and `select` add a step to the job.
+Every method returns a new value; only `process`, `select` and `apply` add a step to the job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from poundlock.errors import DefinitionError
 from poundlock.stream.definitions import (
     checked_keys,
     checked_schema,
     checked_sides,
-    checked_stream,
     event_time_column,
     same_number,
     tag_name,
 )
-from poundlock.stream.functions.join import ProcessJoinFunction
-from poundlock.stream.process_nodes import IntervalJoinNode
+from poundlock.stream.functions.process import CoGroupFunction, JoinFunction, ProcessJoinFunction
+from poundlock.stream.nodes import IntervalJoinNode, WindowJoinNode
+from poundlock.stream.windows.assigners import WindowAssigner
+from poundlock.stream.windows.windowed import WindowsOfStreams, windowed_time
 from poundlock.values import signed_duration
 
 if TYPE_CHECKING:
-    from poundlock.stream.keyed_methods import KeyedMethods
+    from poundlock.stream.keyed import KeyedStream
     from poundlock.stream.stream import DataStream
 
 
@@ -36,28 +38,8 @@ _MS = timedelta(milliseconds=1)
 class IntervalJoin:
     """Two keyed streams to be joined by time; made by `KeyedStream.interval_join`."""
 
-    left: KeyedMethods
-    right: KeyedMethods
-
-    @classmethod
-    def of(cls, left: KeyedMethods, right: Any) -> IntervalJoin:
-        """Return two keyed streams of one job that have event time.
-
-        Raises:
-            DefinitionError: they are not.
-        """
-        from poundlock.stream.keyed import KeyedStream
-
-        if not isinstance(right, KeyedStream):
-            raise DefinitionError(
-                f"interval_join with {type(right).__name__}, which has no key",
-                next="write a.key_by(…).interval_join(b.key_by(…))",
-            )
-        checked_stream(right.stream, left.stream, "interval_join")
-        same_number(left.keys, right.keys, "interval_join")
-        for side in (left, right):
-            event_time_column(side.stream.node, "an interval join", needed=True)
-        return cls(left, right)
+    left: KeyedStream
+    right: KeyedStream
 
     def between(self, lower: str | timedelta, upper: str | timedelta) -> IntervalJoined:
         """Join a left record with the right ones from `lower` to `upper` after it, both included.
@@ -69,46 +51,38 @@ class IntervalJoin:
         Raises:
             DefinitionError: the lower bound is above the upper one.
         """
-        return IntervalJoined(
-            self.left, self.right, signed_duration(lower) // _MS, signed_duration(upper) // _MS
-        ).checked()
+        return IntervalJoined(self.left, self.right, signed_duration(lower) // _MS, signed_duration(upper) // _MS)
 
 
 @dataclass(frozen=True, eq=False)
 class IntervalJoined:
     """An interval join; ends with `process` or `select`. Bounds are in ms and part of the interval."""
 
-    left: KeyedMethods
-    right: KeyedMethods
+    left: KeyedStream
+    right: KeyedStream
     lower_ms: int
     upper_ms: int
     late_tags: tuple[str | None, str | None] = (None, None)
     exclusive: tuple[bool, bool] = (False, False)
 
-    def checked(self) -> IntervalJoined:
-        """Return this.
-
-        Raises:
-            DefinitionError: no time is between the bounds.
-        """
+    def __post_init__(self) -> None:
         if self.lower_ms > self.upper_ms:
             raise DefinitionError(
                 f"an interval from {self.lower_ms} ms to {self.upper_ms} ms holds no time",
                 next='give the lower bound first, such as between("-5 min", "5 min")',
             )
-        return self
 
     def lower_bound_exclusive(self) -> IntervalJoined:
         """Leave out records exactly at the lower bound."""
         if self.exclusive[0]:
             return self
-        return replace(self, lower_ms=self.lower_ms + 1, exclusive=(True, self.exclusive[1])).checked()
+        return replace(self, lower_ms=self.lower_ms + 1, exclusive=(True, self.exclusive[1]))
 
     def upper_bound_exclusive(self) -> IntervalJoined:
         """Leave out records exactly at the upper bound."""
         if self.exclusive[1]:
             return self
-        return replace(self, upper_ms=self.upper_ms - 1, exclusive=(self.exclusive[0], True)).checked()
+        return replace(self, upper_ms=self.upper_ms - 1, exclusive=(self.exclusive[0], True))
 
     def side_output_left_late_data(self, tag: str) -> IntervalJoined:
         """Send left rows behind the watermark to a side output; otherwise they are counted and dropped."""
@@ -175,5 +149,93 @@ class IntervalJoined:
                 function=function,
                 select=list(select),
                 late_tags=self.late_tags,
+            )
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedStreams:
+    """Two streams to be joined by key and window: `.where("user").equal_to("id").window(…).apply(…)`."""
+
+    kind: Literal["join", "co_group"]
+    left: DataStream
+    right: DataStream
+    left_keys: Sequence[str] = ()
+    right_keys: Sequence[str] = ()
+
+    def where(self, *keys: str) -> JoinedStreams:
+        """Key the first stream by Spark SQL expressions."""
+        return replace(self, left_keys=checked_keys(keys, "where"))
+
+    def equal_to(self, *keys: str) -> JoinedStreams:
+        """Key the second stream by as many expressions."""
+        return replace(self, right_keys=checked_keys(keys, "equal_to"))
+
+    def window(self, assigner: WindowAssigner) -> JoinedWindows:
+        """Put the records of both streams into windows.
+
+        Raises:
+            DefinitionError: `where` or `equal_to` is missing, it is no assigner, or windows of event time lack one.
+        """
+        for keys, word in ((self.left_keys, "where"), (self.right_keys, "equal_to")):
+            if not keys:
+                raise DefinitionError(
+                    f"{self.kind} without {word}", next=f'write a.{self.kind}(b).where("user").equal_to("id").window(…)'
+                )
+        same_number(self.left_keys, self.right_keys, self.kind)
+        columns = windowed_time(assigner, [self.left, self.right], f"a {self.kind} in windows")
+        return JoinedWindows(assigner, self, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedWindows(WindowsOfStreams):
+    """A join or co-group in windows; ends with `apply`. Trigger and evictor see elements as [0 or 1, record]."""
+
+    streams: JoinedStreams
+    columns: Sequence[str | None]
+
+    def apply(
+        self,
+        function: JoinFunction | CoGroupFunction | Callable[[Any, Any], Any],
+        *,
+        schema: str,
+        side_outputs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Return what a function makes of each pair, or of a co-group of both sides' records.
+
+        Args:
+            function: an object of a class derived from JoinFunction (or CoGroupFunction), or a plain function of left and
+                right that returns a record or yields several.
+            schema: DDL of the records it gives.
+            side_outputs: tags to their DDL; it yields Side(tag, record) for those.
+            name: of the operator. Name it: its state is found again by that.
+
+        Raises:
+            DefinitionError: it is no such function, or the schema cannot be read.
+        """
+        kind, wanted = self.streams.kind, JoinFunction if self.streams.kind == "join" else CoGroupFunction
+        fits = isinstance(function, wanted)
+        if not fits and (isinstance(function, (type, JoinFunction, CoGroupFunction)) or not callable(function)):
+            raise DefinitionError(
+                f"{function!r} is no {wanted.__name__}",
+                next=f"give an object of a class derived from {wanted.__name__}, or a function of left and right",
+            )
+        stream = self.streams.left
+        nodes = [stream.node, self.streams.right.node]
+        return stream.then(
+            WindowJoinNode(
+                stream.operator_id(kind.replace("_", "-"), name),
+                nodes,
+                [list(self.streams.left_keys), list(self.streams.right_keys)],
+                self.columns,
+                checked_schema(schema, "apply"),
+                checked_sides(side_outputs),
+                kind=kind,
+                assigner=self.assigner,
+                function=function,
+                trigger=self._trigger,
+                evictor=self._evictor,
+                allowed_lateness=self._lateness,
             )
         )

@@ -1,0 +1,222 @@
+"""Arrow rows into keyed operators and out of them: keys, elements and event times; records, results of windows, pairs of a join.
+
+Rows keep their order. What comes out has its event times in a hidden column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from poundlock.errors import DefinitionError
+from poundlock.formats.chunk import Batch, Chunk
+from poundlock.formats.convert import column_values
+from poundlock.formats.declared import declared_rows
+from poundlock.operators.chain import MAIN, Emit
+from poundlock.operators.keyed.codec import normal
+from poundlock.operators.keyed.output import GroupBatch, OutputChunk
+from poundlock.plan.hidden import EVENT_TIME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedInput:
+    """How the rows of one input become an operator's batches.
+
+    Args:
+        time: the column of event time, None where there is none.
+        how: what an element is: a record (column -> value) or a tuple of values.
+        whole: columns of a row as the user knows it, where rows may be sent on as they came.
+    """
+
+    keys: Sequence[str]
+    time: str | None
+    columns: Sequence[str]
+    how: Literal["record", "tuple"] = "record"
+    whole: Sequence[str] = ()
+
+    def batch(self, rows: pa.RecordBatch, side: int) -> GroupBatch:
+        """Return rows as a batch."""
+        count = rows.num_rows
+        keys = key_values([rows.column(name) for name in self.keys]) if self.keys else [None] * count
+        values = [column_values(rows.column(name)) for name in self.columns]
+        elements: list[Any]
+        if not values:
+            elements = [() for _ in range(count)] if self.how == "tuple" else [{} for _ in range(count)]
+        elif self.how == "tuple":
+            elements = list(zip(*values, strict=True))
+        else:
+            names = list(self.columns)
+            elements = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+        times = None if self.time is None else _ms(rows.column(self.time))
+        return GroupBatch(keys, elements, times, range(count), side)
+
+
+def _ms(column: pa.Array) -> list[int | None]:
+    """Return timestamps as ms, rounded down; the list holds None where there is no time."""
+    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    if not micros.null_count:
+        return (micros.to_numpy(zero_copy_only=False) // 1000).tolist()  # type: ignore[no-any-return]
+    return [None if value is None else value // 1000 for value in micros.to_pylist()]
+
+
+def key_values(columns: Sequence[pa.Array]) -> list[Any]:
+    """Return the keys: values where the key is one column, otherwise tuples."""
+    values = [
+        normal(column_values(column)) if pa.types.is_floating(column.type) else column_values(column)
+        for column in columns
+    ]
+    return values[0] if len(values) == 1 else list(zip(*values, strict=True))
+
+
+def check_keys(operator: str, texts: Sequence[Sequence[str]], sides: Sequence[pa.Schema]) -> None:
+    """Raise unless keys can be distinguished, and those of several inputs can meet.
+
+    Args:
+        texts: per input with keys, the SQL text of each.
+
+    Raises:
+        DefinitionError: one is an array, a struct or a map, or the inputs' keys are of different types.
+    """
+    for keys, side in zip(texts, sides, strict=True):
+        for text, result, first, meets in zip(keys, side, texts[0], sides[0], strict=True):
+            if pa.types.is_nested(result.type):
+                raise DefinitionError(
+                    f"{operator}: the key {text} is of type {result.type}, which cannot be a key",
+                    next=f"give its parts as several keys, or to_json({text})",
+                )
+            if not _meet(result.type, meets.type):
+                raise DefinitionError(
+                    f"{operator}: the keys {first} and {text} are of the types {meets.type} and {result.type}, which never meet",
+                    next="CAST one of them to the type of the other",
+                )
+
+
+def _meet(one: pa.DataType, other: pa.DataType) -> bool:
+    return one == other or any(alike(one) and alike(other) for alike in (pa.types.is_integer, pa.types.is_floating))
+
+
+_EXACT = Context(prec=100)
+
+
+class KeyedOutput:
+    """Makes Arrow rows of what an operator emitted under a tag. Picklable."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, without the hidden one of event time."""
+        raise NotImplementedError
+
+    def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
+        """Return the values of each column."""
+        raise NotImplementedError
+
+    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
+        """Return the rows of a chunk."""
+        schema = self.schema
+        given = zip(self.columns(chunk), schema, strict=True)
+        arrays = [pa.array(_scaled(values, field.type), field.type) for values, field in given]
+        return with_time(pa.RecordBatch.from_arrays(arrays, schema=schema), chunk.timestamps)
+
+
+def _scaled(values: Sequence[Any], kind: pa.DataType) -> list[Any]:
+    """Return values with as many decimals as their column has; averages come with more. Spark rounds them so."""
+    if not pa.types.is_decimal(kind):
+        return list(values)
+    unit = Decimal(1).scaleb(-kind.scale)
+    return [None if v is None else v.quantize(unit, ROUND_HALF_UP, _EXACT) for v in values]
+
+
+@dataclass(frozen=True)
+class RecordRows(KeyedOutput):
+    """Records (dicts) of a user's function, with the columns that were declared."""
+
+    operator: str
+    declared: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.declared
+
+    def rows(self, chunk: OutputChunk) -> pa.RecordBatch:
+        """Return the rows of a chunk. Raises DefinitionError for what is no record of the schema."""
+        return with_time(declared_rows(self.operator, self.declared, chunk.values), chunk.timestamps)
+
+
+@dataclass(frozen=True)
+class WindowRows(KeyedOutput):
+    """Results of windows: the columns of the key, `window_start` and `window_end`, and one column for each part of a result.
+
+    Args:
+        keys: name and type of each column of the key.
+        results: the same of each part of a result, which is a tuple.
+
+    Windows without bounds have null for them.
+    """
+
+    keys: Sequence[pa.Field]
+    results: Sequence[pa.Field]
+
+    @property
+    def schema(self) -> pa.Schema:
+        bound = pa.timestamp("us", "UTC")
+        return pa.schema([*self.keys, ("window_start", bound), ("window_end", bound), *self.results])
+
+    def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
+        keys = [chunk.keys] if len(self.keys) == 1 else list(zip(*chunk.keys, strict=True)) if self.keys else []
+        windows = chunk.windows or [None] * len(chunk)
+        spans = [window if type(window) is tuple else (None, None) for window in windows]
+        starts, ends = ([None if span[i] is None else span[i] * 1000 for span in spans] for i in (0, 1))
+        return [*keys, starts, ends, *zip(*chunk.values, strict=True)]
+
+
+@dataclass(frozen=True)
+class PairRows(KeyedOutput):
+    """Pairs of records as two structs, `left` and `right`."""
+
+    left: pa.Schema
+    right: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([("left", pa.struct(list(self.left))), ("right", pa.struct(list(self.right)))])
+
+    def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
+        return list(zip(*chunk.values, strict=True))
+
+
+@dataclass(frozen=True)
+class PairColumns(KeyedOutput):
+    """Pairs of records as columns of either; `parts` are (side, column there, field in the result)."""
+
+    parts: Sequence[tuple[int, str, pa.Field]]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([field for _, _, field in self.parts])
+
+    def columns(self, chunk: OutputChunk) -> Iterable[Sequence[Any]]:
+        for side, name, _ in self.parts:
+            yield [None if pair[side] is None else pair[side][name] for pair in chunk.values]
+
+
+def with_time(rows: pa.RecordBatch, times: Sequence[int | None]) -> pa.RecordBatch:
+    """Return rows with their event times, in ms, in the hidden column."""
+    # The last ms of which Spark can hold the microseconds; windows without bounds end later.
+    highest = (1 << 63) // 1000 - 1
+    micros = [None if time is None or abs(time) > highest else time * 1000 for time in times]
+    return rows.append_column(EVENT_TIME, pa.array(micros, pa.timestamp("us", "UTC")))
+
+
+@dataclass(frozen=True)
+class WithoutTime:
+    """Takes the hidden event time off rows: a function of the user's never sees it."""
+
+    def process(self, chunk: Chunk, emit: Emit) -> None:
+        """Hand the rows on."""
+        if isinstance(chunk, Batch) and EVENT_TIME in chunk.batch.schema.names:
+            chunk = Batch(chunk.batch.drop_columns([EVENT_TIME]), chunk.origin)
+        emit(MAIN, chunk)
