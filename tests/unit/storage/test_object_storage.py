@@ -126,7 +126,7 @@ def test_files_move_and_are_joined_without_replacing(storage: ObjectStorage) -> 
 
 
 def test_the_file_sink_writes_there(storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileSink, "_storage", lambda self, root=None: storage)
+    monkeypatch.setattr(FileSink, "storage", lambda self, root=None: storage)
     h = FileSinkHarness(FileSink("/ignored", row="value").bind(job_id=JOB, sink="out"))
     assert not isinstance(storage, Uploads)
     h.sink.preflight()

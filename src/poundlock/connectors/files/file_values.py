@@ -5,6 +5,7 @@ They cross the seam to the coordinator as JSON and are made of it where they com
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -12,6 +13,8 @@ import msgspec
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.sink_values import SinkValue
+
+DIRECTIVE_BYTES = 32_000
 
 
 class SentParts(msgspec.Struct, frozen=True):
@@ -270,3 +273,37 @@ class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True)
     def merged_by_record(self) -> bool:
         """Whether the file is made by reading and writing records, so that its size is not the sum of its parts'."""
         return len(self.segments) > 1 and self.kind.partition(":")[0] in ("parquet", "avro")
+
+
+class FileDirective(SinkValue, frozen=True):
+    """What the tasks of a checkpoint have to know of a sink's state, kept small.
+
+    Args:
+        known: the subtasks that have given names before.
+        following: the counter of the next name of each of them; empty where writers look for it themselves.
+        pending: the bytes that wait, by bucket and subtask, largest first.
+    """
+
+    known: tuple[int, ...] = ()
+    following: tuple[int, ...] = ()
+    pending: tuple[tuple[str, int, int], ...] = ()
+
+    @classmethod
+    def from_state(cls, state: FileSinkState, *, named: bool = False) -> FileDirective:
+        """Return what a state says, of which both lists may be cut to keep the whole below 32 KB.
+
+        A part that is left out is finished at the next checkpoint; a subtask that is left out looks once more at the names in the
+        folder. Where writers may give names themselves (`named`, or they did before), the counter of each subtask's next name comes along.
+        """
+        counters = state.counters
+        known = sorted(map(int, counters))[:1500]
+        following = [counters[str(subtask)] for subtask in known] if named or state.joined is not None else []
+        budget = DIRECTIVE_BYTES - 200 - sum(len(str(k)) + 2 for k in (*known, *following))
+        pending: list[tuple[str, int, int]] = []
+        for part in sorted(state.parts, key=lambda part: -part.bytes):
+            entry = part.bucket, part.subtask, part.bytes
+            budget -= len(json.dumps(entry)) + 2
+            if budget < 0:
+                break
+            pending.append(entry)
+        return cls(v=cls.FORMAT, known=tuple(known), following=tuple(following), pending=tuple(pending))
