@@ -1,4 +1,4 @@
-"""Objects that are written in parts and appear at once: what a sink asks of a store that has multipart uploads.
+"""Objects that are written in parts and appear at once: what is asked of a store that has multipart uploads, and what writes to one.
 
 An upload belongs to whoever has its id; what it will show is invisible until `complete`, and an aborted one shows nothing.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from poundlock.storage.object_files import ObjectWriter
 
 LEAST_PART = 5 << 20  # bytes; every part but the last has at least so many
 _PAUSES_S = (0.1, 0.4, 1.0, 2.0, 4.0)
@@ -69,6 +72,38 @@ class Uploads(Protocol):
     def mark_of(self, path: str) -> str | None:
         """Return the mark an object carries, "" for none, None if there is no such object."""
         ...
+
+
+class PartsWriter(ObjectWriter):
+    """Writes an object by an upload that is begun with its first part.
+
+    Args:
+        uploads: the store.
+        path: the object.
+        mark: that it carries.
+        name: for messages.
+    """
+
+    def __init__(self, uploads: Uploads, path: str, mark: str, name: str) -> None:
+        super().__init__(name)
+        self.uploads, self.path, self.mark = uploads, path, mark
+        self.tags: list[str] = []
+        self._id: str | None = None
+
+    def begin(self) -> str:
+        """Return the id of the upload, which is begun where it was not."""
+        if self._id is None:
+            self._id = self.uploads.begin_upload(self.path, self.mark)
+        return self._id
+
+    def part(self, number: int, data: bytes) -> None:
+        self.tags.append(self.uploads.upload_part(self.path, self.begin(), number, data))
+
+    def drop(self) -> None:
+        if self._id is not None:
+            with suppress(Exception):
+                self.uploads.abort_upload(self.path, self._id)
+            self._id = None
 
 
 def shown_mark(uploads: Uploads, path: str, sleep: Callable[[float], None] | None = None) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import BinaryIO, cast
 
 from poundlock.checkpoint.participant import Finding, Orphan
@@ -16,47 +15,25 @@ from poundlock.connectors.files.file_values import FileCommittable, FileSegment,
 from poundlock.connectors.files.sink.names import uploaded_by
 from poundlock.errors import TerminalError, TransientError
 from poundlock.storage.base import Storage
-from poundlock.storage.object_files import ObjectWriter
-from poundlock.storage.uploads import Upload, UploadGone, Uploads, shown_mark
+from poundlock.storage.uploads import PartsWriter, Upload, UploadGone, Uploads, shown_mark
 
 _NEXT = "keep other programs and lifecycle rules from aborting uploads there; the checkpoint is repeated"
 
 
-class _Parts:
-    """The parts of an upload that stays open."""
-
-    def __init__(self, uploads: Uploads, path: str) -> None:
-        self.uploads, self.path = uploads, path
-        self.mark = hashlib.sha256(path.encode()).hexdigest()[:32]
-        self.id = uploads.begin_upload(path, self.mark)
-        self.tags: list[str] = []
-
-    def part(self, number: int, data: bytes) -> None:
-        self.tags.append(self.uploads.upload_part(self.path, self.id, number, data))
-
-    def whole(self, data: bytes) -> None:
-        raise NotImplementedError("an upload is always made of parts")
-
-    def finish(self) -> None:
-        """Leave it as it is: the driver completes it once it is decided."""
-
-    def drop(self) -> None:
-        with suppress(Exception):
-            self.uploads.abort_upload(self.path, self.id)
-
-
-class UploadWriter(ObjectWriter):
+class UploadWriter(PartsWriter):
     """Writes a file that appears when the driver says so; closing it sends the last part."""
 
     def __init__(self, uploads: Uploads, path: str) -> None:
-        self._parts_of = _Parts(uploads, path)
-        super().__init__(self._parts_of, path, whole=False)
+        super().__init__(uploads, path, hashlib.sha256(path.encode()).hexdigest()[:32], path)
+        self.begin()
 
     @property
     def upload(self) -> SentParts:
         """What it takes to complete it, or to find that it is."""
-        parts = self._parts_of
-        return SentParts(parts.id, parts.mark, parts.tags)
+        return SentParts(self.begin(), self.mark, self.tags)
+
+    def finish(self) -> None:
+        """Leave it as it is: the driver completes it once it is decided."""
 
 
 def open_upload(storage: Storage, path: str) -> BinaryIO:
