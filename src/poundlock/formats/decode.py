@@ -15,9 +15,8 @@ import pyarrow as pa
 from poundlock.arguments import refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.formats.chunk import Batch, Chunk, Lines, Records
+from poundlock.formats.chunk import Batch, Chunk, Lines, Records, origin_of, subset
 from poundlock.formats.convert import VALUE, column_values, take, to_batch, to_records
-from poundlock.formats.origin import origin_of, subset
 from poundlock.formats.reject import Reject
 
 Want = Literal["batch", "records"]
@@ -47,15 +46,11 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a codec made of some values.
+    """What a codec made of some values."""
 
-    Args:
-        rows: the good rows, in order: Arrow columns, or dicts with every field of the schema.
-        bad: for each value that is not among `rows`, why; by its number.
-    """
-
+    # the good rows, in order: Arrow columns, or dicts with every field of the schema
     rows: pa.RecordBatch | list[dict[str, Any]]
-    bad: Mapping[int, str]
+    bad: Mapping[int, str]  # for each value that is not among `rows`, why; by its number
 
 
 class Codec(Protocol):

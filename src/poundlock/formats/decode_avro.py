@@ -57,19 +57,15 @@ def load_fastavro(module: str = "fastavro") -> Any:
 @dataclass(frozen=True)
 class AvroCodec:
     """One binary Avro record a value.
-
-    Args:
-        avro_schema: the writer's schema, a record, as JSON text or as the object.
-        confluent: each value begins with five bytes: 0 and the number of its schema in a registry. Needs `schema_id`.
-        schema_id: the number of `avro_schema` in that registry. A value that another schema wrote is rejected, and the
-            reason names both numbers; nothing asks the registry.
-
     Raises:
         DefinitionError: the schema is missing or cannot be read, or it is not said which number it has.
     """
 
-    avro_schema: str | Mapping[str, Any] | None = None
+    avro_schema: str | Mapping[str, Any] | None = None  # the writer's schema, a record, as JSON text or as the object
+    # each value begins with five bytes: 0 and the number of its schema in a registry. Needs `schema_id`.
     confluent: bool = False
+    # the number of `avro_schema` in that registry. A value that another schema wrote is rejected, and the reason names
+    # both numbers; nothing asks the registry.
     schema_id: int | None = None
     _cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -26,21 +26,13 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class CsvCodec:
-    """One CSV record a row, as many fields as the schema has columns, in its order.
+    """One CSV record a row, as many fields as the schema has columns, in its order."""
 
-    Args:
-        columns: the fields; no arrays, maps or structs. `timestamp` takes ISO text or numbers.
-        delimiter: one character between fields.
-        quote: one character around fields that hold delimiters; doubled inside. "" = there is none.
-        null: the text, not quoted, that means null.
-        timestamp_unit: what one is in times given as numbers: "s", "ms" or "us".
-    """
-
-    columns: pa.Schema
-    delimiter: str = ","
-    quote: str = '"'
-    null: str = ""
-    timestamp_unit: str = "s"
+    columns: pa.Schema  # the fields; no arrays, maps or structs. `timestamp` takes ISO text or numbers.
+    delimiter: str = ","  # one character between fields
+    quote: str = '"'  # one character around fields that hold delimiters; doubled inside. "" = there is none.
+    null: str = ""  # the text, not quoted, that means null
+    timestamp_unit: str = "s"  # what one is in times given as numbers: "s", "ms" or "us"
 
     def __post_init__(self) -> None:
         check_unit(self.timestamp_unit)

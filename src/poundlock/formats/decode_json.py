@@ -18,10 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.chunk import Lines
+from poundlock.formats.chunk import Lines, line_starts
 from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_decimal, to_timestamp
-from poundlock.formats.origin import line_starts
 
 _OPEN, _CLOSE = ord("{"), ord("}")
 _FLOAT32_MAX = 3.4028235677973362e38
@@ -72,15 +71,11 @@ class _Shape:
 
 @dataclass(frozen=True)
 class JsonCodec:
-    """One JSON object a record. Missing fields are null, further fields are ignored, a wrong type rejects the record.
+    """One JSON object a record. Missing fields are null, further fields are ignored, a wrong type rejects the record."""
 
-    Args:
-        columns: the fields. `timestamp` takes ISO text or numbers, `binary` base64 text, `decimal` a number or text.
-        timestamp_unit: what one is in times given as numbers: "s", "ms" or "us".
-    """
-
+    # the fields. `timestamp` takes ISO text or numbers, `binary` base64 text, `decimal` a number or text.
     columns: pa.Schema
-    timestamp_unit: str = "s"
+    timestamp_unit: str = "s"  # what one is in times given as numbers: "s", "ms" or "us"
     _shapes: dict[str, _Shape] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

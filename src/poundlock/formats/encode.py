@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
@@ -24,16 +24,11 @@ from poundlock.formats.utf8 import not_utf8
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Encoded rows.
+    """Encoded rows."""
 
-    Args:
-        data: the bytes of all rows, line ends included.
-        ends: position of the last byte of each row, int64.
-        bad: rows that could not be encoded and are not in `data`, with the reason; the others keep their order.
-    """
-
-    data: memoryview
-    ends: npt.NDArray[np.int64]
+    data: memoryview  # the bytes of all rows, line ends included
+    ends: npt.NDArray[np.int64]  # position of the last byte of each row, int64
+    # rows that could not be encoded and are not in `data`, with the reason; the others keep their order
     bad: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -203,26 +198,31 @@ def values(column: pa.Array) -> list[Any]:
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-class SegmentOutput(Protocol):
-    """Where the bytes of one segment go. `size` is how many there are in the file so far, `crc32` their checksum."""
+class Passing(io.RawIOBase):
+    """A file for who wants one, such as Arrow: pieces are passed on whole, and what is below stays open.
 
-    @property
-    def size(self) -> int: ...
+    Args:
+        write: takes a piece.
+    """
 
-    @property
-    def crc32(self) -> int: ...
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
 
-    def write(self, data: memoryview | bytes) -> None:
-        """Write some bytes."""
-        ...
+    def writable(self) -> bool:
+        return True
 
-    def finish(self) -> None:
-        """Write what is still held; the handle stays open."""
-        ...
+    def write(self, data: Any) -> int:
+        self._write(bytes(data))
+        return len(data)
 
 
-class PlainOutput:
-    """Bytes as they are. Small pieces are gathered: the handle below has no buffer of its own."""
+class SegmentOutput:
+    """Where the bytes of one segment go, as they are. Small pieces are gathered: the handle below has no buffer of its own.
+
+    Attributes:
+        size: bytes in the file so far.
+        crc32: their checksum.
+    """
 
     _GATHER = 1 << 18
 
@@ -233,58 +233,40 @@ class PlainOutput:
         self.crc32 = 0
 
     def write(self, data: memoryview | bytes) -> None:
+        """Write some bytes."""
         self.size += len(data)
         self.crc32 = zlib.crc32(data, self.crc32)
         if len(self._held) + len(data) <= self._GATHER // 4:
             self._held += data
             return
-        self.finish()
+        self._flush()
         self._handle.write(data)
 
     def finish(self) -> None:
+        """Write what is still held; the handle stays open."""
+        self._flush()
+
+    def _flush(self) -> None:
         if self._held:
             self._handle.write(self._held)
             self._held = bytearray()
 
 
-class CompressedOutput:
+class CompressedOutput(SegmentOutput):
     """One gzip member or zstd frame; members and frames can be concatenated, so segments still join by bytes."""
 
     def __init__(self, handle: BinaryIO, codec: str) -> None:
-        self._plain = PlainOutput(handle)
-        self._sink = _Sink(self._plain)
-        self._stream = pa.CompressedOutputStream(pa.PythonFile(self._sink, mode="w"), codec)
-
-    @property
-    def size(self) -> int:
-        return self._plain.size
-
-    @property
-    def crc32(self) -> int:
-        return self._plain.crc32
+        super().__init__(handle)
+        self._stream = pa.CompressedOutputStream(pa.PythonFile(Passing(super().write), mode="w"), codec)
 
     def write(self, data: memoryview | bytes) -> None:
         self._stream.write(data)
 
     def finish(self) -> None:
         self._stream.close()
-        self._plain.finish()
-
-
-class _Sink(io.RawIOBase):
-    """What Arrow writes compressed bytes to."""
-
-    def __init__(self, plain: PlainOutput) -> None:
-        self._plain = plain
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._plain.write(bytes(data))
-        return len(data)
+        super().finish()
 
 
 def open_output(handle: BinaryIO, compression: str | None) -> SegmentOutput:
     """Return where to write the bytes of a segment: compression None, "gzip" or "zstd"."""
-    return PlainOutput(handle) if compression is None else CompressedOutput(handle, compression)
+    return SegmentOutput(handle) if compression is None else CompressedOutput(handle, compression)

@@ -6,14 +6,15 @@ Several of them are joined by record; what was joined carries a marker, so that 
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.encode import Passing, values
 from poundlock.storage.base import Storage
 
 _GROUP_BYTES = 16 << 20
@@ -40,7 +41,7 @@ class ParquetFile:
     def __init__(self, handle: BinaryIO, schema: pa.Schema, compression: str) -> None:
         self._schema = schema
         # Arrow must not close the handle: it is synced after the footer.
-        self._writer = pq.ParquetWriter(pa.PythonFile(_Unclosed(handle), mode="w"), schema, compression=compression)
+        self._writer = pq.ParquetWriter(pa.PythonFile(Passing(handle.write), mode="w"), schema, compression=compression)
         self._batches: list[pa.RecordBatch] = []
         self.held = 0
 
@@ -72,30 +73,15 @@ class AvroFile:
 
         metadata = {_MARKER: marker} if marker else {}
         self._writer = Writer(handle, avro_schema(schema), codec, metadata=metadata)
-        self._convert = [_converter(f.type) for f in schema]
         self._names = schema.names
         self.held = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        columns = [[c(v) for v in col.to_pylist()] for c, col in zip(self._convert, batch.columns, strict=True)]
-        for row in zip(*columns, strict=True):
+        for row in zip(*map(values, batch.columns), strict=True):
             self._writer.write(dict(zip(self._names, row, strict=True)))
 
     def finish(self) -> None:
         self._writer.flush()
-
-
-class _Unclosed(io.RawIOBase):
-    """A handle that stays open when Arrow closes it, and writes whole pieces."""
-
-    def __init__(self, handle: BinaryIO) -> None:
-        self._handle = handle
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        return self._handle.write(data)
 
 
 def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, compression: str | None) -> BulkFile:
@@ -112,21 +98,17 @@ def schema_digest(schema: pa.Schema) -> str:
     ]
 
 
+@dataclass(frozen=True, slots=True)
 class BulkMerger:
-    """Joins Parquet and Avro files by record.
+    """Joins Parquet and Avro files by record."""
 
-    Args:
-        compression: for the joined file; None = the format's usual one.
-    """
-
-    def __init__(self, compression: str | None) -> None:
-        self._compression = compression
+    compression: str | None  # for the joined file; None = the format's usual one
 
     def merge(self, storage: Storage, kind: str, sources: Sequence[str], target: str, marker: str) -> None:
         """Write the rows of the sources, in order, into one new durable file that carries the marker."""
         join = _join_parquet if kind.startswith("parquet") else _join_avro
         with storage.write(target) as handle:
-            join(storage, sources, handle, self._compression, marker)
+            join(storage, sources, handle, self.compression, marker)
             storage.sync(handle)
 
     def recognises(self, storage: Storage, kind: str, path: str, marker: str) -> bool:
@@ -231,22 +213,3 @@ def _avro_type(kind: pa.DataType, path: str) -> Any:
     if t.is_struct(kind):
         return {"type": "record", "name": path, "fields": [_avro_field(f, path) for f in kind]}
     raise DefinitionError(f"type {kind} of {path} has no counterpart in Avro", next="cast the column before the sink")
-
-
-def _converter(kind: pa.DataType) -> Any:
-    """Return a function from Arrow's Python values to what fastavro takes: maps come as lists of pairs."""
-    t = pa.types
-    if t.is_map(kind):
-        inner = _converter(kind.item_type)
-        return lambda v: None if v is None else {k: inner(x) for k, x in v}
-    if t.is_list(kind) or t.is_large_list(kind):
-        inner = _converter(kind.value_type)
-        return lambda v: None if v is None else [inner(x) for x in v]
-    if t.is_struct(kind):
-        fields = {f.name: _converter(f.type) for f in kind}
-        return lambda v: None if v is None else {k: c(v[k]) for k, c in fields.items()}
-    return _same
-
-
-def _same(value: Any) -> Any:
-    return value

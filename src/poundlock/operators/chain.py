@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from poundlock.formats.chunk import Chunk
+from poundlock.formats.chunk import Chunk, origin_of
 from poundlock.formats.convert import row_bytes
-from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
 
 Emit = Callable[[str, Chunk], None]  # (tag, chunk); the main output is the tag ""

@@ -64,13 +64,9 @@ def open_hdfs(uri: str) -> HdfsStorage:
 
 @dataclass(frozen=True)
 class HdfsStorage:
-    """Files below one folder of HDFS. What is not said here of a method is as `Storage` says.
+    """Files below one folder of HDFS. What is not said here of a method is as `Storage` says."""
 
-    Args:
-        root: the folder's URI. It is made when the first file is written.
-    """
-
-    root: str
+    root: str  # the folder's URI. It is made when the first file is written.
 
     moves_by_copy: ClassVar[bool] = False
     refused_in_names: ClassVar[str] = ":"

@@ -40,13 +40,9 @@ class _WholeWrites(io.FileIO):
 
 @dataclass(frozen=True)
 class LocalStorage:
-    """Files below one local folder. What is not said here of a method is as `Storage` says.
+    """Files below one local folder. What is not said here of a method is as `Storage` says."""
 
-    Args:
-        root: the folder, absolute. It is made when the first file is written.
-    """
-
-    root: str
+    root: str  # the folder, absolute. It is made when the first file is written.
     moves_by_copy: ClassVar[bool] = False
     refused_in_names: ClassVar[str] = ""
 

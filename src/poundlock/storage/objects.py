@@ -49,15 +49,10 @@ def open_objects(path: str) -> ObjectStorage:
 
 @dataclass(frozen=True)
 class ObjectStorage(ObjectFolder):
-    """Objects of one bucket or container, below one prefix. Credentials come from the environment of whoever asks.
+    """Objects of one bucket or container, below one prefix. Credentials come from the environment of whoever asks."""
 
-    Args:
-        bucket: its URL, such as "gs://events".
-        prefix: of every key, without slashes at its ends; "" = the whole bucket.
-    """
-
-    bucket: str
-    prefix: str = ""
+    bucket: str  # its URL, such as "gs://events"
+    prefix: str = ""  # of every key, without slashes at its ends; "" = the whole bucket
 
     @property
     def root(self) -> str:

@@ -46,17 +46,11 @@ def open_s3(path: str) -> S3Storage:
 
 @dataclass(frozen=True)
 class S3Storage(ObjectFolder):
-    """Objects of one bucket, below one prefix. What is not said of a method is as `Storage` and `Uploads` say.
+    """Objects of one bucket, below one prefix. What is not said of a method is as `Storage` and `Uploads` say."""
 
-    Args:
-        bucket: the bucket.
-        prefix: of every key, without slashes at its ends; "" = the whole bucket.
-        address: where S3 is.
-    """
-
-    bucket: str
-    prefix: str = ""
-    address: S3Address = field(default_factory=S3Address)
+    bucket: str  # the bucket
+    prefix: str = ""  # of every key, without slashes at its ends; "" = the whole bucket
+    address: S3Address = field(default_factory=S3Address)  # where S3 is
 
     @property
     def root(self) -> str:

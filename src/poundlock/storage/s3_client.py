@@ -45,17 +45,11 @@ class AccessDenied(StoreError, PermissionError):
 
 @dataclass(frozen=True)
 class S3Address:
-    """Where S3 is.
+    """Where S3 is."""
 
-    Args:
-        endpoint: URL of the service; None = Amazon's of the region.
-        region: its region; None = as the profile says.
-        path_style: whether buckets are named in the path instead of the host name.
-    """
-
-    endpoint: str | None = None
-    region: str | None = None
-    path_style: bool = False
+    endpoint: str | None = None  # URL of the service; None = Amazon's of the region
+    region: str | None = None  # its region; None = as the profile says
+    path_style: bool = False  # whether buckets are named in the path instead of the host name
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> S3Address:

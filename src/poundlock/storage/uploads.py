@@ -23,17 +23,11 @@ class UploadGone(FileNotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload that was begun and neither completed nor aborted.
+    """An upload that was begun and neither completed nor aborted."""
 
-    Args:
-        path: the object it is for, below the storage's root.
-        id: the store's name for it.
-        begun_ms: when it was begun, ms since the epoch.
-    """
-
-    path: str
-    id: str
-    begun_ms: int
+    path: str  # the object it is for, below the storage's root
+    id: str  # the store's name for it
+    begun_ms: int  # when it was begun, ms since the epoch
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from poundlock.formats.chunk import Batch, Chunk
-from poundlock.formats.declared import declared_rows
+from poundlock.formats.convert import declared_rows
 from poundlock.operators.chain import MAIN, Emit
 from poundlock.operators.keyed.output import OutputChunk
 from poundlock.plan.hidden import EVENT_TIME

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import convert
-from poundlock.formats.chunk import Batch, Chunk, Records
-from poundlock.formats.origin import origin_of, subset
+from poundlock.formats.chunk import Batch, Chunk, Records, origin_of, subset
 from poundlock.formats.reject import Reject
 from poundlock.stream.watermarks import WatermarkStrategy
 from poundlock.tasks.columns import bool_column, numbers_of, time_array

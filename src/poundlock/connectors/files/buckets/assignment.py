@@ -29,14 +29,10 @@ REJECTED = -1
 
 @dataclass(frozen=True, slots=True)
 class BucketRows:
-    """What an assigner may look at.
+    """What an assigner may look at."""
 
-    Args:
-        lines: the rows as bytes, in raw mode.
-        columns: the rows as columns or dicts, where they came so; in raw mode without those that were rejected before.
-    """
-
-    lines: Lines | None
+    lines: Lines | None  # the rows as bytes, in raw mode
+    # the rows as columns or dicts, where they came so; in raw mode without those that were rejected before
     columns: Batch | Records | None
 
     def __len__(self) -> int:
@@ -46,21 +42,14 @@ class BucketRows:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where rows go.
+    """Where rows go."""
 
-    Args:
-        names: buckets by number.
-        codes: the number of each row's bucket, REJECTED = none; or one number for all rows.
-        times: event time of each row, NaN where it has none; None where the assigner knows no times.
-        ms: ms in one unit of `times`.
-        reasons: of the rejected rows.
-    """
-
-    names: Sequence[str]
-    codes: npt.NDArray[np.int32] | int
+    names: Sequence[str]  # buckets by number
+    codes: npt.NDArray[np.int32] | int  # the number of each row's bucket, REJECTED = none; or one number for all rows
+    # event time of each row, NaN where it has none; None where the assigner knows no times
     times: npt.NDArray[np.float64] | None = None
-    ms: float = 1.0
-    reasons: Mapping[int, str] = field(default_factory=dict)
+    ms: float = 1.0  # ms in one unit of `times`
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of the rejected rows
 
 
 class OpenAssigner(Protocol):

@@ -20,17 +20,11 @@ _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|([^A-Za-z']+)")
 
 @dataclass(frozen=True, slots=True)
 class DatePattern:
-    """A parsed date pattern.
+    """A parsed date pattern."""
 
-    Args:
-        text: such as "'dt='yyyyMMdd": yyyy, MM, dd, HH, mm, ss, text in quotes, other signs as they are.
-        template: the same as a format string over one datetime.
-        resolution_s: how long the text stays the same at least: 1, 60 or 3600 s.
-    """
-
-    text: str
-    template: str
-    resolution_s: int
+    text: str  # such as "'dt='yyyyMMdd": yyyy, MM, dd, HH, mm, ss, text in quotes, other signs as they are
+    template: str  # the same as a format string over one datetime
+    resolution_s: int  # how long the text stays the same at least: 1, 60 or 3600 s
 
     @classmethod
     def parse(cls, text: str) -> DatePattern:

@@ -35,26 +35,17 @@ MAX_SEGMENTS = 500
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What of the sink's settings the decision needs.
+    """What of the sink's settings the decision needs."""
 
-    Args:
-        root: the sink's folder; hidden files are named below it.
-        rolling: when a part is finished.
-        whole: each segment is a part of its own (bulk formats).
-        prefix, suffix: of finished names.
-        compaction: None = none.
-        tag: stands for job and sink in hidden names; "" = take it from what was prepared.
-        joins: whether several segments are joined by an upload, which a crash may leave.
-    """
-
-    root: str
-    rolling: RollingPolicy
-    whole: bool
+    root: str  # the sink's folder; hidden files are named below it
+    rolling: RollingPolicy  # when a part is finished
+    whole: bool  # each segment is a part of its own (bulk formats)
+    # prefix, suffix: of finished names
     prefix: str
     suffix: str
-    compaction: FileCompaction | None
-    tag: str
-    joins: bool = False
+    compaction: FileCompaction | None  # None = none
+    tag: str  # stands for job and sink in hidden names; "" = take it from what was prepared
+    joins: bool = False  # whether several segments are joined by an upload, which a crash may leave
 
 
 def stage(

@@ -52,17 +52,11 @@ class FileCompaction:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Files of one bucket that become visible together.
+    """Files of one bucket that become visible together."""
 
-    Args:
-        bucket: the bucket.
-        compact: hidden files to merge into one, in order of arrival.
-        pass_through: files that are visible as they are.
-    """
-
-    bucket: str
-    compact: list[WaitingFile] = field(default_factory=list)
-    pass_through: list[WaitingFile] = field(default_factory=list)
+    bucket: str  # the bucket
+    compact: list[WaitingFile] = field(default_factory=list)  # hidden files to merge into one, in order of arrival
+    pass_through: list[WaitingFile] = field(default_factory=list)  # files that are visible as they are
 
 
 class Compactor:

@@ -20,21 +20,13 @@ _WIDE = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows of one bucket, back to back.
+    """Rows of one bucket, back to back."""
 
-    Args:
-        bucket: number of the bucket.
-        data: their bytes, line ends included.
-        ends: position of the last byte of each row, counted from `base`.
-        base: position of the first byte of `data` in the same count.
-        times: event times, or None.
-    """
-
-    bucket: int
-    data: memoryview
-    ends: npt.NDArray[np.int64]
-    base: int
-    times: npt.NDArray[np.float64] | None
+    bucket: int  # number of the bucket
+    data: memoryview  # their bytes, line ends included
+    ends: npt.NDArray[np.int64]  # position of the last byte of each row, counted from `base`
+    base: int  # position of the first byte of `data` in the same count
+    times: npt.NDArray[np.float64] | None  # event times, or None
 
 
 def route(data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment) -> Iterator[Slice]:

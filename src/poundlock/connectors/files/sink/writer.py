@@ -30,10 +30,9 @@ from poundlock.connectors.files.sink.raw_lines import raw_rows
 from poundlock.connectors.files.sink.segments import Layout, Segments
 from poundlock.errors import TransientError, next_of
 from poundlock.failpoints import Failpoint, hit
-from poundlock.formats.chunk import Batch, Chunk, Records
+from poundlock.formats.chunk import Batch, Chunk, Records, origin_of
 from poundlock.formats.convert import to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, RowEncoder, select
-from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
 from poundlock.formats.utf8 import row_values
 

@@ -38,17 +38,12 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which files below a folder belong to a source.
+    """Which files below a folder belong to a source."""
 
-    Args:
-        pattern: a glob; with "/" it is matched with the path below the folder, else with the name. "**" spans folders.
-        recursive: whether files in sub-folders count.
-        literal: the pattern is the name of one file, wildcards and all.
-    """
-
+    # a glob; with "/" it is matched with the path below the folder, else with the name. "**" spans folders.
     pattern: str = "*"
-    recursive: bool = True
-    literal: bool = False
+    recursive: bool = True  # whether files in sub-folders count
+    literal: bool = False  # the pattern is the name of one file, wildcards and all
 
     def matcher(self) -> re.Pattern[str]:
         """Return the pattern to match with the whole path below the folder."""

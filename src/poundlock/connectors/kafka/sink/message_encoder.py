@@ -27,10 +27,9 @@ from poundlock.connectors.kafka.sink.message_columns import (
     json_bytes,
 )
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
-from poundlock.formats.chunk import Batch, Chunk, Lines
+from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
 from poundlock.formats.convert import to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
-from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
 from poundlock.formats.utf8 import row_values
 
