@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from poundlock.connectors.files.sink.rolling import to_ms
 from poundlock.errors import DefinitionError
 from poundlock.values import duration, size
 
@@ -47,7 +48,7 @@ class FileCompaction:
     @property
     def max_wait_ms(self) -> int | None:
         """The longest wait in ms."""
-        return None if self.max_wait is None else round(self.max_wait / timedelta(milliseconds=1))  # type: ignore[operator]
+        return to_ms(self.max_wait)
 
 
 @dataclass(frozen=True, slots=True)

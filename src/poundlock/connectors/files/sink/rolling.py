@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from poundlock.arguments import defaults_of, refuse_without_effect
 from poundlock.errors import DefinitionError
@@ -64,12 +63,12 @@ class RollingPolicy:
     @property
     def every_ms(self) -> int | None:
         """The age limit in ms."""
-        return _ms(self.every)
+        return to_ms(self.every)
 
     @property
     def inactivity_ms(self) -> int | None:
         """The inactivity limit in ms."""
-        return _ms(self.inactivity)
+        return to_ms(self.inactivity)
 
     def full(self, bytes: int) -> bool:
         """Return whether a part of this size takes no further record."""
@@ -77,12 +76,8 @@ class RollingPolicy:
 
     def due_ms(self, created_ms: int, last_write_ms: int) -> int | None:
         """Return the time, ms since the epoch, from which a part is finished by age or inactivity; None = never."""
-        times = []
-        if self.every_ms is not None:
-            times.append(created_ms + self.every_ms)
-        if self.inactivity_ms is not None:
-            times.append(last_write_ms + self.inactivity_ms)
-        return min(times, default=None)
+        limits = ((created_ms, self.every_ms), (last_write_ms, self.inactivity_ms))
+        return min((since + limit for since, limit in limits if limit is not None), default=None)
 
     def due(self, created_ms: int, last_write_ms: int, now_ms: int) -> bool:
         """Return whether a part is finished by age or inactivity."""
@@ -95,17 +90,14 @@ class RollingPolicy:
             return "each checkpoint"
         parts = []
         if self.every is not None:
-            parts.append(f"every {format_duration(_span(self.every))}")
+            parts.append(f"every {format_duration(duration(self.every))}")
         if self.max_bytes is not None:
             parts.append(f"over {format_bytes(self.max_bytes)}")
         if self.inactivity is not None:
-            parts.append(f"idle {format_duration(_span(self.inactivity))}")
+            parts.append(f"idle {format_duration(duration(self.inactivity))}")
         return ", ".join(parts) or "at the end"
 
 
-def _span(value: Any) -> timedelta:
-    return value if isinstance(value, timedelta) else duration(value)
-
-
-def _ms(value: Any) -> int | None:
-    return None if value is None else round(_span(value) / timedelta(milliseconds=1))
+def to_ms(value: str | timedelta | None) -> int | None:
+    """Return a time span in whole milliseconds; None = no such limit."""
+    return None if value is None else round(duration(value) / timedelta(milliseconds=1))

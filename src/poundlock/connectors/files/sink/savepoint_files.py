@@ -5,7 +5,6 @@ A finished file is touched only where the user asked for it: output that is newe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -131,9 +130,8 @@ def check_names(storage: Storage, state: FileSinkState) -> None:
 def _go_on_behind(counters: dict[str, int], rules: Rules, there: Sequence[str]) -> None:
     """Let counters go on behind the files that are there."""
     for path in there:
-        subtask, counter = path.rpartition("/")[2][len(rules.prefix) + 1 :].split("-", 1)
-        number = int(re.match(r"[0-9]+", counter)[0])  # type: ignore[index]
-        counters[subtask] = max(counters.get(subtask, 0), number + 1)
+        if numbers := numbers_of(rules.prefix, rules.suffix, path):
+            counters[numbers[0]] = max(counters.get(numbers[0], 0), numbers[1] + 1)
 
 
 def pending(state: FileSinkState) -> list[PendingFile]:

@@ -18,6 +18,8 @@ from poundlock.storage import Entry, Storage
 _FOLDER = "log"
 _FILES_PER_ENTRY = 10_000
 _WILDCARDS = re.compile(r"[*?\[]")
+_GLOB = re.compile(r"\*\*/|\*\*|\[(.[^\]]*)\]|.", re.DOTALL)
+_SIGNS = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +77,15 @@ def split_glob(path: str) -> tuple[str, str | None]:
 
 
 def _regex(pattern: str) -> str:
-    out = []
-    at = 0
-    while at < len(pattern):
-        if pattern.startswith("**/", at):
-            out.append("(?:[^/]+/)*")
-            at += 3
-        elif pattern.startswith("**", at):
-            out.append(".*")
-            at += 2
-        elif pattern[at] == "*":
-            out.append("[^/]*")
-            at += 1
-        elif pattern[at] == "?":
-            out.append("[^/]")
-            at += 1
-        elif pattern[at] == "[" and "]" in pattern[at + 2 :]:
-            end = pattern.index("]", at + 2)
-            inside = pattern[at + 1 : end].replace("\\", "\\\\")
-            out.append(f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]")
-            at = end + 1
-        else:
-            out.append(re.escape(pattern[at]))
-            at += 1
-    return "".join(out)
+    return _GLOB.sub(_translated, pattern)
+
+
+def _translated(match: re.Match[str]) -> str:
+    sign, inside = match[0], match[1]
+    if inside is None:
+        return _SIGNS.get(sign) or re.escape(sign)
+    inside = inside.replace("\\", "\\\\")
+    return f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"
 
 
 class DiscoveryLog:

@@ -5,8 +5,6 @@ What is found is always sayable in DDL, so that a plan and its tasks agree on it
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 
 from poundlock.connectors.files.source.reader import first_line, open_text
@@ -37,18 +35,15 @@ def infer_schema(
     Raises:
         DefinitionError: the file does not say them, or is not of this format.
     """
-    find: Callable[[], pa.Schema]
-    if format == "parquet":
-        find = lambda: _parquet(storage, path)  # noqa: E731
-    elif format == "avro":
-        find = lambda: _avro(storage, path)  # noqa: E731
-    else:
-        find = lambda: _header(storage, path, compression, delimiter, quote)  # noqa: E731
     try:
-        return find()
+        if format == "parquet":
+            return _parquet(storage, path)
+        if format == "avro":
+            return _avro(storage, path)
+        return _header(storage, path, compression, delimiter, quote)
+    except DefinitionError:
+        raise
     except (pa.ArrowInvalid, ValueError, EOFError, OSError) as error:
-        if isinstance(error, DefinitionError):
-            raise
         raise DefinitionError(
             f"{storage.root}/{path} cannot be read as {format}: {error}", next='give schema="…", or another format'
         ) from None
