@@ -172,12 +172,7 @@ def misfits(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> dict[int, s
 
 
 def declared_rows(operator: str, schema: pa.Schema, values: Sequence[Any]) -> pa.RecordBatch:
-    """Return records as columns.
-
-    Args:
-        operator: id of the operator whose function gave them, for errors.
-        schema: the columns that were declared.
-        values: the records, dicts of column to value.
+    """Return the records that a function of an operator gave as the columns that were declared.
 
     Raises:
         DefinitionError: one is no dict, or has another column.
@@ -243,12 +238,9 @@ def _without(
 def build_column(
     n: int, kind: pa.DataType | None, build: Callable[[slice], pa.Array]
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of n values, and why some could not be made: those are null in it.
+    """Return a column of n values of a type (None = found from the values), and why some could not be made: those are null in it.
 
-    Args:
-        n: how many values.
-        kind: the type, None = found from the values.
-        build: makes the values of some rows, or raises. It is asked for halves until the bad rows are found.
+    What makes the values of some rows, or raises, is asked for halves until the bad rows are found.
     """
     failed: dict[int, str] = {}
 

@@ -96,9 +96,8 @@ class _Parser:
                 self._expect(close)
             break
         names = [f.name for f in fields]
-        for name in names:
-            if names.count(name) > 1:
-                raise DefinitionError(f"column {name!r} twice in schema {self._text!r}", next="name the columns apart")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise DefinitionError(f"column {twice[0]!r} twice in schema {self._text!r}", next="name the columns apart")
         return fields
 
     def _field(self) -> pa.Field:
@@ -132,22 +131,23 @@ class _Parser:
             self._numbers()
             return pa.string()
         if word == "array":
-            self._expect("<")
-            item = self.type()
-            self._expect(">")
-            return pa.list_(item)
+            return pa.list_(*self._inner("<", ">"))
         if word == "map":
-            self._expect("<")
-            key = self.type()
-            self._expect(",")
-            value = self.type()
-            self._expect(">")
-            return pa.map_(key, value)
+            return pa.map_(*self._inner("<", ",", ">"))
         if word == "struct":
             self._expect("<")
             return pa.struct(self.fields(">"))
         self._at -= 1
         raise self.fail(f"unknown type {token.text!r}")
+
+    def _inner(self, first: str, *marks: str) -> list[pa.DataType]:
+        """Return the types between marks."""
+        self._expect(first)
+        kinds = []
+        for mark in marks:
+            kinds.append(self.type())
+            self._expect(mark)
+        return kinds
 
     def _numbers(self) -> list[int]:
         numbers: list[int] = []
@@ -177,8 +177,7 @@ class _Parser:
 def parse(ddl: str) -> pa.Schema:
     """Return the Arrow schema of a Spark DDL text; `timestamp` is microseconds in UTC.
 
-    Raises:
-        DefinitionError: the text is not DDL; the message shows the piece that is wrong.
+    Raises DefinitionError where the text is not DDL; the message shows the piece that is wrong.
     """
     if not isinstance(ddl, str) or not ddl.strip():
         raise DefinitionError(f"{ddl!r} is not a schema", next=_NEXT)
@@ -189,11 +188,7 @@ def parse(ddl: str) -> pa.Schema:
 
 
 def parse_type(ddl: str) -> pa.DataType:
-    """Return the Arrow type of one Spark type name, such as "array<int>".
-
-    Raises:
-        DefinitionError: it is not a type.
-    """
+    """Return the Arrow type of one Spark type name, such as "array<int>". Raises DefinitionError where it is none."""
     parser = _Parser(ddl)
     kind = parser.type()
     parser.end()
@@ -201,11 +196,7 @@ def parse_type(ddl: str) -> pa.DataType:
 
 
 def render(schema: pa.Schema) -> str:
-    """Return the Spark DDL of an Arrow schema.
-
-    Raises:
-        DefinitionError: a column has a type that Spark's DDL cannot say.
-    """
+    """Return the Spark DDL of an Arrow schema. Raises DefinitionError where a column has a type that Spark's DDL cannot say."""
     return ", ".join(_render_field(f, " ") for f in schema)
 
 
@@ -215,10 +206,9 @@ def _render_field(field: pa.Field, between: str) -> str:
 
 
 def render_type(kind: pa.DataType) -> str:
-    """Return the Spark DDL of one Arrow type; time units and list kinds that Spark does not tell apart become one.
+    """Return the Spark DDL of one Arrow type, or raise DefinitionError where it has no word for it.
 
-    Raises:
-        DefinitionError: Spark's DDL has no word for it.
+    Time units and list kinds that Spark does not tell apart become one.
     """
     if kind in _WORDS:
         return _WORDS[kind]

@@ -132,8 +132,7 @@ class CsvCodec:
 def split_record(text: str, delimiter: str = ",", quote: str = '"', null: str | None = "") -> list[str | None]:
     """Return the fields of one CSV record; a field not in quotes that is `null` is None.
 
-    Raises:
-        ValueError: a quote is not closed, or text follows a closed one.
+    Raises ValueError where a quote is not closed, or text follows a closed one.
     """
     if not quote or quote not in text:
         return [None if field == null else field for field in text.split(delimiter)]

@@ -47,12 +47,7 @@ class RowEncoder(Protocol):
 
 
 class JsonEncoder:
-    """One JSON object a line. Times are ISO text, binary is base64, decimals are numbers, nulls are written, NaN is null.
-
-    Args:
-        columns: the columns to write, in this order; None = all but those in `hidden`.
-        hidden: columns never written unless named.
-    """
+    """One JSON object a line. Times are ISO text, binary is base64, decimals are numbers, nulls are written, NaN is null."""
 
     takes_records = True
 
@@ -122,10 +117,7 @@ class JsonEncoder:
 class CsvEncoder:
     """Comma-separated values: texts in quotes, nulls as nothing, times as ISO text with a space.
 
-    Args:
-        columns: the columns to write, in this order; None = all but those in `hidden`.
-        hidden: columns never written unless named.
-        header: begin each file with the column names.
+    With `header` each file begins with the column names.
     """
 
     takes_records = False
@@ -171,11 +163,7 @@ def _csv(batch: pa.RecordBatch, *, header: bool) -> bytes:
 
 
 def select(batch: pa.RecordBatch, columns: Sequence[str] | None, hidden: frozenset[str]) -> pa.RecordBatch:
-    """Return the columns to write.
-
-    Raises:
-        DefinitionError: a named column is not there.
-    """
+    """Return the columns to write: those named, in this order, or all that are not hidden. Raises DefinitionError where one is not there."""
     names = batch.schema.names
     if columns is None:
         return batch if hidden.isdisjoint(names) else batch.select([n for n in names if n not in hidden])
@@ -199,11 +187,7 @@ def values(column: pa.Array) -> list[Any]:
 
 
 class Passing(io.RawIOBase):
-    """A file for who wants one, such as Arrow: pieces are passed on whole, and what is below stays open.
-
-    Args:
-        write: takes a piece.
-    """
+    """A file for who wants one, such as Arrow: pieces are passed on whole, and what is below stays open."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write

@@ -176,8 +176,7 @@ def _join_avro(
 def avro_schema(schema: pa.Schema, name: str = "Row") -> dict[str, Any]:
     """Return the Avro schema of Arrow columns; every field may be null.
 
-    Raises:
-        DefinitionError: a type has no counterpart, or a name is not an Avro name.
+    Raises DefinitionError where a type has no counterpart, or a name is not an Avro name.
     """
     return {"type": "record", "name": name, "fields": [_avro_field(f, name) for f in schema]}
 

@@ -13,9 +13,7 @@ import pyarrow as pa
 def not_utf8(batch: pa.RecordBatch, *, nested_only: bool = False) -> dict[int, str]:
     """Return which rows have text that is not UTF-8, and in which column; where all is well this costs one look at the bytes.
 
-    Args:
-        batch: the rows.
-        nested_only: look at text within structs, lists and maps only.
+    With `nested_only`, only text within structs, lists and maps is looked at.
     """
     bad: dict[int, str] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):

@@ -166,12 +166,3 @@ class Remote(Protocol):
     def check_reachable(self, seconds: float = 5) -> None:
         """Raise OSError unless it answers within so many seconds. That there is no such folder is an answer."""
         ...
-
-
-@runtime_checkable
-class Discardable(Protocol):
-    """A handle of `Storage.write` that publishes when it is closed, and can be given up instead."""
-
-    def discard(self) -> None:
-        """Publish nothing, and close."""
-        ...

@@ -14,15 +14,9 @@ _BLOCK = 1 << 20
 
 
 def link(source: Storage, path: str, target: Storage, new_path: str) -> bool:
-    """Give a file a second name in another folder, which its caller settles; return False where that cannot be done.
+    """Give a file that nobody ever writes to again a second name, which the caller settles; return False where that cannot be done.
 
-    Args:
-        source, path: the file; nobody ever writes to it again.
-        target, new_path: its second name.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        FileExistsError: the new name is taken.
+    Raises FileNotFoundError, or FileExistsError where the new name is taken.
     """
     if not isinstance(source, LocalStorage) or not isinstance(target, LocalStorage):
         return False
@@ -40,17 +34,13 @@ def link(source: Storage, path: str, target: Storage, new_path: str) -> bool:
 def copy(
     source: Storage, path: str, target: Storage, new_path: str, *, linked: bool = False, settle: bool = True
 ) -> None:
-    """Copy a file.
+    """Copy a file. Raises FileNotFoundError, or FileExistsError where the new name is taken.
 
     Args:
         source, path: what to copy.
         target, new_path: where to.
         linked: whether one file under two names will do, because nobody ever writes to it again.
         settle: whether it is durable when this returns; without, the caller settles it.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        FileExistsError: the new name is taken.
     """
     if linked and link(source, path, target, new_path):
         if settle:

@@ -299,11 +299,8 @@ def _client(authority: str, pid: int) -> Client:
 def _ask(place: str, call: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
     """Return what a call of the client returns; what it raises is an OSError that names the place.
 
-    The client can wait for ever for an answer on a connection whose other end died at a bad moment (seen with 0.14.7, where
-    namenode and datanode were killed together). Such a call is given up, and what comes next goes by new connections.
-
-    Raises:
-        TimeoutError: there is no answer within LONGEST_S.
+    The client can wait for ever for an answer on a connection whose other end died at a bad moment (seen with 0.14.7, where namenode
+    and datanode were killed together). After LONGEST_S such a call is given up as a TimeoutError, and what comes next goes by new connections.
     """
     try:
         with translated(place):

@@ -39,14 +39,7 @@ _PLACES = re.compile(r"There are (\d+) datanode\(s\) running and (\w+) node\(s\)
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Let what a block raises be an OSError with a number, the cause in one line, and the path.
-
-    Args:
-        path: what the block works on, as a person would write it.
-
-    Raises:
-        FileNotFoundError, FileExistsError, PermissionError, OSError: as a local file system would.
-    """
+    """Let what a block raises be an OSError as of a local file system: its number, the cause in one line, and the path as a person writes it."""
     try:
         yield
     except OSError as error:

@@ -194,12 +194,7 @@ def _forget_pages(handle: BinaryIO) -> None:
 
 
 def move(old: str, new: str) -> None:
-    """Give a file another name, whose folder is made where it is missing; nothing is synced.
-
-    Raises:
-        FileExistsError: the new name is taken.
-        FileNotFoundError: there is no such file.
-    """
+    """Give a file another name, whose folder is made where it is missing; nothing is synced. Raises FileExistsError or FileNotFoundError."""
     try:
         _rename_exclusive(old, new)
     except FileNotFoundError:

@@ -84,13 +84,7 @@ class ObjectFolder(ABC):
 
 
 class ObjectReader(io.RawIOBase):
-    """Reads an object by ranges.
-
-    Args:
-        size: bytes it has.
-        fetch: returns the bytes of a range, from first to before last.
-        name: for messages.
-    """
+    """Reads an object of so many bytes by ranges: `fetch` returns the bytes from the first to before the last."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes], name: str) -> None:
         self._size, self._fetch, self._at, self.name = size, fetch, 0, name
@@ -131,11 +125,7 @@ def open_reader(size: int, fetch: Callable[[int, int], bytes], name: str) -> Bin
 
 
 class ObjectWriter(io.RawIOBase):
-    """Writes an object, which appears when the handle is closed or synced. A store says how its parts get there.
-
-    Args:
-        name: for messages.
-    """
+    """Writes an object, which appears when the handle is closed or synced. A store says how its parts get there."""
 
     def __init__(self, name: str) -> None:
         self.name = name

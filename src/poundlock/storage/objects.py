@@ -25,11 +25,7 @@ _stores: dict[tuple[int, str], Any] = {}
 
 
 def open_objects(path: str) -> ObjectStorage:
-    """Return the storage of a gs://, az://, abfs:// or abfss:// folder.
-
-    Raises:
-        DefinitionError: the path names no bucket, or the package for it is not installed.
-    """
+    """Return the storage of a gs://, az:// or abfs[s]:// folder. Raises DefinitionError where it names no bucket or obstore is missing."""
     scheme, _, rest = path.partition("://")  # an object's name may have a ? or a #
     bucket, _, prefix = rest.partition("/")
     folders = prefix.strip("/").split("/")

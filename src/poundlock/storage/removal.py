@@ -11,12 +11,7 @@ from poundlock.storage.base import HasFolders, Storage
 
 
 def remove_tree(storage: Storage, path: str, *, first: Sequence[str] = ()) -> None:
-    """Remove all files below a folder, and the folder.
-
-    Args:
-        storage, path: the folder.
-        first: names in it that go before all others.
-    """
+    """Remove all files below a folder, and the folder; those of some names in it go before all others."""
     for name in first:
         storage.delete(f"{path}/{name}" if path else name)
     for entry in list(storage.list(path)):

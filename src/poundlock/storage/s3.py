@@ -27,8 +27,7 @@ _LARGEST_COPY = 1 << 30  # bytes of a part that the store copies
 def open_s3(path: str) -> S3Storage:
     """Return the storage of an s3:// or s3a:// folder, at the address that the environment says.
 
-    Raises:
-        DefinitionError: the path names no bucket, the environment's address is none, or the package for it is not installed.
+    Raises DefinitionError where the path names no bucket, the address is none, or the package for it is not installed.
     """
     scheme, _, rest = path.partition(":")
     bucket, _, prefix = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")

@@ -55,8 +55,7 @@ class S3Address:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> S3Address:
         """Return what AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, AWS_DEFAULT_REGION and POUNDLOCK_S3_PATH_STYLE say.
 
-        Raises:
-            DefinitionError: POUNDLOCK_S3_PATH_STYLE is neither true nor false, or the endpoint is no URL.
+        Raises DefinitionError where POUNDLOCK_S3_PATH_STYLE is neither true nor false, or the endpoint is no URL.
         """
         env = os.environ if environment is None else environment
         endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
@@ -77,12 +76,7 @@ _making = threading.Lock()
 def client(address: S3Address, *, quick_s: float | None = None) -> Any:
     """Return a client that the threads of this process share. A forked process gets its own.
 
-    Args:
-        address: where S3 is.
-        quick_s: give up a request after so many seconds, without another attempt.
-
-    Raises:
-        DefinitionError: the package for it is not installed.
+    With `quick_s` it gives up a request after so many seconds, without another attempt. Raises DefinitionError without botocore.
     """
     key = (os.getpid(), address, quick_s)
     cached = _clients.get(key)
@@ -143,12 +137,7 @@ _FULL = ("QuotaExceeded", "XMinioStorageFull")
 
 @contextmanager
 def asking(bucket: str, place: str) -> Iterator[None]:
-    """Turn the client's errors into OSErrors.
-
-    Args:
-        bucket: whose objects are asked for.
-        place: the object or folder, as a person would write it.
-    """
+    """Turn the client's errors into OSErrors that name the place, an object or folder as a person would write it."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -69,14 +69,7 @@ class Uploads(Protocol):
 
 
 class PartsWriter(ObjectWriter):
-    """Writes an object by an upload that is begun with its first part.
-
-    Args:
-        uploads: the store.
-        path: the object.
-        mark: that it carries.
-        name: for messages.
-    """
+    """Writes an object that carries a mark, by an upload that is begun with its first part."""
 
     def __init__(self, uploads: Uploads, path: str, mark: str, name: str) -> None:
         super().__init__(name)
@@ -104,12 +97,7 @@ def shown_mark(uploads: Uploads, path: str, sleep: Callable[[float], None] | Non
     """Return the mark of an object whose upload is gone; None if it does not appear within some seconds.
 
     Where the answer to a completion got lost the object may be there already and not be shown yet: not every store answers
-    at once with what it just did.
-
-    Args:
-        uploads: the store.
-        path: the object.
-        sleep: waits so many seconds; None = time.sleep.
+    at once with what it just did. `sleep` waits so many seconds; None = time.sleep.
     """
     mark = uploads.mark_of(path)
     for pause in _PAUSES_S:

@@ -6,7 +6,7 @@ They cross the seam to the coordinator as JSON and are made of it where they com
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -108,15 +108,11 @@ class OpenPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-def totals(pieces: Iterable[OpenPart | PreparedFile]) -> dict[str, Any]:
+def totals(pieces: Sequence[OpenPart | PreparedFile]) -> dict[str, Any]:
     """Return `bytes`, `rows`, `min_ms` and `max_ms` of all of them together."""
-    bytes = rows = 0
-    low: list[int] = []
-    high: list[int] = []
-    for piece in pieces:
-        bytes, rows = bytes + piece.bytes, rows + piece.rows
-        low += [] if piece.min_ms is None else [piece.min_ms]
-        high += [] if piece.max_ms is None else [piece.max_ms]
+    low = [piece.min_ms for piece in pieces if piece.min_ms is not None]
+    high = [piece.max_ms for piece in pieces if piece.max_ms is not None]
+    bytes, rows = sum(piece.bytes for piece in pieces), sum(piece.rows for piece in pieces)
     return {"bytes": bytes, "rows": rows, "min_ms": min(low, default=None), "max_ms": max(high, default=None)}
 
 

@@ -28,11 +28,7 @@ class DatePattern:
 
     @classmethod
     def parse(cls, text: str) -> DatePattern:
-        """Return the pattern.
-
-        Raises:
-            DefinitionError: a letter is not supported or a quote is not closed.
-        """
+        """Return the pattern. Raises DefinitionError where a letter is not supported or a quote is not closed."""
         if not isinstance(text, str) or not text:
             raise DefinitionError(f"{text!r} is not a date pattern", next="write one such as \"'dt='yyyyMMdd\"")
         parts: list[str] = []

@@ -40,12 +40,7 @@ class SlotTable:
         self._seconds: dict[int, int] = {}
 
     def lookup(self, times: npt.NDArray[np.float64], low: float, high: float) -> int | npt.NDArray[np.int32]:
-        """Return the bucket number of each time, or one number if all have the same.
-
-        Args:
-            times: instants in the table's unit, all of them valid, at least one.
-            low, high: the smallest and the greatest of them.
-        """
+        """Return the bucket number of each time (at least one, all valid), or one number if all have the same; low and high bound them."""
         # Dividing by a whole number never rounds up to the next whole number, so this floor is exact.
         first, last = int(low // self._slot), int(high // self._slot)
         if last - first < _FEW:

@@ -226,11 +226,7 @@ class JsonStamps:
 
 
 def column_stamps(batch: pa.RecordBatch, values: ValueStamps) -> Stamps:
-    """Return the time of each row of columns.
-
-    Raises:
-        DefinitionError: there is no such column, or its type cannot hold times of the unit.
-    """
+    """Return the time of each row. Raises DefinitionError where there is no such column, or its type holds no times of the unit."""
     column, t = _column(batch, values), pa.types
     kind = column.type
     if t.is_timestamp(kind) and kind.tz:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, BinaryIO
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Orphan, Prepared, unchecked
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
 from poundlock.connectors.files.sink.multipart import (
-    abort_upload,
     complete,
     inspect_upload,
     left_uploads,
@@ -64,11 +63,6 @@ def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
 
 def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Committed:
     """Make the file of a committable visible, or find that it is; idempotent, from any process.
-
-    Args:
-        storage: the folder it was staged in.
-        committable: as `staging.stage` made it.
-        merger: joins several segments of a bulk format, and recognises what it joined.
 
     Raises:
         CommitUnknown: the file system failed; asking again is safe.
@@ -179,7 +173,7 @@ def abort(storage: Storage, prepared: Prepared) -> None:
     piece = PreparedFile.of(prepared.payload)
     try:
         if piece.upload is not None:
-            abort_upload(storage, piece.path, piece.upload)
+            of_storage(storage).abort_upload(piece.path, piece.upload.id)
         else:
             storage.delete(piece.path)
     except OSError as error:
@@ -227,11 +221,7 @@ def preflight(storage: Storage) -> None:
 
 
 def verify_many(storage: Storage, prepared: Sequence[Prepared]) -> None:
-    """Do what `verify` does, with many requests at once where the folder is on another machine.
-
-    Raises:
-        TransientError: a segment is gone, changed, or cannot be looked at.
-    """
+    """Do what `verify` does, with many requests at once where the folder is on another machine."""
     if isinstance(storage, LocalStorage) or len(prepared) <= 1:
         return verify(storage, prepared)
     with ThreadPoolExecutor(min(_THREADS, len(prepared)), "poundlock-verify") as pool:
@@ -243,12 +233,9 @@ def verify_many(storage: Storage, prepared: Sequence[Prepared]) -> None:
 def commit_many(
     open_folder: Callable[[str], Storage], committables: Iterable[JSON], merger: BulkMerger
 ) -> Iterator[CommitOutcome]:
-    """Make files visible; yield an outcome for each, in order.
+    """Make files visible; yield an outcome for each, in order. Each is begun as soon as it is asked for.
 
-    Args:
-        open_folder: returns the storage of a folder; files of one sink may be in several, after its path was changed.
-        committables: as `staging.stage` made them. Each is begun as soon as it is asked for.
-        merger: joins segments of a bulk format.
+    Files of one sink may be in several folders, which `open_folder` opens, after its path was changed.
     """
     folders: dict[str, Storage] = {}
     remaining = iter(committables)

@@ -34,11 +34,7 @@ def describe(sink: FileSink) -> JSON:
 
 
 def settings(description: JSON) -> dict[str, Any]:
-    """Return the arguments for the sink that was described.
-
-    Raises:
-        DefinitionError: the description has a format that this version does not know.
-    """
+    """Return the arguments for the sink that was described. Raises DefinitionError for a format that this version does not know."""
     if description.get("v") != FORMAT:
         raise DefinitionError(
             f"a file sink is described in format {description.get('v')!r}, which this version does not know",
@@ -48,13 +44,7 @@ def settings(description: JSON) -> dict[str, Any]:
 
 
 def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Sequence[Finding]:
-    """Compare one decided file with what is there.
-
-    Args:
-        storage: the folder it was staged in.
-        committable: as `staging.stage` made it.
-        merger: recognises what it joined.
-    """
+    """Compare one decided file with what is there, in the folder it was staged in."""
     final, segments = committable.final, committable.segments
     if committable.upload is not None:
         return inspect_upload(storage, committable)
@@ -91,12 +81,7 @@ def _segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding
 
 
 class FileReading:
-    """The audit of one file sink: each file is compared as soon as it is named.
-
-    Args:
-        scope: of the audit.
-        open_root: opens the folder that a committable names.
-    """
+    """The audit of one file sink: each file is compared as soon as it is named."""
 
     whole = False
 
@@ -122,12 +107,7 @@ class FileReading:
 
 
 def audit(storage: Storage, committable: FileCommittable) -> Sequence[Disagreement]:
-    """Compare a finished file with its committable.
-
-    Args:
-        storage: the folder it was staged in.
-        committable: as `staging.stage` made it.
-    """
+    """Compare a finished file with its committable, in the folder it was staged in."""
     final, segments = committable.final, committable.segments
     path = f"{storage.root}/{final}"
     checkpoint = segments[-1].checkpoint

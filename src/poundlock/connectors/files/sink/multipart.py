@@ -102,20 +102,11 @@ def complete(storage: Storage, segment: FileSegment) -> None:
             uploads.abort_upload(path, upload.id)  # some servers keep it when the file is there
 
 
-def abort_upload(storage: Storage, path: str, upload: SentParts) -> None:
-    """Drop an upload that no decision names; none is no error."""
-    of_storage(storage).abort_upload(path, upload.id)
-
-
 def left_uploads(storage: Storage, tag: str, known: set[str], joined: Sequence[str]) -> list[tuple[Upload, Orphan]]:
     """Return the uploads of this job's sink that nothing names; others' are never among them.
 
-    Args:
-        storage: the sink's folder.
-        tag: stands for job and sink in names.
-        known: as `known_as` says, what is still needed.
-        joined: the files that the newest decision made of several hidden ones, all of them there: whatever else is on
-            its way to their names can never appear, because nothing replaces a file.
+    What is still needed is `known`, as `known_as` says. The files that the newest decision made of several hidden ones (`joined`) are all
+    there: whatever else is on its way to their names can never appear, because nothing replaces a file.
     """
     if not isinstance(storage, Uploads):
         return []

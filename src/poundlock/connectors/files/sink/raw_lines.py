@@ -35,15 +35,10 @@ class RawRows:
 
 
 def raw_rows(chunk: Chunk, row: str, valid_json: Callable[[bytes], bool | None]) -> RawRows:
-    """Return the column `row` of a chunk as lines.
+    """Return a column of a chunk as lines; a chunk of lines is taken as it is.
 
-    Args:
-        chunk: the rows; lines are taken as they are.
-        row: name of the column.
-        valid_json: returns whether a value is JSON as it stands, None where rows are not taken for JSON.
-
-    Raises:
-        DefinitionError: there is no such column, or it holds neither bytes nor text.
+    Whether a value is JSON as it stands is said by `valid_json`, None where rows are not taken for JSON. Raises DefinitionError where
+    there is no such column, or it holds neither bytes nor text.
     """
     if isinstance(chunk, Lines):
         if row != "value":

@@ -1,4 +1,4 @@
-"""When a part file is full or old enough to be finished: the rolling policy and nothing else.
+"""When a part file is full or old enough to be finished, and whether small ones are merged before they become visible.
 
 Time is always an argument; the same times and sizes give the same answer.
 """
@@ -63,12 +63,12 @@ class RollingPolicy:
     @property
     def every_ms(self) -> int | None:
         """The age limit in ms."""
-        return to_ms(self.every)
+        return _ms(self.every)
 
     @property
     def inactivity_ms(self) -> int | None:
         """The inactivity limit in ms."""
-        return to_ms(self.inactivity)
+        return _ms(self.inactivity)
 
     def full(self, bytes: int) -> bool:
         """Return whether a part of this size takes no further record."""
@@ -98,6 +98,40 @@ class RollingPolicy:
         return ", ".join(parts) or "at the end"
 
 
-def to_ms(value: str | timedelta | None) -> int | None:
+@dataclass(frozen=True, kw_only=True)
+class FileCompaction:
+    """Merge small finished parts of a bucket, over all subtasks, into one before readers see them.
+
+    Args:
+        min_size: merge what waits in a bucket once it adds up to this, such as "64 MB".
+        every_checkpoints: and at every n-th checkpoint, whatever waits.
+        max_wait: and at the latest after this time, so that an idle bucket's data becomes visible; None = not by time.
+
+    Raises:
+        DefinitionError: neither a size nor a number of checkpoints is given, or one is not positive.
+    """
+
+    min_size: str | int | None = None
+    every_checkpoints: int | None = None
+    max_wait: str | timedelta | None = "10 min"
+
+    def __post_init__(self) -> None:
+        if self.min_size is None and self.every_checkpoints is None:
+            raise DefinitionError("FileCompaction says nothing", next='give min_size="64 MB" or every_checkpoints=10')
+        if self.min_size is not None:
+            object.__setattr__(self, "min_size", size(self.min_size))
+        count = self.every_checkpoints
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise DefinitionError(f"every_checkpoints={count!r} is not a number", next="give 1 or more")
+        if self.max_wait is not None:
+            object.__setattr__(self, "max_wait", duration(self.max_wait))
+
+    @property
+    def max_wait_ms(self) -> int | None:
+        """The longest wait in ms."""
+        return _ms(self.max_wait)
+
+
+def _ms(value: str | timedelta | None) -> int | None:
     """Return a time span in whole milliseconds; None = no such limit."""
     return None if value is None else round(duration(value) / timedelta(milliseconds=1))

@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.connectors.files.file_values import PreparedFile
-from poundlock.connectors.files.sink.multipart import UploadWriter, abort_upload
+from poundlock.connectors.files.sink.multipart import UploadWriter, of_storage
 from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.formats.encode import Passing, SegmentOutput, open_output
 from poundlock.formats.encode_bulk import BulkFile, open_bulk, schema_digest
-from poundlock.storage.base import Discardable, Storage
+from poundlock.storage.base import Storage
 from poundlock.storage.object_files import ObjectWriter
 from poundlock.storage.uploads import LEAST_PART
 
@@ -143,14 +143,14 @@ class Segments:
         for segment in self._open.values():
             with suppress(Exception):
                 handle = segment.handle
-                handle.discard() if isinstance(handle, Discardable) else handle.close()
+                handle.discard() if isinstance(handle, ObjectWriter) else handle.close()
         for path in paths if self.begin is None else ():
             with suppress(Exception):
                 self.storage.delete(path)
         for done in self._done:
             if done.upload is not None:
                 with suppress(Exception):
-                    abort_upload(self.storage, done.path, done.upload)
+                    of_storage(self.storage).abort_upload(done.path, done.upload.id)
         self._open.clear()
         self._done.clear()
 
@@ -170,9 +170,7 @@ class Segments:
             largest.held = 0
 
     def _part(self, bucket: str) -> _Part:
-        part = self._parts.get(bucket)
-        if part is None:
-            part = self._parts[bucket] = _Part(self.pending.get(bucket, 0), self.layout.whole)
+        part = self._parts.setdefault(bucket, _Part(self.pending.get(bucket, 0), self.layout.whole))
         if self.rolling.full(part.bytes):
             if bucket in self._open:
                 self._close(bucket)

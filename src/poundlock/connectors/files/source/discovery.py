@@ -89,12 +89,7 @@ def _translated(match: re.Match[str]) -> str:
 
 
 class DiscoveryLog:
-    """The log of one source, in the folder `log` of its workspace. Loaded once, then kept in step with what it writes.
-
-    Args:
-        workspace: the source's durable folder.
-        per_entry: greatest number of files in one log file.
-    """
+    """The log of one source, in the folder `log` of its workspace. Loaded once, then kept in step with what it writes."""
 
     def __init__(self, workspace: Storage, per_entry: int = _FILES_PER_ENTRY) -> None:
         self._workspace = workspace
@@ -119,11 +114,7 @@ class DiscoveryLog:
         return number < len(self._entries)
 
     def files(self, number: int) -> Sequence[FoundFile]:
-        """Return the files of one log file.
-
-        Raises:
-            TerminalError: the position is of another workspace.
-        """
+        """Return the files of one log file. Raises TerminalError where the position is of another workspace."""
         if not self.has(number):
             raise TerminalError(
                 f"the discovery log in {self._workspace.root} has no entry {number}",

@@ -30,11 +30,7 @@ _WIDER = {
 def infer_schema(
     storage: Storage, path: str, format: str, *, compression: str, delimiter: str, quote: str
 ) -> pa.Schema:
-    """Return the columns of one file.
-
-    Raises:
-        DefinitionError: the file does not say them, or is not of this format.
-    """
+    """Return the columns of one file. Raises DefinitionError where it does not say them, or is not of this format."""
     try:
         if format == "parquet":
             return _parquet(storage, path)

@@ -32,7 +32,7 @@ class LineOrigin:
 
 
 def line_blocks(fill: Fill, file: str, base: int, stop: int | None, block: int = BLOCK) -> Iterator[Lines]:
-    r"""Yield the lines of a file from `base` on that start before `stop`. The last line need not end with "\n".
+    r"""Yield the lines of a file from `base` on that start before `stop` (None = all). The last need not end with "\n".
 
     Args:
         fill: reads into a buffer and returns how many bytes, 0 at the end.
