@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Lines
-from poundlock.formats.convert import build_column, to_records
+from poundlock.formats.convert import required_column, to_records
 from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_date, to_timestamp
 
@@ -66,9 +66,7 @@ class CsvCodec:
                     delimiter=self.delimiter, quote_char=False, escape_char=False, ignore_empty_lines=False
                 ),
                 pacsv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
-                    strings_can_be_null=True,
-                    null_values=[self.null],
+                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[self.null]
                 ),
             )
         except pa.ArrowInvalid:  # a wrong number of fields, or not UTF-8: find out which line
@@ -101,10 +99,7 @@ class CsvCodec:
         columns: list[pa.Array] = []
         wrong: dict[int, str] = {}
         for f, column in zip(self.columns, texts, strict=True):
-            made, failed = build_column(len(column), f.type, self._builder(column, f.type))
-            if not f.nullable:
-                for row in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)).tolist():
-                    failed.setdefault(row, "is null, and must not be")
+            made, failed = required_column(len(column), f, f.type, self._builder(column, f.type))
             columns.append(made)
             for row, why in failed.items():
                 wrong.setdefault(row, f"field {f.name}: {why}")

@@ -186,13 +186,7 @@ def _wire(kind: pa.DataType, micros: int) -> tuple[Any, Fix | None]:
         # The decoder of an inner shape is never used; the outer one reads the whole row.
         shape = _Shape(msgspec.json.Decoder(Any), operator.getitem, operator.setitem, fixes, names)
         return row, shape.finish
-    simple = {
-        pa.bool_(): bool,
-        pa.float64(): float,
-        pa.string(): str,
-        pa.binary(): bytes,
-        pa.date32(): date,
-    }.get(kind)
+    simple = {pa.bool_(): bool, pa.float64(): float, pa.string(): str, pa.binary(): bytes, pa.date32(): date}.get(kind)
     if simple is None:
         raise DefinitionError(f"JSON cannot be read as {kind}", next="use another type in the schema")
     return simple, None

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import io
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 import numpy as np
@@ -19,7 +20,7 @@ import pyarrow.csv as pa_csv
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Records
-from poundlock.formats.utf8 import not_utf8
+from poundlock.formats.convert import not_utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +33,32 @@ class Encoded:
     bad: Mapping[int, str] = field(default_factory=dict)
 
 
-class RowEncoder(Protocol):
-    """A row format. `takes_records`: dicts need not be made columns first."""
+class RowEncoder(ABC):
+    """A row format, of some columns in this order (None = all that are not hidden)."""
 
-    takes_records: bool
+    takes_records: ClassVar[bool]  # dicts need not be made columns first
 
+    def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
+        self._columns, self._hidden = columns, frozenset(hidden)
+
+    @abstractmethod
     def encode(self, chunk: Batch | Records) -> Encoded:
         """Return the rows as bytes."""
-        ...
 
     def header(self) -> bytes:
         """Return what every file begins with, known once rows were encoded."""
-        ...
+        return b""
 
 
-class JsonEncoder:
+class JsonEncoder(RowEncoder):
     """One JSON object a line. Times are ISO text, binary is base64, decimals are numbers, nulls are written, NaN is null."""
 
     takes_records = True
 
     def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
-        self._columns = columns
-        self._hidden = frozenset(hidden)
+        super().__init__(columns, hidden)
         self._encoder = msgspec.json.Encoder(decimal_format="number")
         self._rows: dict[tuple[str, ...], type[msgspec.Struct]] = {}
-
-    def header(self) -> bytes:
-        return b""
 
     def encode(self, chunk: Batch | Records) -> Encoded:
         try:
@@ -114,7 +114,7 @@ class JsonEncoder:
         return bytes(good), bad
 
 
-class CsvEncoder:
+class CsvEncoder(RowEncoder):
     """Comma-separated values: texts in quotes, nulls as nothing, times as ISO text with a space.
 
     With `header` each file begins with the column names.
@@ -125,10 +125,8 @@ class CsvEncoder:
     def __init__(
         self, columns: Sequence[str] | None = None, hidden: Sequence[str] = (), *, header: bool = False
     ) -> None:
-        self._columns = columns
-        self._hidden = frozenset(hidden)
-        self._header = header
-        self._first = b""
+        super().__init__(columns, hidden)
+        self._header, self._first = header, b""
 
     def header(self) -> bytes:
         return self._first

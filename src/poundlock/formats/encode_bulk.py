@@ -6,7 +6,7 @@ Several of them are joined by record; what was joined carries a marker, so that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
@@ -68,11 +68,10 @@ class ParquetFile:
 class AvroFile:
     """An Avro object container file; needs fastavro."""
 
-    def __init__(self, handle: BinaryIO, schema: pa.Schema, codec: str, marker: str = "") -> None:
+    def __init__(self, handle: BinaryIO, schema: pa.Schema, codec: str) -> None:
         from fastavro.write import Writer
 
-        metadata = {_MARKER: marker} if marker else {}
-        self._writer = Writer(handle, avro_schema(schema), codec, metadata=metadata)
+        self._writer = Writer(handle, avro_schema(schema), codec)
         self._names = schema.names
         self.held = 0
 
@@ -93,9 +92,8 @@ def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, compression: str |
 
 def schema_digest(schema: pa.Schema) -> str:
     """Return 8 hex digits that stand for columns and types; files of unlike digests are never joined."""
-    return hashlib.sha256(schema.to_string(show_field_metadata=False, show_schema_metadata=False).encode()).hexdigest()[
-        :8
-    ]
+    text = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,21 +136,15 @@ def _join_parquet(
     storage: Storage, sources: Sequence[str], handle: BinaryIO, compression: str | None, marker: str
 ) -> None:
     out: ParquetFile | None = None
-    for batch, schema in _parquet_batches(storage, sources):
-        if out is None:
-            out = ParquetFile(handle, schema, compression or "snappy")
-        out.write(batch)
+    for path in sources:
+        with storage.open(path) as opened:
+            file = pq.ParquetFile(pa.PythonFile(opened, mode="r"))
+            out = out or ParquetFile(handle, file.schema_arrow, compression or "snappy")
+            for batch in file.iter_batches():
+                out.write(batch)
     if out is not None:
         out.mark(marker)
         out.finish()
-
-
-def _parquet_batches(storage: Storage, sources: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, pa.Schema]]:
-    for path in sources:
-        with storage.open(path) as handle:
-            file = pq.ParquetFile(pa.PythonFile(handle, mode="r"))
-            for batch in file.iter_batches():
-                yield batch, file.schema_arrow
 
 
 def _join_avro(

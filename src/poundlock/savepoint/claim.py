@@ -13,7 +13,7 @@ from typing import Literal
 from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import METADATA, Metadata, damaged, read_metadata, strays
 from poundlock.storage import Storage, open_storage
-from poundlock.storage.removal import remove_empty
+from poundlock.storage.copying import remove_empty
 
 ClaimMode = Literal["NO_CLAIM", "CLAIM"]
 CLAIM = "claim.json"

@@ -1,13 +1,16 @@
-"""Files from one storage to another: a second name of the same file where both are local and nobody writes to it again, else its bytes.
+"""Files copied from one storage to another, and whole folders removed.
 
-A name that is taken is an error. What is copied is durable when the caller has settled it.
+A copy is a second name of the same file where both are local and nobody writes to it again, else its bytes; a name that is taken is an
+error. A storage knows files only: where folders are things of their own, empty ones go as well, and what somebody put in meanwhile stays.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from shutil import copyfileobj
 
-from poundlock.storage.base import Storage
+from poundlock.storage.base import HasFolders, Storage
 from poundlock.storage.local import LocalStorage
 
 _BLOCK = 1 << 20
@@ -47,7 +50,27 @@ def copy(
             target.settle(new_path)
         return
     with source.open(path) as given, target.write(new_path) as made:
-        while block := given.read(_BLOCK):
-            made.write(block)
+        copyfileobj(given, made, _BLOCK)
         if settle:
             target.sync(made)
+
+
+def remove_tree(storage: Storage, path: str, *, first: Sequence[str] = ()) -> None:
+    """Remove all files below a folder, and the folder; those of some names in it go before all others."""
+    for name in first:
+        storage.delete(f"{path}/{name}" if path else name)
+    for entry in list(storage.list(path)):
+        storage.delete(entry.path)
+    remove_empty(storage, path)
+
+
+def remove_empty(storage: Storage, path: str) -> None:
+    """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
+    if isinstance(storage, HasFolders):
+        storage.remove_folders(path)
+
+
+def remove_root(storage: Storage) -> None:
+    """Remove a storage's own folder if there is nothing in it."""
+    if isinstance(storage, HasFolders) and not storage.names("."):
+        storage.remove_folders()

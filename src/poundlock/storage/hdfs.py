@@ -1,7 +1,8 @@
 """A folder of an HDFS cluster as a storage, through hdfs-native: no JVM, so that a task can use it as well as the driver.
 
 A file that a writer leaves without closing may become visible short, so every name that decides something is given by a
-rename without overwrite of a file that was closed.
+rename without overwrite of a file that was closed. hdfs-native says most failures as one RuntimeError with the Java class in its text;
+no such error leaves `translated`.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, OutcomeUnknown, check_below, temporary_beside
-from poundlock.storage.hdfs_errors import translated
 from poundlock.storage.object_files import ObjectReader
 
 if TYPE_CHECKING:
@@ -40,15 +43,37 @@ _PATIENCE = {
 }
 
 
+# By the class of the exception that the namenode answered with. None as a text = the system's own.
+_ANSWERS: dict[str, tuple[int, str | None]] = {
+    "AccessControlException": (errno.EACCES, None),
+    "NSQuotaExceededException": (errno.EDQUOT, "the quota of names is used up"),
+    "DSQuotaExceededException": (errno.EDQUOT, "the quota of space is used up"),
+    "QuotaByStorageTypeExceededException": (errno.EDQUOT, "the quota of space is used up"),
+    "QuotaExceededException": (errno.EDQUOT, "the quota is used up"),
+    "SafeModeException": (errno.EAGAIN, "the namenode is in safe mode"),
+    "RetriableException": (errno.EAGAIN, "the namenode is starting"),
+    "StandbyException": (errno.EAGAIN, "the namenode is on standby"),
+    "FileNotFoundException": (errno.ENOENT, None),
+    "LeaseExpiredException": (errno.ENOENT, "the file was taken away, or taken over, while it was written"),
+    "FileAlreadyExistsException": (errno.EEXIST, None),
+    "AlreadyBeingCreatedException": (errno.EEXIST, None),
+    "ParentNotDirectoryException": (errno.ENOTDIR, None),
+    "PathIsNotDirectoryException": (errno.ENOTDIR, None),
+    "PathIsNotEmptyDirectoryException": (errno.ENOTEMPTY, None),
+    "PathComponentTooLongException": (errno.ENAMETOOLONG, None),
+    "InvalidPathException": (errno.EINVAL, None),
+}
+_CLASS = re.compile(r"\b(?:[a-z_0-9]+\.)+(\w+Exception)\b")
+_CODE = re.compile(r"\bos error (\d+)\b")
+_ADDRESS = re.compile(r"\bUrlParseError\((\w+)\)")
+_PLACES = re.compile(r"There are (\d+) datanode\(s\) running and (\w+) node\(s\) are excluded")
+
+
 def open_hdfs(uri: str) -> HdfsStorage:
     """Return the storage of an hdfs:// URI. Nothing is contacted.
 
-    Args:
-        uri: `hdfs://host:port/path`, `hdfs://nameservice/path`, or `hdfs:///path` below fs.defaultFS. Nameservice and
-            default file system are those of core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR.
-
-    Raises:
-        DefinitionError: hdfs-native is not installed, or the URI names no folder.
+    It is `hdfs://host:port/path`, `hdfs://nameservice/path`, or `hdfs:///path` below fs.defaultFS: those of core-site.xml and
+    hdfs-site.xml in HADOOP_CONF_DIR. Raises DefinitionError where hdfs-native is not installed, or the URI names no folder.
     """
     rest = uri.partition(":")[2]
     authority, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.lstrip("/"))
@@ -162,8 +187,7 @@ class HdfsStorage:
             with self.write(temporary) as whole:
                 for source in sources:
                     with self.open(source) as part:
-                        while block := part.read(_BLOCK):
-                            whole.write(block)
+                        copyfileobj(part, whole, _BLOCK)
                 self.sync(whole)
             self.rename(temporary, target)
         finally:
@@ -254,9 +278,7 @@ class _Writer(io.RawIOBase):
     """A file being written. Every piece is taken whole."""
 
     def __init__(self, inner: Any, name: str) -> None:
-        self._inner: Any = inner
-        self.name = name
-        self._size = 0
+        self._inner, self.name, self._size = inner, name, 0
 
     def writable(self) -> bool:
         return True
@@ -264,7 +286,7 @@ class _Writer(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
         if len(view):
-            _ask(self.name, self._writer.write, view)
+            self._ask(self._inner.write, view)
         self._size += len(view)
         return len(view)
 
@@ -272,19 +294,17 @@ class _Writer(io.RawIOBase):
         return self._size
 
     def hsync(self) -> None:
-        _ask(self.name, self._writer.hsync)
+        self._ask(self._inner.hsync)
 
     def close(self) -> None:
-        inner, self._inner = self._inner, None
-        super().close()
-        if inner is not None:
-            _ask(self.name, inner.close)
+        if not self.closed:
+            super().close()
+            _ask(self.name, self._inner.close)
 
-    @property
-    def _writer(self) -> Any:
-        if self._inner is None:
+    def _ask(self, call: Callable[..., object], *arguments: Any) -> None:
+        if self.closed:
             raise ValueError(f"{self.name} is closed")
-        return self._inner
+        _ask(self.name, call, *arguments)
 
 
 @cache
@@ -302,30 +322,75 @@ def _ask(place: str, call: Callable[..., _T], *arguments: Any, **options: Any) -
     The client can wait for ever for an answer on a connection whose other end died at a bad moment (seen with 0.14.7, where namenode
     and datanode were killed together). After LONGEST_S such a call is given up as a TimeoutError, and what comes next goes by new connections.
     """
-    try:
-        with translated(place):
+    with translated(place):
+        try:
             return within(LONGEST_S, lambda: call(*arguments, **options))
-    except TimeoutError:
-        _client.cache_clear()
-        raise
+        except TimeoutError:
+            _client.cache_clear()
+            raise
 
 
 def within(seconds: float, work: Callable[[], _T]) -> _T:
     """Return what some work returns. Raises TimeoutError where it takes longer; a thread that nobody waits for goes on with it."""
-    answered: list[_T] = []
-    failed: list[BaseException] = []
+    answer: Future[_T] = Future()
 
     def call() -> None:
         try:
-            answered.append(work())
+            answer.set_result(work())
         except BaseException as error:
-            failed.append(error)
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=call, name="hdfs-call", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not answered:
+    threading.Thread(target=call, name="hdfs-call", daemon=True).start()
+    if not wait([answer], seconds).done:
         raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s")
-    return answered[0]
+    return answer.result()
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Let what a block raises be an OSError as of a local file system: its number, the cause in one line, and the path as a person writes it."""
+    try:
+        yield
+    except OSError as error:
+        raise _of_system(error, path) from None
+    except (RuntimeError, ValueError) as error:
+        raise _of_answer(str(error), path) from None
+
+
+def _of_system(error: OSError, path: str) -> OSError:
+    if error.errno is not None:
+        return error
+    for kind, number in ((FileNotFoundError, errno.ENOENT), (FileExistsError, errno.EEXIST)):
+        if isinstance(error, kind):
+            return kind(number, os.strerror(number), path)
+    if isinstance(error, IsADirectoryError):
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    message = _first_line(str(error))
+    code = _CODE.search(message)
+    if code:
+        number = int(code[1])
+        return OSError(number, f"{os.strerror(number)} (HDFS)", path)
+    return _of_answer(message, path)
+
+
+def _of_answer(message: str, path: str) -> OSError:
+    name = _CLASS.search(message)
+    number, text = _ANSWERS.get(name[1], (0, None)) if name else (0, None)
+    if number:
+        return OSError(number, text or os.strerror(number), path)
+    if address := _ADDRESS.search(message):
+        return OSError(errno.EINVAL, f"this is no address of HDFS ({address[1]}): write hdfs://HOST:PORT/FOLDER", path)
+    if "No fs.defaultFS setting found" in message:
+        return OSError(errno.EINVAL, "it names no host, and no fs.defaultFS is set in HADOOP_CONF_DIR", path)
+    if places := _PLACES.search(message):
+        if int(places[1]) > 0 and places[2] in ("no", "0"):
+            return OSError(errno.ENOSPC, "no datanode has room for another block", path)
+        return OSError(errno.EHOSTDOWN, f"no datanode takes a block ({places[0]})", path)
+    code = _CODE.search(message)
+    number = int(code[1]) if code else errno.EIO
+    return OSError(number, f"HDFS: {_first_line(message)}", path)
+
+
+def _first_line(message: str) -> str:
+    lines = [line.strip() for line in message.replace("\\n", "\n").replace("\\t", " ").splitlines() if line.strip()]
+    return lines[0][:300] if lines else "it gave no reason"

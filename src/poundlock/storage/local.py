@@ -237,9 +237,10 @@ def _publish(temporary: str, target: str) -> bool:
 
 
 def _rename_exclusive(source: str, target: str) -> None:
-    code = _renameat2(source, target)
-    if code == 0:
+    call = _c_function()
+    if call and not call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _NOREPLACE):
         return
+    code = ctypes.get_errno() if call else errno.ENOSYS
     if code not in _NO_SUCH_CALL:
         raise OSError(code, os.strerror(code), source, None, target)
     os.link(source, target)
@@ -248,6 +249,7 @@ def _rename_exclusive(source: str, target: str) -> None:
 
 @cache
 def _c_function() -> Callable[..., int] | None:
+    """Return renameat2, None where the C library does not have it."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
@@ -255,15 +257,6 @@ def _c_function() -> Callable[..., int] | None:
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     call.restype = ctypes.c_int
     return cast("Callable[..., int]", call)
-
-
-def _renameat2(source: str, target: str) -> int:
-    """Return 0 or an errno; ENOSYS where the C library does not have the call."""
-    call = _c_function()
-    if call is None:
-        return errno.ENOSYS
-    failed = call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _NOREPLACE)
-    return ctypes.get_errno() if failed else 0
 
 
 def _copy(source: io.FileIO, target: io.FileIO) -> None:

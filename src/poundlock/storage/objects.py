@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from shutil import copyfileobj
 from typing import Any
 
 from poundlock.errors import DefinitionError
@@ -59,7 +60,7 @@ class ObjectStorage(ObjectFolder):
         mark = uuid.uuid4().hex
         try:
             with self._asking(path):
-                self._obstore.put(self._store, self._key(path), data, mode="create", attributes=_attributes(mark))
+                self._obstore.put(self._store, self._key(path), data, mode="create", attributes={_MARK: mark})
         except FileExistsError:
             return self._has_mark(path, mark)
         except StoreError as error:
@@ -99,8 +100,7 @@ class ObjectStorage(ObjectFolder):
         with self.write(target) as made:
             for source in sources:
                 with self.open(source) as given:
-                    while block := given.read(PART):
-                        made.write(block)
+                    copyfileobj(given, made, PART)
 
     def delete(self, path: str) -> bool:
         if self.stat(path) is None:
@@ -176,10 +176,6 @@ class ObjectStorage(ObjectFolder):
             raise StoreError(errno.EIO, f"the store answered: {first[0][:200]}", place) from error
 
 
-def _attributes(mark: str) -> Any:
-    return {_MARK: mark}
-
-
 class _StoreWriter(ObjectWriter):
     """Writes an object in one stream.
 
@@ -202,7 +198,7 @@ class _StoreWriter(ObjectWriter):
                     storage._store,
                     storage._key(self._temporary),
                     buffer_size=PART,
-                    attributes=_attributes(self._mark),
+                    attributes={_MARK: self._mark},
                     max_concurrency=_AT_ONCE,
                 )
             self._stream.write(data)

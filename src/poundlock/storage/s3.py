@@ -36,7 +36,8 @@ def open_s3(path: str) -> S3Storage:
             f"a path of {scheme}:// carries credentials",
             next="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead, and take them out of the path",
         )
-    if not bucket or _odd(prefix.strip("/")):
+    folders = prefix.strip("/").split("/")
+    if not bucket or (folders != [""] and {"", ".", ".."} & set(folders)):
         raise DefinitionError(f"{path} names no folder of a bucket", next=f"write {scheme}://bucket/folder")
     if importlib.util.find_spec("botocore") is None:
         raise DefinitionError(f"{path}: S3 needs the package botocore", next='type: pip install "poundlock[s3]"')
@@ -227,10 +228,6 @@ class S3Storage(ObjectFolder):
         return True
 
 
-def _odd(prefix: str) -> bool:
-    return bool(prefix) and any(part in ("", ".", "..") for part in prefix.split("/"))
-
-
 def _ms(moment: Any) -> int:
     return int(moment.timestamp() * 1000)
 
@@ -246,14 +243,11 @@ class _S3Writer(PartsWriter):
         """Take a range of another object as a part, copied within the store."""
         storage = self.storage
         self._parts += 1
-        answer = storage._call(
-            "upload_part_copy",
-            self.path,
-            UploadId=self.begin(),
-            PartNumber=self._parts,
-            CopySource={"Bucket": storage.bucket, "Key": storage._key(source)},
-            CopySourceRange=f"bytes={first}-{after - 1}",
-        )
+        given = {
+            "CopySource": {"Bucket": storage.bucket, "Key": storage._key(source)},
+            "CopySourceRange": f"bytes={first}-{after - 1}",
+        }
+        answer = storage._call("upload_part_copy", self.path, UploadId=self.begin(), PartNumber=self._parts, **given)
         self.tags.append(answer["CopyPartResult"]["ETag"])
 
     def whole(self, data: bytes) -> None:

@@ -19,14 +19,9 @@ from poundlock.storage.uploads import UploadGone
 
 # What says where S3 is, without a secret: a cluster's executors get them from the driver.
 PASSED_ON = (
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_PROFILE",
-    "AWS_CA_BUNDLE",
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_CA_BUNDLE",
     "POUNDLOCK_S3_PATH_STYLE",
-)
+)  # fmt: skip
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _ATTEMPTS, _CONNECT_S, _READ_S, _CONNECTIONS = 5, 10, 60, 16
 
@@ -79,13 +74,11 @@ def client(address: S3Address, *, quick_s: float | None = None) -> Any:
     With `quick_s` it gives up a request after so many seconds, without another attempt. Raises DefinitionError without botocore.
     """
     key = (os.getpid(), address, quick_s)
-    cached = _clients.get(key)
-    if cached is None:
+    if key not in _clients:
         with _making:
-            cached = _clients.get(key)
-            if cached is None:
-                cached = _clients[key] = _client(address, quick_s)
-    return cached
+            if key not in _clients:
+                _clients[key] = _client(address, quick_s)
+    return _clients[key]
 
 
 def _client(address: S3Address, quick_s: float | None) -> Any:

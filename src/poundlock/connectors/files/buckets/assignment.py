@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.connectors.files.buckets.date_pattern import DatePattern
+from poundlock.connectors.files.buckets.assigners import DatePattern
 from poundlock.connectors.files.buckets.time_buckets import SlotTable
 from poundlock.connectors.files.buckets.timestamps import JsonStamps, Stamps, ValueStamps, column_stamps, stamps_of
 from poundlock.connectors.files.sink.names import bucket_fault

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from poundlock.connectors.files.buckets.date_pattern import DatePattern
+from poundlock.connectors.files.buckets.assigners import DatePattern
 
 _UNKNOWN, _MIXED = -9, -2
 _WIDEST = 1 << 20
@@ -19,12 +19,9 @@ _FEW = 256
 
 
 class SlotTable:
-    """Bucket numbers of instants. Numbers index `names` and stay the same for the life of the table.
+    """Bucket numbers of instants, of which `per_second` units are a second: 1.0 for s, 1000.0 for ms.
 
-    Args:
-        pattern: of the bucket's name.
-        zone: IANA name.
-        per_second: units of the times in one second: 1.0 for s, 1000.0 for ms.
+    Numbers index `names` and stay the same for the life of the table.
     """
 
     def __init__(self, pattern: DatePattern, zone: str, per_second: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import asdict, replace
 
@@ -187,11 +188,12 @@ def _newest(
     rules: Rules, before: Mapping[str, FinishedFile], committables: Sequence[FileCommittable], now_ms: int
 ) -> dict[str, FinishedFile]:
     """Return the file of the highest counter that each subtask has finished."""
-    highest = dict(known for file in before.values() if (known := _numbers(rules, file.path)) is not None)
+    numbers = partial(numbers_of, rules.prefix, rules.suffix)
+    highest = dict(known for file in before.values() if (known := numbers(file.path)) is not None)
     kept = {subtask: before[subtask] for subtask in highest}
     newer: dict[str, FileCommittable] = {}
     for committable in committables:
-        subtask, counter = _numbers(rules, committable.final) or ("", 0)
+        subtask, counter = numbers(committable.final) or ("", 0)
         if highest.get(subtask, -1) < counter:
             highest[subtask], newer[subtask] = counter, committable
     # A checkpoint may finish thousands of files: only those that are kept are described.
@@ -204,10 +206,6 @@ def _described(rules: Rules, committable: FileCommittable, now_ms: int) -> Finis
         return FinishedFile(committable.final, None, None, now_ms)
     crc32 = combined((segment.bytes, segment.crc32 or 0) for segment in segments)
     return FinishedFile(committable.final, committable.bytes, crc32, now_ms)
-
-
-def _numbers(rules: Rules, path: str) -> tuple[str, int] | None:
-    return numbers_of(rules.prefix, rules.suffix, path)
 
 
 def next_roll_ms(rules: Rules, state: FileSinkState) -> int | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
@@ -17,13 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Orphan, Prepared, unchecked
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
-from poundlock.connectors.files.sink.multipart import (
-    complete,
-    inspect_upload,
-    left_uploads,
-    of_storage,
-    verify_upload,
-)
+from poundlock.connectors.files.sink.multipart import complete, inspect_upload, left_uploads, of_storage, verify_upload
 from poundlock.connectors.files.sink.names import merging_name, ours
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError, next_of
 from poundlock.storage import LocalStorage, Storage
@@ -248,7 +241,7 @@ def _begin(
 ) -> list[CommitOutcome]:
     """Commit a batch; return the outcomes when all are durable."""
     deferred: dict[str, DeferredStorage] = {}
-    begun: deque[tuple[str, CommitOutcome | Future[CommitOutcome]]] = deque()
+    begun: list[tuple[str, CommitOutcome | Future[CommitOutcome]]] = []
     with ThreadPoolExecutor(_THREADS, "poundlock-commit") as pool:  # a thread starts when there is work for it
         for committable in map(FileCommittable.of, committables):
             root = committable.root

@@ -1,4 +1,4 @@
-"""A file sink without its job's code: what it says of itself, and how what it made compares with what was decided.
+"""How what a file sink made compares with what was decided, without its job's code.
 
 Nothing is changed here; a file that a driver makes visible at this very moment is never called missing. The segments of a file are
 its bytes in order, so a checksum that differs says which checkpoint's rows are not what was written.
@@ -7,40 +7,18 @@ its bytes in order, so a checksum that differs says which checkpoint's rows are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
-from poundlock.checkpoint.participant import JSON, Finding
+from poundlock.checkpoint.participant import Finding
 from poundlock.connectors.files.checksums import read_crc32
-from poundlock.connectors.files.file_values import FileCommittable, FileSegment, FileSinkState
+from poundlock.connectors.files.file_values import FileCommittable, FileSegment
 from poundlock.connectors.files.sink.committer import holds
 from poundlock.connectors.files.sink.multipart import inspect_upload
-from poundlock.errors import DefinitionError
 from poundlock.storage import Storage
 
 if TYPE_CHECKING:
-    from poundlock.connectors.files.sink.sink import FileSink
     from poundlock.formats.encode_bulk import BulkMerger
-
-KIND = "files"
-FORMAT = 1
-_SETTINGS = ("row", "format", "prefix", "suffix", "compression", "header", "tag")
-
-
-def describe(sink: FileSink) -> JSON:
-    """Return what it takes to sweep, inspect and commit again; buckets, rolling and columns are the writers' matter."""
-    chosen = {name: getattr(sink, name) for name in _SETTINGS}
-    return {"v": FORMAT, "kind": KIND, "path": sink.storage().root, **chosen}
-
-
-def settings(description: JSON) -> dict[str, Any]:
-    """Return the arguments for the sink that was described. Raises DefinitionError for a format that this version does not know."""
-    if description.get("v") != FORMAT:
-        raise DefinitionError(
-            f"a file sink is described in format {description.get('v')!r}, which this version does not know",
-            next="use the version of poundlock that ran the job",
-        )
-    return {name: description[name] for name in ("path", *_SETTINGS)}
 
 
 def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Sequence[Finding]:
@@ -53,7 +31,7 @@ def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) 
     status = storage.stat(final)
     left = [segment for segment in segments if storage.stat(segment.path) is not None]
     if status is None and len(left) == len(segments):
-        return _segments(storage, segments) or [Finding("pending", path, expected)]
+        return inspect_segments(storage, segments) or [Finding("pending", path, expected)]
     status = status or storage.stat(final)  # its segments may have become the file since the first look
     if status is None:
         return [Finding("missing", path, expected)]
@@ -63,12 +41,8 @@ def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) 
     return [Finding("pending", path, expected, status.bytes)] if left else []
 
 
-def inspect_state(storage: Storage, state: FileSinkState) -> Sequence[Finding]:
-    """Compare the segments that wait for a later decision with what is there."""
-    return _segments(storage, state.segments)
-
-
-def _segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding]:
+def inspect_segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding]:
+    """Compare segments that wait with what is there."""
     findings = []
     for segment in segments:
         path, expected = f"{storage.root}/{segment.path}", segment.bytes
@@ -87,8 +61,7 @@ class FileReading:
 
     def __init__(self, scope: AuditScope, open_root: Callable[[str], Storage]) -> None:
         self._scope, self._open = scope, open_root
-        self._compared = 0
-        self._wrong: list[Disagreement] = []
+        self._compared, self._wrong = 0, list[Disagreement]()
 
     def take(self, decided: Decided) -> None:
         """Compare a file."""
@@ -118,8 +91,9 @@ def audit(storage: Storage, committable: FileCommittable) -> Sequence[Disagreeme
         from poundlock.formats.encode_bulk import count_rows
 
         with storage.open(final) as handle:
-            rows = count_rows(committable.kind, handle)
-        return [] if rows == committable.rows else [_rows(checkpoint, path, rows, committable.rows)]
+            rows, expected = count_rows(committable.kind, handle), committable.rows
+        wrong_count = Disagreement(checkpoint, path, f"the file has {rows} rows instead of {expected}")
+        return [] if rows == expected else [wrong_count]
     with storage.open(final) as handle:
         wrong = [_segment(path, segment, handle) for segment in segments]
         more = len(handle.read(1))
@@ -139,7 +113,3 @@ def _segment(path: str, segment: FileSegment, handle: BinaryIO) -> Disagreement 
             checkpoint, path, f"{segment.rows} rows are not the ones that were written: checksum {crc:08x}"
         )
     return None
-
-
-def _rows(checkpoint: int | None, path: str, rows: int, expected: int) -> Disagreement:
-    return Disagreement(checkpoint, path, f"the file has {rows} rows instead of {expected}")

@@ -34,14 +34,11 @@ class RollingPolicy:
 
     def __post_init__(self) -> None:
         for name in ("every", "inactivity"):
-            value = getattr(self, name)
-            if value is not None:
-                span = duration(value)
-                if span < timedelta(milliseconds=1):
-                    raise DefinitionError(
-                        f"RollingPolicy {name}={value!r} is zero", next="use on_checkpoint=True to roll at each one"
-                    )
-                object.__setattr__(self, name, span)
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, duration(value))
+                if duration(value) < timedelta(milliseconds=1):
+                    to_do = "use on_checkpoint=True to roll at each one"
+                    raise DefinitionError(f"RollingPolicy {name}={value!r} is zero", next=to_do)
         if self.on_checkpoint:
             standing = defaults_of(RollingPolicy, "every", "inactivity")
             times = {
@@ -88,14 +85,10 @@ class RollingPolicy:
         """Return the policy for people, one line."""
         if self.on_checkpoint:
             return "each checkpoint"
-        parts = []
-        if self.every is not None:
-            parts.append(f"every {format_duration(duration(self.every))}")
-        if self.max_bytes is not None:
-            parts.append(f"over {format_bytes(self.max_bytes)}")
-        if self.inactivity is not None:
-            parts.append(f"idle {format_duration(duration(self.inactivity))}")
-        return ", ".join(parts) or "at the end"
+        every = "" if self.every is None else f"every {format_duration(duration(self.every))}"
+        over = "" if self.max_bytes is None else f"over {format_bytes(self.max_bytes)}"
+        idle = "" if self.inactivity is None else f"idle {format_duration(duration(self.inactivity))}"
+        return ", ".join(filter(None, (every, over, idle))) or "at the end"
 
 
 @dataclass(frozen=True, kw_only=True)

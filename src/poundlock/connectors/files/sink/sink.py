@@ -40,7 +40,7 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
-from poundlock.connectors.files.sink.names import owner_tag
+from poundlock.connectors.files.sink.names import join, owner_tag
 from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
@@ -64,6 +64,8 @@ _COMPRESSION: dict[str, dict[str, str | None]] = {
     "avro": {"none": "null", "deflate": "deflate"},
 }
 _ENDING = {"gzip": ".gz", "zstd": ".zst"}
+_FORMAT = 1  # of a description
+_DESCRIBED = ("row", "format", "prefix", "suffix", "compression", "header", "tag")
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
@@ -235,7 +237,9 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
     # Inspectable
 
     def describe_json(self) -> JSON:
-        return parts.inspection.describe(self)
+        """Return what it takes to sweep, inspect and commit again; buckets, rolling and columns are the writers' matter."""
+        chosen = {name: getattr(self, name) for name in _DESCRIBED}
+        return {"v": _FORMAT, "kind": "files", "path": self.storage().root, **chosen}
 
     @classmethod
     def from_json(cls, description: JSON) -> FileSink:
@@ -244,7 +248,12 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         Raises:
             DefinitionError: another version of poundlock wrote the description.
         """
-        return cls(**parts.inspection.settings(description))
+        if description.get("v") != _FORMAT:
+            raise DefinitionError(
+                f"a file sink is described in format {description.get('v')!r}, which this version does not know",
+                next="use the version of poundlock that ran the job",
+            )
+        return cls(**{name: description[name] for name in ("path", *_DESCRIBED)})
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
         file = parts.file_values.FileCommittable.of(committable)
@@ -252,7 +261,7 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
         carried = _state(state)
-        return parts.inspection.inspect_state(self.storage(carried.root), carried)
+        return parts.inspection.inspect_segments(self.storage(carried.root), carried.segments)
 
     # Auditable
 
@@ -279,7 +288,9 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
 
     def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
         carried = _state(state)
-        parts.savepoint_files.save(self.storage(carried.root), carried, folder, copy)
+        storage = self.storage(carried.root)
+        for segment in carried.segments:
+            copy(storage, segment.path, f"{folder}/{segment.path}")
 
     def check_saved(self, state: JSON) -> None:
         parts.savepoint_files.check_names(self.storage(), _state(state))
@@ -294,7 +305,8 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
     # Legible
 
     def pending(self, state: JSON) -> Sequence[PendingFile]:
-        return parts.savepoint_files.pending(_state(state))
+        files = _state(state).files
+        return [PendingFile(path=join(part.bucket, part.name), rows=part.rows, bytes=part.bytes) for part in files]
 
     # Parts
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,16 +24,15 @@ from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, 
 from poundlock.connectors.files.file_values import FileDirective, PreparedFile
 from poundlock.connectors.files.sink.multipart import open_upload
 from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag, segment_name, upload_name
-from poundlock.connectors.files.sink.partition_rows import order, route
+from poundlock.connectors.files.sink.partition_rows import order, route, runs
 from poundlock.connectors.files.sink.raw_lines import raw_rows
 from poundlock.connectors.files.sink.segments import Layout, Segments
 from poundlock.errors import TransientError, next_of
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Batch, Chunk, Records, origin_of
-from poundlock.formats.convert import to_batch
+from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, RowEncoder, select
 from poundlock.formats.reject import Reject
-from poundlock.formats.utf8 import row_values
 
 if TYPE_CHECKING:
     from poundlock.connectors.files.sink.sink import FileSink
@@ -142,15 +140,11 @@ class FileWriter:
             self._segments.batch(assignment.names[codes], wanted, times, assignment.ms)
             return
         index = order(codes)
-        if not len(index):
-            return
-        wanted, codes = wanted.take(pa.array(index)), codes[index]
+        wanted = wanted.take(pa.array(index))
         times = None if times is None else times[index]
-        cuts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
-        for first, after in pairwise(cuts):
+        for code, first, after in runs(codes[index]):
             part = None if times is None else times[first:after]
-            bucket = assignment.names[int(codes[first])]
-            self._segments.batch(bucket, wanted.slice(first, after - first), part, assignment.ms)
+            self._segments.batch(assignment.names[code], wanted.slice(first, after - first), part, assignment.ms)
 
     def _route(self, data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment) -> None:
         for part in route(data, ends, assignment):
