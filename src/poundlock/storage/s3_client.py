@@ -65,7 +65,7 @@ class S3Address:
 
 
 _clients: dict[tuple[int, S3Address, float | None], Any] = {}
-_making = threading.Lock()
+_making = threading.RLock()  # a writer that is collected while a client is made asks for one too, to drop its upload
 
 
 def client(address: S3Address, *, quick_s: float | None = None) -> Any:
