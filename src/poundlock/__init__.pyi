@@ -10,7 +10,7 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner as ProcessingTimeBucketAssigner,
     PythonBucketAssigner as PythonBucketAssigner,
 )
-from poundlock.connectors.files.sink.compaction import FileCompaction as FileCompaction
+from poundlock.connectors.files.sink.rolling import FileCompaction as FileCompaction
 from poundlock.connectors.files.sink.rolling import RollingPolicy as RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink as FileSink
 from poundlock.connectors.files.source.source import FileSource as FileSource

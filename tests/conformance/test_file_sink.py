@@ -7,7 +7,7 @@ the states `hidden` and `orphan`, and `cleanup`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import pytest
 from poundlock.checkpoint.participant import Occasion
 from poundlock.connectors.files.buckets.assigners import ProcessingTimeBucketAssigner
 from poundlock.connectors.files.file_values import CompactionState, WaitingFile
-from poundlock.connectors.files.sink.compaction import Compactor, FileCompaction, Request
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.commit_plan import compact
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from support.sinks import FileSinkHarness, batch
 
@@ -197,28 +197,25 @@ def test_compaction_script(case: dict[str, Any]) -> None:
     state = CompactionState()
     for step, expected in zip(case["steps"], case["expected"], strict=True):
         [(kind, value)] = step.items()
-        compactor = Compactor(setting, state)  # made anew from its state, as after a crash
-        if kind == "pending":
-            found = compactor.pending(value["bucket"], waiting(value))
-        elif kind == "checkpoint":
-            found = compactor.checkpoint()
-        else:
-            assert kind == "end_of_input"
-            found = compactor.end_of_input()
-        state = msgspec.json.decode(msgspec.json.encode(compactor.state()), type=CompactionState)
+        closed = [waiting(value)] if kind == "pending" else []
+        found, left = compact(setting, state, closed, OCCASIONS[kind], 0)
+        state = msgspec.json.decode(msgspec.json.encode(left), type=CompactionState)  # as after a crash
         assert sorted(map(as_case, found), key=str) == sorted(expected, key=str)
+
+
+OCCASIONS = {"pending": Occasion.ROLL, "checkpoint": Occasion.CHECKPOINT, "end_of_input": Occasion.END}
 
 
 def waiting(file: Mapping[str, Any]) -> WaitingFile:
     return WaitingFile(
-        bucket="", subtask=0, name="", created_ms=0, last_write_ms=0, rows=0, min_ms=None, max_ms=None, kind="raw",
+        bucket=file["bucket"], subtask=0, name="", created_ms=0, last_write_ms=0, rows=0, min_ms=None, max_ms=None, kind="raw",
         segments=[], file=file["file"], bytes=file["bytes"],
     )  # fmt: skip
 
 
-def as_case(request: Request) -> dict[str, Any]:
-    return {
-        "bucket": request.bucket,
-        "compact": [file.file for file in request.compact],
-        "pass_through": [file.file for file in request.pass_through],
-    }
+def as_case(files: Sequence[WaitingFile]) -> dict[str, Any]:
+    """Return what becomes visible as one: hidden files, which are merged, and then those that are visible already."""
+    paths = [file.file for file in files]
+    compact = [path for path in paths if path.rpartition("/")[2].startswith(".")]
+    assert paths[: len(compact)] == compact
+    return {"bucket": files[0].bucket, "compact": compact, "pass_through": paths[len(compact) :]}

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from poundlock import DatagenSource, DefinitionError, FileSink, FileSource, PrintSink, SocketSource
-from poundlock.connectors.files.sink.compaction import FileCompaction
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.testing import sink_conformance, source_conformance
 from poundlock.testing.conformance import SINK_CHECKS, SOURCE_CHECKS, ConformanceError, visible_rows
 from poundlock.testing.conformance.children import Children

@@ -11,9 +11,8 @@ import pytest
 
 from poundlock.checkpoint.participant import Occasion, Prepared, WriterContext
 from poundlock.connectors.files.sink import multipart as uploading
-from poundlock.connectors.files.sink.compaction import FileCompaction
 from poundlock.connectors.files.sink.names import numbers_of
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 from poundlock.storage import open_storage

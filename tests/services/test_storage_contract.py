@@ -11,8 +11,7 @@ import pytest
 
 from poundlock.errors import DefinitionError
 from poundlock.storage import Storage, open_storage
-from poundlock.storage.copying import copy
-from poundlock.storage.removal import remove_root, remove_tree
+from poundlock.storage.copying import copy, remove_root, remove_tree
 from support.stores import ALL, make_store
 
 pytestmark = pytest.mark.services

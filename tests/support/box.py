@@ -32,9 +32,8 @@ from poundlock.checkpoint.participant import (
 from poundlock.connectors.base import ReaderContext, Split
 from poundlock.connectors.replay_promise import ReplayPromise
 from poundlock.errors import PoundlockError, TerminalError, TransientError
-from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records
+from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records, origin_of
 from poundlock.formats.convert import to_records
-from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
 from poundlock.storage import Storage
 

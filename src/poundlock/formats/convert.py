@@ -1,4 +1,4 @@
-"""Chunks from one form to another: lines, Arrow columns, Python dicts; and some rows of a chunk.
+"""Chunks from one form to another: lines, Arrow columns, Python dicts; some rows of a chunk; rows with text that is not UTF-8.
 
 Whatever is done to a chunk, each row that is left still knows the place it came from; no value is changed in silence.
 """
@@ -16,11 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from poundlock.errors import TerminalError
-from poundlock.formats.chunk import Batch, Chunk, Lines, Records
-from poundlock.formats.origin import line_starts, origin_of, subset
+from poundlock.errors import DefinitionError, TerminalError
+from poundlock.formats.chunk import Batch, Chunk, Lines, NoOrigin, Records, line_starts, origin_of, subset
 from poundlock.formats.reject import Reject
-from poundlock.formats.utf8 import row_values
 
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 VALUE = "value"
@@ -172,14 +170,50 @@ def misfits(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> dict[int, s
     return bad
 
 
+def declared_rows(operator: str, schema: pa.Schema, values: Sequence[Any]) -> pa.RecordBatch:
+    """Return the records that a function of an operator gave as the columns that were declared.
+
+    Raises:
+        DefinitionError: one is no dict, or has another column.
+        TerminalError: a value does not fit its column.
+    """
+    known = set(schema.names)
+    for value in values:
+        if type(value) is not dict:
+            raise DefinitionError(
+                f"{operator} emitted {type(value).__name__}, not a dict",
+                next="yield {column: value, …} with the declared schema",
+            )
+        if not value.keys() <= known:
+            extra = min(value.keys() - known)
+            raise DefinitionError(
+                f"{operator} emitted the undeclared column {extra!r}",
+                next=f"add it to schema=, or yield only {', '.join(schema.names)}",
+            )
+    bad: list[Reject] = []
+    rows = to_batch(Records(values, NoOrigin(operator)), schema, bad.append).batch
+    if bad:
+        raise TerminalError(
+            f"{operator} emitted a record that does not fit: {bad[0].reason}",
+            next="make its values fit the declared schema, or change the schema",
+        )
+    return rows
+
+
 def _field(
     n: int, field: pa.Field, kind: pa.DataType | None, values: Any, make: Callable[[Any, pa.DataType | None], pa.Array]
 ) -> tuple[pa.Array, dict[int, str]]:
     """Return one column, and why some of its rows do not fit."""
     if values is None:
-        array, failed = pa.nulls(n, kind), dict[int, str]()
-    else:
-        array, failed = build_column(n, kind, lambda part: make(values[part], kind))
+        return required_column(n, field, kind, lambda part: pa.nulls(part.stop - part.start, kind))
+    return required_column(n, field, kind, lambda part: make(values[part], kind))
+
+
+def required_column(
+    n: int, field: pa.Field, kind: pa.DataType | None, build: Callable[[slice], pa.Array]
+) -> tuple[pa.Array, dict[int, str]]:
+    """Return what `build_column` does; where the field must not be null, what is null is a reason too."""
+    array, failed = build_column(n, kind, build)
     if not field.nullable:
         for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
             failed.setdefault(row, "is null, and must not be")
@@ -209,12 +243,9 @@ def _without(
 def build_column(
     n: int, kind: pa.DataType | None, build: Callable[[slice], pa.Array]
 ) -> tuple[pa.Array, dict[int, str]]:
-    """Return a column of n values, and why some could not be made: those are null in it.
+    """Return a column of n values of a type (None = found from the values), and why some could not be made: those are null in it.
 
-    Args:
-        n: how many values.
-        kind: the type, None = found from the values.
-        build: makes the values of some rows, or raises. It is asked for halves until the bad rows are found.
+    What makes the values of some rows, or raises, is asked for halves until the bad rows are found.
     """
     failed: dict[int, str] = {}
 
@@ -291,3 +322,67 @@ def row_bytes(chunk: Chunk, row: int) -> bytes:
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def not_utf8(batch: pa.RecordBatch, *, nested_only: bool = False) -> dict[int, str]:
+    """Return which rows have text that is not UTF-8, and in which column; where all is well this costs one look at the bytes.
+
+    Spark hands on bytes that were cast to text as they are, so a column may hold what no Python string can. With `nested_only`, only text within structs, lists and maps is looked at.
+    """
+    bad: dict[int, str] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if not _has_text(column.type) or (nested_only and not pa.types.is_nested(column.type)):
+            continue
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            for row in range(len(column)):
+                try:
+                    column[row].as_py()
+                except UnicodeDecodeError:
+                    bad.setdefault(row, f"column {name!r}: text that is not UTF-8")
+                except (ValueError, OverflowError):  # a time that Python does not have, which is another matter
+                    continue
+    return bad
+
+
+def row_values(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
+    """Return a row as Python values, column name to value; a column with text that is not UTF-8 has bytes in place of text."""
+    return {
+        name: _readable(column.slice(row, 1)) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+
+
+def _readable(column: pa.Array) -> Any:
+    try:
+        return column.to_pylist()[0]
+    except UnicodeDecodeError:
+        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        return plain.cast(_as_bytes(plain.type)).to_pylist()[0]
+    except (ValueError, OverflowError):  # a time that Python does not have: its number stands for it
+        if not pa.types.is_timestamp(column.type):
+            raise
+        return column.cast(pa.int64()).to_pylist()[0]
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _has_text(kind.value_type)
+    if pa.types.is_nested(kind):
+        return any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """Return the type with bytes wherever it has text."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_map(kind):
+        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_as_bytes(kind.value_type))
+    return pa.list_(_as_bytes(kind.value_type)) if pa.types.is_list(kind) else kind

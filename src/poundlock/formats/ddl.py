@@ -6,7 +6,6 @@ What `render` writes, `parse` reads to the same schema, so DDL text may be kept 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -19,25 +18,12 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NEXT = 'write columns as "name type, name type", such as "ts timestamp, user string, n bigint"'
 
 _SIMPLE: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "byte": pa.int8(),
-    "smallint": pa.int16(),
-    "short": pa.int16(),
-    "int": pa.int32(),
-    "integer": pa.int32(),
-    "bigint": pa.int64(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "real": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ltz": pa.timestamp("us", tz="UTC"),
+    "boolean": pa.bool_(), "tinyint": pa.int8(), "byte": pa.int8(), "smallint": pa.int16(), "short": pa.int16(),
+    "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(), "float": pa.float32(),
+    "real": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ltz": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
-}
+}  # fmt: skip
 _WORDS: dict[pa.DataType, str] = {
     kind: word for word, kind in reversed(_SIMPLE.items()) if word not in ("byte", "short", "integer", "long", "real")
 } | {pa.timestamp("us", tz="UTC"): "timestamp", pa.large_string(): "string", pa.large_binary(): "binary"}
@@ -45,43 +31,35 @@ _DECIMAL = ("decimal", "dec", "numeric")
 _LENGTHS = ("varchar", "char")
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    at: int
-
-
 class _Parser:
     """Recursive descent over the tokens of one DDL text."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = [
-            _Token(str(m.lastgroup), m[str(m.lastgroup)], m.start(str(m.lastgroup))) for m in _TOKEN.finditer(text)
-        ]
-        self._at = 0
+        self._text, self._at = text, 0
+        self._tokens = list(_TOKEN.finditer(text))
 
     def fail(self, what: str) -> DefinitionError:
         token = self._peek()
-        place = f"at {self._text[token.at : token.at + 20]!r}" if token.kind != "end" else "at the end"
+        place = f"at {self._text[token.start(token.lastgroup or 0) :][:20]!r}" if token else "at the end"
         return DefinitionError(f"{what} {place} in schema {self._text!r}", next=_NEXT)
 
-    def _peek(self) -> _Token:
-        return self._tokens[self._at] if self._at < len(self._tokens) else _Token("end", "", len(self._text))
+    def _peek(self) -> re.Match[str] | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
 
-    def _accept(self, kind: str, *texts: str) -> _Token | None:
+    def _accept(self, kind: str, *texts: str) -> str | None:
+        """Return the text of the next token and go behind it, where it is of a kind, and one of some texts; else None."""
         token = self._peek()
-        if token.kind == kind and (not texts or token.text.lower() in texts):
-            self._at += 1
-            return token
-        return None
+        if token is None or token.lastgroup != kind or (texts and token[kind].lower() not in texts):
+            return None
+        self._at += 1
+        return token[kind]
 
     def _expect(self, mark: str) -> None:
         if self._accept("mark", mark) is None:
             raise self.fail(f"expected {mark!r}")
 
     def end(self) -> None:
-        if self._peek().kind != "end":
+        if self._peek() is not None:
             raise self.fail("unexpected text")
 
     def fields(self, close: str | None) -> list[pa.Field]:
@@ -96,16 +74,15 @@ class _Parser:
                 self._expect(close)
             break
         names = [f.name for f in fields]
-        for name in names:
-            if names.count(name) > 1:
-                raise DefinitionError(f"column {name!r} twice in schema {self._text!r}", next="name the columns apart")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise DefinitionError(f"column {twice[0]!r} twice in schema {self._text!r}", next="name the columns apart")
         return fields
 
     def _field(self) -> pa.Field:
         if token := self._accept("quoted"):
-            name = token.text[1:-1].replace("``", "`")
+            name = token[1:-1].replace("``", "`")
         elif token := self._accept("word"):
-            name = token.text
+            name = token
         else:
             raise self.fail("expected a column name")
         self._accept("mark", ":")
@@ -123,7 +100,7 @@ class _Parser:
         token = self._accept("word")
         if token is None:
             raise self.fail("expected a type")
-        word = token.text.lower()
+        word = token.lower()
         if word in _SIMPLE:
             return _SIMPLE[word]
         if word in _DECIMAL:
@@ -132,22 +109,23 @@ class _Parser:
             self._numbers()
             return pa.string()
         if word == "array":
-            self._expect("<")
-            item = self.type()
-            self._expect(">")
-            return pa.list_(item)
+            return pa.list_(*self._inner("<", ">"))
         if word == "map":
-            self._expect("<")
-            key = self.type()
-            self._expect(",")
-            value = self.type()
-            self._expect(">")
-            return pa.map_(key, value)
+            return pa.map_(*self._inner("<", ",", ">"))
         if word == "struct":
             self._expect("<")
             return pa.struct(self.fields(">"))
         self._at -= 1
-        raise self.fail(f"unknown type {token.text!r}")
+        raise self.fail(f"unknown type {token!r}")
+
+    def _inner(self, first: str, *marks: str) -> list[pa.DataType]:
+        """Return the types between marks."""
+        self._expect(first)
+        kinds = []
+        for mark in marks:
+            kinds.append(self.type())
+            self._expect(mark)
+        return kinds
 
     def _numbers(self) -> list[int]:
         numbers: list[int] = []
@@ -155,9 +133,9 @@ class _Parser:
             return numbers
         while True:
             token = self._accept("word")
-            if token is None or not token.text.isdecimal():
+            if token is None or not token.isdecimal():
                 raise self.fail("expected a number")
-            numbers.append(int(token.text))
+            numbers.append(int(token))
             if not self._accept("mark", ","):
                 break
         self._expect(")")
@@ -177,8 +155,7 @@ class _Parser:
 def parse(ddl: str) -> pa.Schema:
     """Return the Arrow schema of a Spark DDL text; `timestamp` is microseconds in UTC.
 
-    Raises:
-        DefinitionError: the text is not DDL; the message shows the piece that is wrong.
+    Raises DefinitionError where the text is not DDL; the message shows the piece that is wrong.
     """
     if not isinstance(ddl, str) or not ddl.strip():
         raise DefinitionError(f"{ddl!r} is not a schema", next=_NEXT)
@@ -189,11 +166,7 @@ def parse(ddl: str) -> pa.Schema:
 
 
 def parse_type(ddl: str) -> pa.DataType:
-    """Return the Arrow type of one Spark type name, such as "array<int>".
-
-    Raises:
-        DefinitionError: it is not a type.
-    """
+    """Return the Arrow type of one Spark type name, such as "array<int>". Raises DefinitionError where it is none."""
     parser = _Parser(ddl)
     kind = parser.type()
     parser.end()
@@ -201,11 +174,7 @@ def parse_type(ddl: str) -> pa.DataType:
 
 
 def render(schema: pa.Schema) -> str:
-    """Return the Spark DDL of an Arrow schema.
-
-    Raises:
-        DefinitionError: a column has a type that Spark's DDL cannot say.
-    """
+    """Return the Spark DDL of an Arrow schema. Raises DefinitionError where a column has a type that Spark's DDL cannot say."""
     return ", ".join(_render_field(f, " ") for f in schema)
 
 
@@ -215,10 +184,9 @@ def _render_field(field: pa.Field, between: str) -> str:
 
 
 def render_type(kind: pa.DataType) -> str:
-    """Return the Spark DDL of one Arrow type; time units and list kinds that Spark does not tell apart become one.
+    """Return the Spark DDL of one Arrow type, or raise DefinitionError where it has no word for it.
 
-    Raises:
-        DefinitionError: Spark's DDL has no word for it.
+    Time units and list kinds that Spark does not tell apart become one.
     """
     if kind in _WORDS:
         return _WORDS[kind]

@@ -15,15 +15,21 @@ import pyarrow as pa
 from poundlock.arguments import refuse_without_effect
 from poundlock.errors import DefinitionError
 from poundlock.formats import ddl
-from poundlock.formats.chunk import Batch, Chunk, Lines, Records
+from poundlock.formats.chunk import Batch, Chunk, Lines, Records, origin_of, subset
 from poundlock.formats.convert import VALUE, column_values, take, to_batch, to_records
-from poundlock.formats.origin import origin_of, subset
 from poundlock.formats.reject import Reject
 
 Want = Literal["batch", "records"]
 Nulls = Literal["reject", "keep"]
 Rejector = Callable[[Reject], None]
 NO_VALUE = "no value"
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "raw": (),
+    "text": (),
+    "json": ("timestamp_unit",),
+    "csv": ("delimiter", "quote", "null", "timestamp_unit"),
+    "avro": ("avro_schema", "confluent", "schema_id"),
+}
 
 
 class Decoder(Protocol):
@@ -47,15 +53,11 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a codec made of some values.
+    """What a codec made of some values."""
 
-    Args:
-        rows: the good rows, in order: Arrow columns, or dicts with every field of the schema.
-        bad: for each value that is not among `rows`, why; by its number.
-    """
-
+    # the good rows, in order: Arrow columns, or dicts with every field of the schema
     rows: pa.RecordBatch | list[dict[str, Any]]
-    bad: Mapping[int, str]
+    bad: Mapping[int, str]  # for each value that is not among `rows`, why; by its number
 
 
 class Codec(Protocol):
@@ -207,52 +209,31 @@ def decoder(format: str, schema_ddl: str | None = None, **options: Any) -> Decod
     if format in ("raw", "text", "avro") and schema_ddl is not None:
         because = "its columns are those of avro_schema" if format == "avro" else "values stay as they are"
         refuse_without_effect(f"format {format!r}", {"schema": (schema_ddl, None)}, because=because)
-    known = _FORMATS.get(format)
-    if known is None:
-        raise DefinitionError(f"format {format!r} is not known", next=f"use one of {', '.join(_FORMATS)}")
-    make, names = known
+    if format not in _OPTIONS:
+        raise DefinitionError(f"format {format!r} is not known", next=f"use one of {', '.join(_OPTIONS)}")
+    names = _OPTIONS[format]
     for name in options:
         if name not in names:
             raise DefinitionError(
                 f"format {format!r} has no option {name!r}", next=f"use one of: {', '.join(('nulls', *names))}"
             )
-    if make is None:
-        return RawDecoder(nulls)
-    return RowDecoder(make(format, schema_ddl, options), nulls)
+    return RawDecoder(nulls) if format in ("raw", "text") else RowDecoder(_codec(format, schema_ddl, options), nulls)
 
 
-def _schema(format: str, schema_ddl: str | None) -> pa.Schema:
+def _codec(format: str, schema_ddl: str | None, options: Mapping[str, Any]) -> Codec:
+    """Return the codec of a format; each is imported when it is asked for: msgspec, pyarrow.csv and fastavro cost start-up time."""
+    if format == "avro":
+        from poundlock.formats.decode_avro import AvroCodec
+
+        return AvroCodec(**options)
     if schema_ddl is None:
         raise DefinitionError(
             f"format {format!r} needs a schema", next='give schema="…", such as "ts timestamp, user string"'
         )
-    return ddl.parse(schema_ddl)
+    if format == "json":
+        from poundlock.formats.decode_json import JsonCodec
 
-
-# Each codec is imported when it is asked for: msgspec, pyarrow.csv and fastavro cost start-up time.
-def _json(format: str, schema_ddl: str | None, options: Mapping[str, Any]) -> Codec:
-    from poundlock.formats.decode_json import JsonCodec
-
-    return JsonCodec(_schema(format, schema_ddl), **options)
-
-
-def _csv(format: str, schema_ddl: str | None, options: Mapping[str, Any]) -> Codec:
+        return JsonCodec(ddl.parse(schema_ddl), **options)
     from poundlock.formats.decode_csv import CsvCodec
 
-    return CsvCodec(_schema(format, schema_ddl), **options)
-
-
-def _avro(format: str, schema_ddl: str | None, options: Mapping[str, Any]) -> Codec:
-    from poundlock.formats.decode_avro import AvroCodec
-
-    return AvroCodec(**options)
-
-
-_Make = Callable[[str, str | None, Mapping[str, Any]], Codec]
-_FORMATS: dict[str, tuple[_Make | None, tuple[str, ...]]] = {
-    "raw": (None, ()),
-    "text": (None, ()),
-    "json": (_json, ("timestamp_unit",)),
-    "csv": (_csv, ("delimiter", "quote", "null", "timestamp_unit")),
-    "avro": (_avro, ("avro_schema", "confluent", "schema_id")),
-}
+    return CsvCodec(ddl.parse(schema_ddl), **options)

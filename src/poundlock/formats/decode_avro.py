@@ -10,7 +10,8 @@ import importlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -21,33 +22,18 @@ from poundlock.formats.convert import to_batch
 from poundlock.formats.decode import Parsed, Want
 
 _SIMPLE = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "string": pa.string(),
-    "enum": pa.string(),
-    "fixed": pa.binary(),
-}
+    "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(),
+    "double": pa.float64(), "bytes": pa.binary(), "string": pa.string(), "enum": pa.string(), "fixed": pa.binary(),
+}  # fmt: skip
 _LOGICAL = {
-    "date": pa.date32(),
-    "timestamp-millis": pa.timestamp("us", tz="UTC"),
-    "timestamp-micros": pa.timestamp("us", tz="UTC"),
-    "local-timestamp-millis": pa.timestamp("us"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "uuid": pa.string(),
-}
+    "date": pa.date32(), "timestamp-millis": pa.timestamp("us", tz="UTC"),
+    "timestamp-micros": pa.timestamp("us", tz="UTC"), "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"), "uuid": pa.string(),
+}  # fmt: skip
 
 
 def load_fastavro(module: str = "fastavro") -> Any:
-    """Return the fastavro module.
-
-    Raises:
-        DefinitionError: it is not installed.
-    """
+    """Return the fastavro module. Raises DefinitionError where it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -57,21 +43,16 @@ def load_fastavro(module: str = "fastavro") -> Any:
 @dataclass(frozen=True)
 class AvroCodec:
     """One binary Avro record a value.
-
-    Args:
-        avro_schema: the writer's schema, a record, as JSON text or as the object.
-        confluent: each value begins with five bytes: 0 and the number of its schema in a registry. Needs `schema_id`.
-        schema_id: the number of `avro_schema` in that registry. A value that another schema wrote is rejected, and the
-            reason names both numbers; nothing asks the registry.
-
     Raises:
         DefinitionError: the schema is missing or cannot be read, or it is not said which number it has.
     """
 
-    avro_schema: str | Mapping[str, Any] | None = None
+    avro_schema: str | Mapping[str, Any] | None = None  # the writer's schema, a record, as JSON text or as the object
+    # each value begins with five bytes: 0 and the number of its schema in a registry. Needs `schema_id`.
     confluent: bool = False
+    # the number of `avro_schema` in that registry. A value that another schema wrote is rejected, and the reason names
+    # both numbers; nothing asks the registry.
     schema_id: int | None = None
-    _cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.confluent and self.schema_id is None:
@@ -86,38 +67,29 @@ class AvroCodec:
             )
         if self.schema_id is not None and (not _is_number(self.schema_id) or not 0 <= self.schema_id < 2**31):
             raise DefinitionError(f"schema_id={self.schema_id!r} is no number of a schema", next="write schema_id=7")
-        self._load()
+        self._loaded  # noqa: B018 (a schema that cannot be read is refused at once)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"avro_schema": self.avro_schema, "confluent": self.confluent, "schema_id": self.schema_id}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _cache={})
-
-    def _load(self) -> dict[str, Any]:
-        if not self._cache:
-            fastavro = load_fastavro()
-            if self.avro_schema is None:
-                raise DefinitionError(
-                    'format "avro" needs its schema', next='give avro_schema=\'{"type": "record", …}\''
-                )
-            try:
-                given = json.loads(self.avro_schema) if isinstance(self.avro_schema, str) else dict(self.avro_schema)
-                parsed = fastavro.parse_schema(_plain_uuids(given))
-            except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
-                raise DefinitionError(f"the Avro schema cannot be read: {error}", next="give its JSON text") from None
-            self._cache.update(read=fastavro.schemaless_reader, parsed=parsed, columns=arrow_schema(given))
-        return self._cache
+    @cached_property
+    def _loaded(self) -> tuple[Any, pa.Schema]:
+        """The schema as fastavro has it, and its columns."""
+        fastavro = load_fastavro()
+        if self.avro_schema is None:
+            raise DefinitionError('format "avro" needs its schema', next='give avro_schema=\'{"type": "record", …}\'')
+        try:
+            given = json.loads(self.avro_schema) if isinstance(self.avro_schema, str) else dict(self.avro_schema)
+            parsed = fastavro.parse_schema(_plain_uuids(given))
+        except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
+            raise DefinitionError(f"the Avro schema cannot be read: {error}", next="give its JSON text") from None
+        return parsed, arrow_schema(given)
 
     def schema(self) -> pa.Schema:
-        return self._load()["columns"]
+        return self._loaded[1]
 
     def parse_lines(self, lines: Any, want: Want) -> Parsed | None:
         return None
 
     def parse(self, values: Sequence[bytes], want: Want) -> Parsed:
-        held = self._load()
-        read, parsed, columns = held["read"], held["parsed"], held["columns"]
+        read, (parsed, columns) = load_fastavro().schemaless_reader, self._loaded
         rows: list[dict[str, Any]] = []
         bad: dict[int, str] = {}
         for i, value in enumerate(values):
@@ -158,8 +130,7 @@ def _plain_uuids(node: Any) -> Any:
 def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
     """Return the columns of an Avro record schema.
 
-    Raises:
-        DefinitionError: it is not a record, or holds a type that has no column type, such as a union of several.
+    Raises DefinitionError where it is none, or holds a type that has no column type, such as a union of several.
     """
     if schema.get("type") != "record":
         raise DefinitionError(f"the Avro schema is a {schema.get('type')!r}", next="give the schema of a record")

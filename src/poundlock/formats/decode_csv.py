@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Lines
-from poundlock.formats.convert import build_column, to_records
+from poundlock.formats.convert import required_column, to_records
 from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_date, to_timestamp
 
@@ -26,21 +26,13 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class CsvCodec:
-    """One CSV record a row, as many fields as the schema has columns, in its order.
+    """One CSV record a row, as many fields as the schema has columns, in its order."""
 
-    Args:
-        columns: the fields; no arrays, maps or structs. `timestamp` takes ISO text or numbers.
-        delimiter: one character between fields.
-        quote: one character around fields that hold delimiters; doubled inside. "" = there is none.
-        null: the text, not quoted, that means null.
-        timestamp_unit: what one is in times given as numbers: "s", "ms" or "us".
-    """
-
-    columns: pa.Schema
-    delimiter: str = ","
-    quote: str = '"'
-    null: str = ""
-    timestamp_unit: str = "s"
+    columns: pa.Schema  # the fields; no arrays, maps or structs. `timestamp` takes ISO text or numbers.
+    delimiter: str = ","  # one character between fields
+    quote: str = '"'  # one character around fields that hold delimiters; doubled inside. "" = there is none.
+    null: str = ""  # the text, not quoted, that means null
+    timestamp_unit: str = "s"  # what one is in times given as numbers: "s", "ms" or "us"
 
     def __post_init__(self) -> None:
         check_unit(self.timestamp_unit)
@@ -74,9 +66,7 @@ class CsvCodec:
                     delimiter=self.delimiter, quote_char=False, escape_char=False, ignore_empty_lines=False
                 ),
                 pacsv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()),
-                    strings_can_be_null=True,
-                    null_values=[self.null],
+                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[self.null]
                 ),
             )
         except pa.ArrowInvalid:  # a wrong number of fields, or not UTF-8: find out which line
@@ -109,10 +99,7 @@ class CsvCodec:
         columns: list[pa.Array] = []
         wrong: dict[int, str] = {}
         for f, column in zip(self.columns, texts, strict=True):
-            made, failed = build_column(len(column), f.type, self._builder(column, f.type))
-            if not f.nullable:
-                for row in np.flatnonzero(made.is_null().to_numpy(zero_copy_only=False)).tolist():
-                    failed.setdefault(row, "is null, and must not be")
+            made, failed = required_column(len(column), f, f.type, self._builder(column, f.type))
             columns.append(made)
             for row, why in failed.items():
                 wrong.setdefault(row, f"field {f.name}: {why}")
@@ -140,8 +127,7 @@ class CsvCodec:
 def split_record(text: str, delimiter: str = ",", quote: str = '"', null: str | None = "") -> list[str | None]:
     """Return the fields of one CSV record; a field not in quotes that is `null` is None.
 
-    Raises:
-        ValueError: a quote is not closed, or text follows a closed one.
+    Raises ValueError where a quote is not closed, or text follows a closed one.
     """
     if not quote or quote not in text:
         return [None if field == null else field for field in text.split(delimiter)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
@@ -18,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from poundlock.errors import DefinitionError
-from poundlock.formats.chunk import Lines
+from poundlock.formats.chunk import Lines, line_starts
 from poundlock.formats.decode import Parsed, Want
 from poundlock.formats.decode_values import check_unit, to_decimal, to_timestamp
-from poundlock.formats.origin import line_starts
 
 _OPEN, _CLOSE = ord("{"), ord("}")
+_KEPT = 64  # schemas, of which a process keeps its decoders
 _FLOAT32_MAX = 3.4028235677973362e38
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
@@ -72,27 +73,14 @@ class _Shape:
 
 @dataclass(frozen=True)
 class JsonCodec:
-    """One JSON object a record. Missing fields are null, further fields are ignored, a wrong type rejects the record.
+    """One JSON object a record. Missing fields are null, further fields are ignored, a wrong type rejects the record."""
 
-    Args:
-        columns: the fields. `timestamp` takes ISO text or numbers, `binary` base64 text, `decimal` a number or text.
-        timestamp_unit: what one is in times given as numbers: "s", "ms" or "us".
-    """
-
+    # the fields. `timestamp` takes ISO text or numbers, `binary` base64 text, `decimal` a number or text.
     columns: pa.Schema
-    timestamp_unit: str = "s"
-    _shapes: dict[str, _Shape] = field(default_factory=dict, init=False, repr=False, compare=False)
+    timestamp_unit: str = "s"  # what one is in times given as numbers: "s", "ms" or "us"
 
     def __post_init__(self) -> None:
-        check_unit(self.timestamp_unit)
         self._shape("records")
-
-    def __getstate__(self) -> dict[str, Any]:
-        # msgspec decoders do not pickle; each process makes its own.
-        return {"columns": self.columns, "timestamp_unit": self.timestamp_unit}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _shapes={})
 
     def schema(self) -> pa.Schema:
         return self.columns
@@ -137,14 +125,13 @@ class JsonCodec:
         return pa.RecordBatch.from_arrays(columns, schema=self.columns)
 
     def _shape(self, want: Want) -> _Shape:
-        if want not in self._shapes:
-            micros = check_unit(self.timestamp_unit)
-            make = _dict_shape if want == "records" else _struct_shape
-            self._shapes[want] = make(self.columns, micros)
-        return self._shapes[want]
+        # msgspec decoders do not pickle; each process makes its own.
+        make = _dict_shape if want == "records" else _struct_shape
+        return make(self.columns, check_unit(self.timestamp_unit))
 
 
-def _dict_shape(fields: Sequence[pa.Field], micros: int) -> _Shape:
+@lru_cache(_KEPT)
+def _dict_shape(fields: pa.Schema, micros: int) -> _Shape:
     kind, fixes, names = _typed_dict(fields, micros)
     return _Shape(msgspec.json.Decoder(kind), operator.getitem, operator.setitem, fixes, names)
 
@@ -160,7 +147,8 @@ def _typed_dict(fields: Sequence[pa.Field], micros: int) -> tuple[Any, list[tupl
     return TypedDict("Row", hints, total=False), fixes, list(hints)  # type: ignore[operator]
 
 
-def _struct_shape(fields: Sequence[pa.Field], micros: int) -> _Shape:
+@lru_cache(_KEPT)
+def _struct_shape(fields: pa.Schema, micros: int) -> _Shape:
     """Columns need no dicts: a struct of slots costs half of what a dict does."""
     members: list[Any] = []
     rename: dict[str, str] = {}
@@ -198,13 +186,7 @@ def _wire(kind: pa.DataType, micros: int) -> tuple[Any, Fix | None]:
         # The decoder of an inner shape is never used; the outer one reads the whole row.
         shape = _Shape(msgspec.json.Decoder(Any), operator.getitem, operator.setitem, fixes, names)
         return row, shape.finish
-    simple = {
-        pa.bool_(): bool,
-        pa.float64(): float,
-        pa.string(): str,
-        pa.binary(): bytes,
-        pa.date32(): date,
-    }.get(kind)
+    simple = {pa.bool_(): bool, pa.float64(): float, pa.string(): str, pa.binary(): bytes, pa.date32(): date}.get(kind)
     if simple is None:
         raise DefinitionError(f"JSON cannot be read as {kind}", next="use another type in the schema")
     return simple, None

@@ -18,27 +18,20 @@ _WIDE = Context(prec=100)
 
 
 def check_unit(unit: str) -> int:
-    """Return how many microseconds a unit has.
-
-    Raises:
-        DefinitionError: the unit is not "s", "ms" or "us".
-    """
+    """Return how many microseconds a unit has. Raises DefinitionError where it is not "s", "ms" or "us"."""
     if unit not in UNITS:
         raise DefinitionError(f"timestamp_unit={unit!r} is not known", next='use "s", "ms" or "us"')
     return UNITS[unit]
 
 
 def to_timestamp(value: str | float, micros: int, zoned: bool) -> datetime:
-    """Return a time from ISO text or a number since 1970.
+    """Return a time from ISO text or a number since 1970; ValueError where it is none, or outside the years 1 to 9999.
 
     Args:
         value: "2018-12-19T01:50:26.432Z", "2018-12-19 01:50:26", "2018-12-19", or a number, also as text. Text without
             an offset is UTC; what is finer than a microsecond is cut off text and rounded in numbers.
         micros: how many microseconds one of the numbers is.
         zoned: whether the result has the zone UTC; a local time must not come with an offset.
-
-    Raises:
-        ValueError: it is not a time, or outside the years 1 to 9999.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -67,11 +60,7 @@ def _from_number(value: float | Decimal, micros: int, zoned: bool) -> datetime:
 
 
 def to_date(value: str) -> date:
-    """Return a date from text such as "2018-12-19".
-
-    Raises:
-        ValueError: it is not a date.
-    """
+    """Return a date from text such as "2018-12-19". Raises ValueError where it is none."""
     text = value.strip()
     if len(text) != 10 or text[4] != "-":
         raise ValueError(f"{value!r} is not a date")
@@ -79,11 +68,7 @@ def to_date(value: str) -> date:
 
 
 def to_decimal(value: Decimal, precision: int, scale: int) -> Decimal:
-    """Return a decimal with this scale, rounded half up, as Spark does.
-
-    Raises:
-        ValueError: it is not a number or has too many digits.
-    """
+    """Return a decimal with this scale, rounded half up, as Spark does. Raises ValueError where it is no number or has too many digits."""
     if not value.is_finite() or value.adjusted() >= precision - scale:
         raise ValueError(f"{value} does not fit decimal({precision},{scale})")
     try:

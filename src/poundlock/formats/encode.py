@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 import numpy as np
@@ -19,56 +20,45 @@ import pyarrow.csv as pa_csv
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Records
-from poundlock.formats.utf8 import not_utf8
+from poundlock.formats.convert import not_utf8
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Encoded rows.
+    """Encoded rows."""
 
-    Args:
-        data: the bytes of all rows, line ends included.
-        ends: position of the last byte of each row, int64.
-        bad: rows that could not be encoded and are not in `data`, with the reason; the others keep their order.
-    """
-
-    data: memoryview
-    ends: npt.NDArray[np.int64]
+    data: memoryview  # the bytes of all rows, line ends included
+    ends: npt.NDArray[np.int64]  # position of the last byte of each row, int64
+    # rows that could not be encoded and are not in `data`, with the reason; the others keep their order
     bad: Mapping[int, str] = field(default_factory=dict)
 
 
-class RowEncoder(Protocol):
-    """A row format. `takes_records`: dicts need not be made columns first."""
+class RowEncoder(ABC):
+    """A row format, of some columns in this order (None = all that are not hidden)."""
 
-    takes_records: bool
+    takes_records: ClassVar[bool]  # dicts need not be made columns first
 
+    def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
+        self._columns, self._hidden = columns, frozenset(hidden)
+
+    @abstractmethod
     def encode(self, chunk: Batch | Records) -> Encoded:
         """Return the rows as bytes."""
-        ...
 
     def header(self) -> bytes:
         """Return what every file begins with, known once rows were encoded."""
-        ...
+        return b""
 
 
-class JsonEncoder:
-    """One JSON object a line. Times are ISO text, binary is base64, decimals are numbers, nulls are written, NaN is null.
-
-    Args:
-        columns: the columns to write, in this order; None = all but those in `hidden`.
-        hidden: columns never written unless named.
-    """
+class JsonEncoder(RowEncoder):
+    """One JSON object a line. Times are ISO text, binary is base64, decimals are numbers, nulls are written, NaN is null."""
 
     takes_records = True
 
     def __init__(self, columns: Sequence[str] | None = None, hidden: Sequence[str] = ()) -> None:
-        self._columns = columns
-        self._hidden = frozenset(hidden)
+        super().__init__(columns, hidden)
         self._encoder = msgspec.json.Encoder(decimal_format="number")
         self._rows: dict[tuple[str, ...], type[msgspec.Struct]] = {}
-
-    def header(self) -> bytes:
-        return b""
 
     def encode(self, chunk: Batch | Records) -> Encoded:
         try:
@@ -124,13 +114,10 @@ class JsonEncoder:
         return bytes(good), bad
 
 
-class CsvEncoder:
+class CsvEncoder(RowEncoder):
     """Comma-separated values: texts in quotes, nulls as nothing, times as ISO text with a space.
 
-    Args:
-        columns: the columns to write, in this order; None = all but those in `hidden`.
-        hidden: columns never written unless named.
-        header: begin each file with the column names.
+    With `header` each file begins with the column names.
     """
 
     takes_records = False
@@ -138,10 +125,8 @@ class CsvEncoder:
     def __init__(
         self, columns: Sequence[str] | None = None, hidden: Sequence[str] = (), *, header: bool = False
     ) -> None:
-        self._columns = columns
-        self._hidden = frozenset(hidden)
-        self._header = header
-        self._first = b""
+        super().__init__(columns, hidden)
+        self._header, self._first = header, b""
 
     def header(self) -> bytes:
         return self._first
@@ -176,11 +161,7 @@ def _csv(batch: pa.RecordBatch, *, header: bool) -> bytes:
 
 
 def select(batch: pa.RecordBatch, columns: Sequence[str] | None, hidden: frozenset[str]) -> pa.RecordBatch:
-    """Return the columns to write.
-
-    Raises:
-        DefinitionError: a named column is not there.
-    """
+    """Return the columns to write: those named, in this order, or all that are not hidden. Raises DefinitionError where one is not there."""
     names = batch.schema.names
     if columns is None:
         return batch if hidden.isdisjoint(names) else batch.select([n for n in names if n not in hidden])
@@ -203,26 +184,27 @@ def values(column: pa.Array) -> list[Any]:
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-class SegmentOutput(Protocol):
-    """Where the bytes of one segment go. `size` is how many there are in the file so far, `crc32` their checksum."""
+class Passing(io.RawIOBase):
+    """A file for who wants one, such as Arrow: pieces are passed on whole, and what is below stays open."""
 
-    @property
-    def size(self) -> int: ...
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
 
-    @property
-    def crc32(self) -> int: ...
+    def writable(self) -> bool:
+        return True
 
-    def write(self, data: memoryview | bytes) -> None:
-        """Write some bytes."""
-        ...
-
-    def finish(self) -> None:
-        """Write what is still held; the handle stays open."""
-        ...
+    def write(self, data: Any) -> int:
+        self._write(bytes(data))
+        return len(data)
 
 
-class PlainOutput:
-    """Bytes as they are. Small pieces are gathered: the handle below has no buffer of its own."""
+class SegmentOutput:
+    """Where the bytes of one segment go, as they are. Small pieces are gathered: the handle below has no buffer of its own.
+
+    Attributes:
+        size: bytes in the file so far.
+        crc32: their checksum.
+    """
 
     _GATHER = 1 << 18
 
@@ -233,58 +215,40 @@ class PlainOutput:
         self.crc32 = 0
 
     def write(self, data: memoryview | bytes) -> None:
+        """Write some bytes."""
         self.size += len(data)
         self.crc32 = zlib.crc32(data, self.crc32)
         if len(self._held) + len(data) <= self._GATHER // 4:
             self._held += data
             return
-        self.finish()
+        self._flush()
         self._handle.write(data)
 
     def finish(self) -> None:
+        """Write what is still held; the handle stays open."""
+        self._flush()
+
+    def _flush(self) -> None:
         if self._held:
             self._handle.write(self._held)
             self._held = bytearray()
 
 
-class CompressedOutput:
+class CompressedOutput(SegmentOutput):
     """One gzip member or zstd frame; members and frames can be concatenated, so segments still join by bytes."""
 
     def __init__(self, handle: BinaryIO, codec: str) -> None:
-        self._plain = PlainOutput(handle)
-        self._sink = _Sink(self._plain)
-        self._stream = pa.CompressedOutputStream(pa.PythonFile(self._sink, mode="w"), codec)
-
-    @property
-    def size(self) -> int:
-        return self._plain.size
-
-    @property
-    def crc32(self) -> int:
-        return self._plain.crc32
+        super().__init__(handle)
+        self._stream = pa.CompressedOutputStream(pa.PythonFile(Passing(super().write), mode="w"), codec)
 
     def write(self, data: memoryview | bytes) -> None:
         self._stream.write(data)
 
     def finish(self) -> None:
         self._stream.close()
-        self._plain.finish()
-
-
-class _Sink(io.RawIOBase):
-    """What Arrow writes compressed bytes to."""
-
-    def __init__(self, plain: PlainOutput) -> None:
-        self._plain = plain
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._plain.write(bytes(data))
-        return len(data)
+        super().finish()
 
 
 def open_output(handle: BinaryIO, compression: str | None) -> SegmentOutput:
     """Return where to write the bytes of a segment: compression None, "gzip" or "zstd"."""
-    return PlainOutput(handle) if compression is None else CompressedOutput(handle, compression)
+    return SegmentOutput(handle) if compression is None else CompressedOutput(handle, compression)

@@ -6,14 +6,15 @@ Several of them are joined by record; what was joined carries a marker, so that 
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from poundlock.errors import DefinitionError
+from poundlock.formats.encode import Passing, values
 from poundlock.storage.base import Storage
 
 _GROUP_BYTES = 16 << 20
@@ -40,7 +41,7 @@ class ParquetFile:
     def __init__(self, handle: BinaryIO, schema: pa.Schema, compression: str) -> None:
         self._schema = schema
         # Arrow must not close the handle: it is synced after the footer.
-        self._writer = pq.ParquetWriter(pa.PythonFile(_Unclosed(handle), mode="w"), schema, compression=compression)
+        self._writer = pq.ParquetWriter(pa.PythonFile(Passing(handle.write), mode="w"), schema, compression=compression)
         self._batches: list[pa.RecordBatch] = []
         self.held = 0
 
@@ -67,35 +68,19 @@ class ParquetFile:
 class AvroFile:
     """An Avro object container file; needs fastavro."""
 
-    def __init__(self, handle: BinaryIO, schema: pa.Schema, codec: str, marker: str = "") -> None:
+    def __init__(self, handle: BinaryIO, schema: pa.Schema, codec: str) -> None:
         from fastavro.write import Writer
 
-        metadata = {_MARKER: marker} if marker else {}
-        self._writer = Writer(handle, avro_schema(schema), codec, metadata=metadata)
-        self._convert = [_converter(f.type) for f in schema]
+        self._writer = Writer(handle, avro_schema(schema), codec)
         self._names = schema.names
         self.held = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        columns = [[c(v) for v in col.to_pylist()] for c, col in zip(self._convert, batch.columns, strict=True)]
-        for row in zip(*columns, strict=True):
+        for row in zip(*map(values, batch.columns), strict=True):
             self._writer.write(dict(zip(self._names, row, strict=True)))
 
     def finish(self) -> None:
         self._writer.flush()
-
-
-class _Unclosed(io.RawIOBase):
-    """A handle that stays open when Arrow closes it, and writes whole pieces."""
-
-    def __init__(self, handle: BinaryIO) -> None:
-        self._handle = handle
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        return self._handle.write(data)
 
 
 def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, compression: str | None) -> BulkFile:
@@ -107,26 +92,21 @@ def open_bulk(kind: str, handle: BinaryIO, schema: pa.Schema, compression: str |
 
 def schema_digest(schema: pa.Schema) -> str:
     """Return 8 hex digits that stand for columns and types; files of unlike digests are never joined."""
-    return hashlib.sha256(schema.to_string(show_field_metadata=False, show_schema_metadata=False).encode()).hexdigest()[
-        :8
-    ]
+    text = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+@dataclass(frozen=True, slots=True)
 class BulkMerger:
-    """Joins Parquet and Avro files by record.
+    """Joins Parquet and Avro files by record."""
 
-    Args:
-        compression: for the joined file; None = the format's usual one.
-    """
-
-    def __init__(self, compression: str | None) -> None:
-        self._compression = compression
+    compression: str | None  # for the joined file; None = the format's usual one
 
     def merge(self, storage: Storage, kind: str, sources: Sequence[str], target: str, marker: str) -> None:
         """Write the rows of the sources, in order, into one new durable file that carries the marker."""
         join = _join_parquet if kind.startswith("parquet") else _join_avro
         with storage.write(target) as handle:
-            join(storage, sources, handle, self._compression, marker)
+            join(storage, sources, handle, self.compression, marker)
             storage.sync(handle)
 
     def recognises(self, storage: Storage, kind: str, path: str, marker: str) -> bool:
@@ -156,21 +136,15 @@ def _join_parquet(
     storage: Storage, sources: Sequence[str], handle: BinaryIO, compression: str | None, marker: str
 ) -> None:
     out: ParquetFile | None = None
-    for batch, schema in _parquet_batches(storage, sources):
-        if out is None:
-            out = ParquetFile(handle, schema, compression or "snappy")
-        out.write(batch)
+    for path in sources:
+        with storage.open(path) as opened:
+            file = pq.ParquetFile(pa.PythonFile(opened, mode="r"))
+            out = out or ParquetFile(handle, file.schema_arrow, compression or "snappy")
+            for batch in file.iter_batches():
+                out.write(batch)
     if out is not None:
         out.mark(marker)
         out.finish()
-
-
-def _parquet_batches(storage: Storage, sources: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, pa.Schema]]:
-    for path in sources:
-        with storage.open(path) as handle:
-            file = pq.ParquetFile(pa.PythonFile(handle, mode="r"))
-            for batch in file.iter_batches():
-                yield batch, file.schema_arrow
 
 
 def _join_avro(
@@ -194,8 +168,7 @@ def _join_avro(
 def avro_schema(schema: pa.Schema, name: str = "Row") -> dict[str, Any]:
     """Return the Avro schema of Arrow columns; every field may be null.
 
-    Raises:
-        DefinitionError: a type has no counterpart, or a name is not an Avro name.
+    Raises DefinitionError where a type has no counterpart, or a name is not an Avro name.
     """
     return {"type": "record", "name": name, "fields": [_avro_field(f, name) for f in schema]}
 
@@ -231,22 +204,3 @@ def _avro_type(kind: pa.DataType, path: str) -> Any:
     if t.is_struct(kind):
         return {"type": "record", "name": path, "fields": [_avro_field(f, path) for f in kind]}
     raise DefinitionError(f"type {kind} of {path} has no counterpart in Avro", next="cast the column before the sink")
-
-
-def _converter(kind: pa.DataType) -> Any:
-    """Return a function from Arrow's Python values to what fastavro takes: maps come as lists of pairs."""
-    t = pa.types
-    if t.is_map(kind):
-        inner = _converter(kind.item_type)
-        return lambda v: None if v is None else {k: inner(x) for k, x in v}
-    if t.is_list(kind) or t.is_large_list(kind):
-        inner = _converter(kind.value_type)
-        return lambda v: None if v is None else [inner(x) for x in v]
-    if t.is_struct(kind):
-        fields = {f.name: _converter(f.type) for f in kind}
-        return lambda v: None if v is None else {k: c(v[k]) for k, c in fields.items()}
-    return _same
-
-
-def _same(value: Any) -> Any:
-    return value

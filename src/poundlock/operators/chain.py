@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from poundlock.formats.chunk import Chunk
+from poundlock.formats.chunk import Chunk, origin_of
 from poundlock.formats.convert import row_bytes
-from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
 from poundlock.stream.functions.base import RichFunction
 

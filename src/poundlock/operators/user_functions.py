@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.formats import convert
-from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records
-from poundlock.formats.origin import subset, within
+from poundlock.formats.chunk import Batch, Chunk, NoOrigin, Origin, Records, subset, within
 from poundlock.formats.reject import Reject
 from poundlock.operators.chain import MAIN, Emit, Filters, Misfit, RowFailed, UserFunction
 from poundlock.stream.stream import Side

@@ -27,8 +27,7 @@ from poundlock.savepoint.metadata import METADATA, Metadata, Operator, check_fil
 from poundlock.savepoint.operator_ids import compare, refuse_stranger, renamed_operators, without_operators
 from poundlock.savepoint.positions import check_moved
 from poundlock.storage import Storage, open_storage
-from poundlock.storage.copying import copy
-from poundlock.storage.removal import remove_empty
+from poundlock.storage.copying import copy, remove_empty
 
 ClaimMode = Literal["NO_CLAIM", "CLAIM"]
 CLAIM = "claim.json"

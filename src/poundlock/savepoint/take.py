@@ -19,8 +19,7 @@ from poundlock.errors import DefinitionError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, digest_of
 from poundlock.state.decided_state import manifests_of
 from poundlock.storage import Storage
-from poundlock.storage.copying import copy, link
-from poundlock.storage.removal import remove_root, remove_tree
+from poundlock.storage.copying import copy, link, remove_root, remove_tree
 
 
 class Cut:

@@ -40,7 +40,11 @@ def open_storage(path: str) -> Storage:
         return LocalStorage(os.path.abspath(os.path.expanduser(path)))
     scheme = path.partition(":")[0].lower()
     if scheme == "file":
-        return _local(path)
+        parts = urlsplit(path)
+        if parts.netloc not in ("", "localhost"):
+            to_do = "write file:///path with three slashes"
+            raise DefinitionError(f"{path}: {parts.netloc!r} is another machine", next=to_do)
+        return LocalStorage(os.path.abspath(unquote(parts.path)))
     if scheme not in _BY_SCHEME:
         known = ", ".join(f"{name}://" for name in _BY_SCHEME)
         raise DefinitionError(f"{path}: there is no file system {scheme}:// here", next=f"use a local path, or {known}")
@@ -52,12 +56,7 @@ def open_storage(path: str) -> Storage:
 def open_checkpoint(path: str, what: str = "checkpoint") -> Storage:
     """Return the storage of a checkpoint or savepoint, which keep what a job knows: only where that is proven on a real server.
 
-    Args:
-        path: as of `open_storage`.
-        what: is to be there, for the error.
-
-    Raises:
-        DefinitionError: as `open_storage`, or the store is one for files alone.
+    Raises DefinitionError as `open_storage` does, and where the store is one for files alone.
     """
     storage = open_storage(path)
     if _BY_SCHEME.get(path.partition(":")[0].lower()) == _FOR_FILES:
@@ -72,12 +71,3 @@ def is_uri(path: str) -> bool:
     """Return whether a path begins with a scheme, so that it is no path of the local file system as it stands."""
     head, separator, _ = path.partition(":/")
     return bool(separator) and head.isalnum() and len(head) > 1
-
-
-def _local(path: str) -> Storage:
-    parts = urlsplit(path)
-    if parts.netloc not in ("", "localhost"):
-        raise DefinitionError(
-            f"{path}: {parts.netloc!r} is another machine", next="write file:///path with three slashes"
-        )
-    return LocalStorage(os.path.abspath(unquote(parts.path)))

@@ -5,6 +5,7 @@ The invariant all implementations keep: `create_exclusive` has exactly one winne
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar, Protocol, runtime_checkable
@@ -35,6 +36,19 @@ class Entry:
     bytes: int
     modified_ms: int
     tag: str = ""
+
+
+def check_below(path: str, root: str) -> str:
+    """Return a path. Raises ValueError unless it stays below the root."""
+    if not path or path.startswith("/") or ".." in path.split("/"):
+        raise ValueError(f"{path!r} is not a path below {root}")
+    return path
+
+
+def temporary_beside(path: str) -> str:
+    """Return a new hidden name in the folder of a file: ".tmp-<hex>-<name>"."""
+    folder, separator, name = path.rpartition("/")
+    return f"{folder}{separator}.tmp-{uuid.uuid4().hex}-{name[:150]}"
 
 
 class Storage(Protocol):
@@ -151,13 +165,4 @@ class Remote(Protocol):
 
     def check_reachable(self, seconds: float = 5) -> None:
         """Raise OSError unless it answers within so many seconds. That there is no such folder is an answer."""
-        ...
-
-
-@runtime_checkable
-class Discardable(Protocol):
-    """A handle of `Storage.write` that publishes when it is closed, and can be given up instead."""
-
-    def discard(self) -> None:
-        """Publish nothing, and close."""
         ...

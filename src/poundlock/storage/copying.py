@@ -1,28 +1,25 @@
-"""Files from one storage to another: a second name of the same file where both are local and nobody writes to it again, else its bytes.
+"""Files copied from one storage to another, and whole folders removed.
 
-A name that is taken is an error. What is copied is durable when the caller has settled it.
+A copy is a second name of the same file where both are local and nobody writes to it again, else its bytes; a name that is taken is an
+error. A storage knows files only: where folders are things of their own, empty ones go as well, and what somebody put in meanwhile stays.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from shutil import copyfileobj
 
-from poundlock.storage.base import Storage
+from poundlock.storage.base import HasFolders, Storage
 from poundlock.storage.local import LocalStorage
 
 _BLOCK = 1 << 20
 
 
 def link(source: Storage, path: str, target: Storage, new_path: str) -> bool:
-    """Give a file a second name in another folder, which its caller settles; return False where that cannot be done.
+    """Give a file that nobody ever writes to again a second name, which the caller settles; return False where that cannot be done.
 
-    Args:
-        source, path: the file; nobody ever writes to it again.
-        target, new_path: its second name.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        FileExistsError: the new name is taken.
+    Raises FileNotFoundError, or FileExistsError where the new name is taken.
     """
     if not isinstance(source, LocalStorage) or not isinstance(target, LocalStorage):
         return False
@@ -40,24 +37,40 @@ def link(source: Storage, path: str, target: Storage, new_path: str) -> bool:
 def copy(
     source: Storage, path: str, target: Storage, new_path: str, *, linked: bool = False, settle: bool = True
 ) -> None:
-    """Copy a file.
+    """Copy a file. Raises FileNotFoundError, or FileExistsError where the new name is taken.
 
     Args:
         source, path: what to copy.
         target, new_path: where to.
         linked: whether one file under two names will do, because nobody ever writes to it again.
         settle: whether it is durable when this returns; without, the caller settles it.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        FileExistsError: the new name is taken.
     """
     if linked and link(source, path, target, new_path):
         if settle:
             target.settle(new_path)
         return
     with source.open(path) as given, target.write(new_path) as made:
-        while block := given.read(_BLOCK):
-            made.write(block)
+        copyfileobj(given, made, _BLOCK)
         if settle:
             target.sync(made)
+
+
+def remove_tree(storage: Storage, path: str, *, first: Sequence[str] = ()) -> None:
+    """Remove all files below a folder, and the folder; those of some names in it go before all others."""
+    for name in first:
+        storage.delete(f"{path}/{name}" if path else name)
+    for entry in list(storage.list(path)):
+        storage.delete(entry.path)
+    remove_empty(storage, path)
+
+
+def remove_empty(storage: Storage, path: str) -> None:
+    """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
+    if isinstance(storage, HasFolders):
+        storage.remove_folders(path)
+
+
+def remove_root(storage: Storage) -> None:
+    """Remove a storage's own folder if there is nothing in it."""
+    if isinstance(storage, HasFolders) and not storage.names("."):
+        storage.remove_folders()

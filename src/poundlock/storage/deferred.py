@@ -31,11 +31,7 @@ class DeferredStorage(LocalStorage):
         return self.stat(path) is not None
 
     def finish(self) -> None:
-        """Make every rename durable, then delete what was to be deleted.
-
-        Raises:
-            OSError: a folder cannot be made durable; nothing was deleted, and all of it may be done again.
-        """
+        """Make every rename durable, then delete. After an OSError nothing was deleted, and all of it may be done again."""
         for folder in self._folders:
             sync_folder(folder)
         self._folders.clear()

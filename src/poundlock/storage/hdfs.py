@@ -1,7 +1,8 @@
 """A folder of an HDFS cluster as a storage, through hdfs-native: no JVM, so that a task can use it as well as the driver.
 
 A file that a writer leaves without closing may become visible short, so every name that decides something is given by a
-rename without overwrite of a file that was closed.
+rename without overwrite of a file that was closed. hdfs-native says most failures as one RuntimeError with the Java class in its text;
+no such error leaves `translated`.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, TypeVar, cast
 
 from poundlock.errors import DefinitionError
-from poundlock.storage.base import Entry, OutcomeUnknown
-from poundlock.storage.hdfs_errors import translated
+from poundlock.storage.base import Entry, OutcomeUnknown, check_below, temporary_beside
+from poundlock.storage.object_files import ObjectReader
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -40,15 +43,37 @@ _PATIENCE = {
 }
 
 
+# By the class of the exception that the namenode answered with. None as a text = the system's own.
+_ANSWERS: dict[str, tuple[int, str | None]] = {
+    "AccessControlException": (errno.EACCES, None),
+    "NSQuotaExceededException": (errno.EDQUOT, "the quota of names is used up"),
+    "DSQuotaExceededException": (errno.EDQUOT, "the quota of space is used up"),
+    "QuotaByStorageTypeExceededException": (errno.EDQUOT, "the quota of space is used up"),
+    "QuotaExceededException": (errno.EDQUOT, "the quota is used up"),
+    "SafeModeException": (errno.EAGAIN, "the namenode is in safe mode"),
+    "RetriableException": (errno.EAGAIN, "the namenode is starting"),
+    "StandbyException": (errno.EAGAIN, "the namenode is on standby"),
+    "FileNotFoundException": (errno.ENOENT, None),
+    "LeaseExpiredException": (errno.ENOENT, "the file was taken away, or taken over, while it was written"),
+    "FileAlreadyExistsException": (errno.EEXIST, None),
+    "AlreadyBeingCreatedException": (errno.EEXIST, None),
+    "ParentNotDirectoryException": (errno.ENOTDIR, None),
+    "PathIsNotDirectoryException": (errno.ENOTDIR, None),
+    "PathIsNotEmptyDirectoryException": (errno.ENOTEMPTY, None),
+    "PathComponentTooLongException": (errno.ENAMETOOLONG, None),
+    "InvalidPathException": (errno.EINVAL, None),
+}
+_CLASS = re.compile(r"\b(?:[a-z_0-9]+\.)+(\w+Exception)\b")
+_CODE = re.compile(r"\bos error (\d+)\b")
+_ADDRESS = re.compile(r"\bUrlParseError\((\w+)\)")
+_PLACES = re.compile(r"There are (\d+) datanode\(s\) running and (\w+) node\(s\) are excluded")
+
+
 def open_hdfs(uri: str) -> HdfsStorage:
     """Return the storage of an hdfs:// URI. Nothing is contacted.
 
-    Args:
-        uri: `hdfs://host:port/path`, `hdfs://nameservice/path`, or `hdfs:///path` below fs.defaultFS. Nameservice and
-            default file system are those of core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR.
-
-    Raises:
-        DefinitionError: hdfs-native is not installed, or the URI names no folder.
+    It is `hdfs://host:port/path`, `hdfs://nameservice/path`, or `hdfs:///path` below fs.defaultFS: those of core-site.xml and
+    hdfs-site.xml in HADOOP_CONF_DIR. Raises DefinitionError where hdfs-native is not installed, or the URI names no folder.
     """
     rest = uri.partition(":")[2]
     authority, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.lstrip("/"))
@@ -64,19 +89,14 @@ def open_hdfs(uri: str) -> HdfsStorage:
 
 @dataclass(frozen=True)
 class HdfsStorage:
-    """Files below one folder of HDFS.
+    """Files below one folder of HDFS. What is not said here of a method is as `Storage` says."""
 
-    Args:
-        root: the folder's URI. It is made when the first file is written.
-    """
-
-    root: str
+    root: str  # the folder's URI. It is made when the first file is written.
 
     moves_by_copy: ClassVar[bool] = False
     refused_in_names: ClassVar[str] = ":"
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        """Write a whole new file durably; return False, and change nothing, if the name is taken."""
         temporary = self._filled(path, data)
         try:
             try:
@@ -98,13 +118,10 @@ class HdfsStorage:
                 self.delete(temporary)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Give a file another content, durably and whole. Raises FileNotFoundError."""
-        if self.stat(path) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.root}/{path}")
+        self.settle(path)
         temporary = self._filled(path, data)
         try:
-            with self._named(path):
-                _ask(self._client.rename, self._at(temporary), self._at(path), overwrite=True)
+            self._ask(path, self._client.rename, self._at(temporary), self._at(path), overwrite=True)
         except FileNotFoundError:
             if not self._ours(temporary, path, data):  # an answer that was lost, as in `create_exclusive`
                 raise
@@ -114,8 +131,10 @@ class HdfsStorage:
 
     def write(self, path: str) -> BinaryIO:
         """Open a new file. Raises FileExistsError if the name is taken. Closing publishes it, and so does dropping it."""
-        with self._named(path):
-            return cast(BinaryIO, _Writer(self._create(path), f"{self.root}/{path}"))
+        from hdfs_native import WriteOptions
+
+        options = WriteOptions(overwrite=False, create_parent=True)
+        return cast(BinaryIO, _Writer(self._ask(path, self._client.create, self._at(path), options), self._place(path)))
 
     def sync(self, handle: BinaryIO) -> None:
         """Make a handle's content, and its name, durable: datanodes have it on their disks."""
@@ -124,54 +143,51 @@ class HdfsStorage:
     def settle(self, path: str) -> None:
         """Return if the file is there: a closed file of HDFS is as durable as HDFS makes it. Raises FileNotFoundError."""
         if self.stat(path) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.root}/{path}")
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._place(path))
 
     def read(self, path: str) -> bytes:
-        """Return the whole content. Raises FileNotFoundError."""
-        with self._named(path):
-            return bytes(_ask(lambda: self._client.read(self._at(path)).readall()))
+        at = self._at(path)
+        return bytes(self._ask(path, lambda: self._client.read(at).readall()))
 
     def open(self, path: str) -> BinaryIO:
         """Open for reading, unbuffered. Raises FileNotFoundError."""
-        with self._named(path):
-            return cast(BinaryIO, _Reader(_ask(self._client.read, self._at(path)), f"{self.root}/{path}"))
+        inner = self._ask(path, self._client.read, self._at(path))
+
+        def fetch(first: int, after: int) -> bytes:
+            return bytes(self._ask(path, inner.read_range, first, after - first))
+
+        return cast(BinaryIO, ObjectReader(len(inner), fetch, self._place(path)))
 
     def stat(self, path: str) -> Entry | None:
-        """Return the file's entry, or None if there is none or it is a folder."""
         try:
-            with self._named(path):
-                info = _ask(self._client.get_file_info, self._at(path))
+            info = self._ask(path, self._client.get_file_info, self._at(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
         return None if info.isdir else Entry(path, info.length, info.modification_time)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file to a new name, durably and atomically. Raises FileExistsError or FileNotFoundError."""
         old, new = self._at(source), self._at(target)
         try:
-            with self._named(source):
-                _ask(self._client.rename, old, new, overwrite=False)
+            self._ask(source, self._client.rename, old, new, overwrite=False)
         except FileExistsError:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), f"{self.root}/{target}") from None
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self._place(target)) from None
         except FileNotFoundError:
             if self.stat(source) is None:
                 raise
-            with self._named(target):
-                _ask(self._client.mkdirs, os.path.dirname(new), create_parent=True)
-                _ask(self._client.rename, old, new, overwrite=False)
+            self._ask(target, self._client.mkdirs, os.path.dirname(new), create_parent=True)
+            self._ask(target, self._client.rename, old, new, overwrite=False)
 
     def concat(self, sources: Sequence[str], target: str) -> None:
         """Write the content of the sources, in order, to a new durable file, whole or not at all. The sources stay.
 
         HDFS's own concat would take the sources away, and the namenode's client protocol is asked for it by Java only.
         """
-        temporary = _temporary(target)
+        temporary = temporary_beside(target)
         try:
             with self.write(temporary) as whole:
                 for source in sources:
                     with self.open(source) as part:
-                        while block := part.read(_BLOCK):
-                            whole.write(block)
+                        copyfileobj(part, whole, _BLOCK)
                 self.sync(whole)
             self.rename(temporary, target)
         finally:
@@ -179,19 +195,15 @@ class HdfsStorage:
                 self.delete(temporary)
 
     def delete(self, path: str) -> bool:
-        """Delete a file; return False if there was none."""
         try:
-            with self._named(path):
-                return bool(_ask(self._client.delete, self._at(path), recursive=False))
+            return bool(self._ask(path, self._client.delete, self._at(path), recursive=False))
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def names(self, folder: str) -> Sequence[str]:
-        """Return the names of what is directly in a folder, hidden ones too. Empty if it is missing."""
         return [path.rpartition("/")[2] for path, _ in self._listed(self._at(folder))]
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
-        """Yield every file below a folder, hidden ones too, in any order."""
         top = self._path
         pending = [self._at(prefix.strip("/")) if prefix.strip("/") else top]
         while pending:
@@ -202,13 +214,12 @@ class HdfsStorage:
                     yield Entry(path[len(top.rstrip("/")) + 1 :], info.length, info.modification_time)
 
     def remove_folders(self, path: str = "") -> None:
-        """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
         folder = self._at(path) if path else self._path
         below = [at for at, info in self._listed(folder) if info.isdir]
         for at in below:
             self.remove_folders(at[len(self._path.rstrip("/")) + 1 :])
-        with suppress(OSError), translated(folder):  # not empty, or gone
-            _ask(self._client.delete, folder, recursive=False)
+        with suppress(OSError):  # not empty, or gone
+            _ask(folder, self._client.delete, folder, recursive=False)
 
     def check_reachable(self, seconds: float = 5) -> None:
         """Raise OSError unless the cluster answers within so many seconds, whatever its client would wait."""
@@ -223,23 +234,17 @@ class HdfsStorage:
         return _client(self.root.removeprefix("hdfs://").partition("/")[0], os.getpid())
 
     def _at(self, path: str) -> str:
-        if not path or path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"{path!r} is not a path below {self.root}")
-        return f"{self._path.rstrip('/')}/{path}".removesuffix("/.") or "/"
+        return f"{self._path.rstrip('/')}/{check_below(path, self.root)}".removesuffix("/.") or "/"
 
-    def _named(self, path: str) -> Any:
-        self._at(path)
-        return translated(f"{self.root}/{path}")
+    def _place(self, path: str) -> str:
+        return f"{self.root}/{path}"
 
-    def _create(self, path: str) -> Any:
-        from hdfs_native import WriteOptions
-
-        return _ask(self._client.create, self._at(path), WriteOptions(overwrite=False, create_parent=True))
+    def _ask(self, path: str, call: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
+        return _ask(self._place(path), call, *arguments, **options)
 
     def _filled(self, path: str, data: bytes) -> str:
         """Write a whole temporary file beside a path and return its name."""
-        self._at(path)
-        temporary = _temporary(path)
+        temporary = temporary_beside(path)
         try:
             with self.write(temporary) as handle:
                 handle.write(data)
@@ -262,8 +267,7 @@ class HdfsStorage:
 
     def _listed(self, folder: str) -> Sequence[tuple[str, Any]]:
         try:
-            with translated(folder):
-                items = _ask(lambda: list(self._client.list_status(folder, recursive=False)))
+            items = _ask(folder, lambda: list(self._client.list_status(folder, recursive=False)))
         except (FileNotFoundError, NotADirectoryError):
             return []
         # What is listed of a file is the file itself.
@@ -274,9 +278,7 @@ class _Writer(io.RawIOBase):
     """A file being written. Every piece is taken whole."""
 
     def __init__(self, inner: Any, name: str) -> None:
-        self._inner: Any = inner
-        self.name = name
-        self._size = 0
+        self._inner, self.name, self._size = inner, name, 0
 
     def writable(self) -> bool:
         return True
@@ -284,8 +286,7 @@ class _Writer(io.RawIOBase):
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
         if len(view):
-            with translated(self.name):
-                _ask(self._writer.write, view)
+            self._ask(self._inner.write, view)
         self._size += len(view)
         return len(view)
 
@@ -293,62 +294,17 @@ class _Writer(io.RawIOBase):
         return self._size
 
     def hsync(self) -> None:
-        with translated(self.name):
-            _ask(self._writer.hsync)
+        self._ask(self._inner.hsync)
 
     def close(self) -> None:
-        inner, self._inner = self._inner, None
-        super().close()
-        if inner is not None:
-            with translated(self.name):
-                _ask(inner.close)
+        if not self.closed:
+            super().close()
+            _ask(self.name, self._inner.close)
 
-    @property
-    def _writer(self) -> Any:
-        if self._inner is None:
+    def _ask(self, call: Callable[..., object], *arguments: Any) -> None:
+        if self.closed:
             raise ValueError(f"{self.name} is closed")
-        return self._inner
-
-
-class _Reader(io.RawIOBase):
-    """A file being read."""
-
-    def __init__(self, inner: Any, name: str) -> None:
-        self._inner = inner
-        self._length = len(inner)
-        self.name = name
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        left = self._length - self._inner.tell()
-        count = left if size is None or size < 0 else min(size, left)
-        if count <= 0:
-            return b""
-        with translated(self.name):
-            return bytes(_ask(self._inner.read, count))
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        base = (0, self._inner.tell(), self._length)[whence]
-        with translated(self.name):
-            self._inner.seek(min(max(0, base + offset), self._length))
-        return self.tell()
-
-    def tell(self) -> int:
-        return int(self._inner.tell())
+        _ask(self.name, call, *arguments)
 
 
 @cache
@@ -360,43 +316,81 @@ def _client(authority: str, pid: int) -> Client:
         return Client(f"hdfs://{authority}" if authority else None, _PATIENCE if ":" in authority else None)
 
 
-def _temporary(path: str) -> str:
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.tmp-{uuid.uuid4().hex}-{name[:150]}" if folder else f".tmp-{uuid.uuid4().hex}-{name[:150]}"
+def _ask(place: str, call: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
+    """Return what a call of the client returns; what it raises is an OSError that names the place.
 
-
-def _ask(call: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
-    """Return what a call of the client returns.
-
-    The client can wait for ever for an answer on a connection whose other end died at a bad moment (seen with 0.14.7, where
-    namenode and datanode were killed together). Such a call is given up, and what comes next goes by new connections.
-
-    Raises:
-        TimeoutError: there is no answer within LONGEST_S.
+    The client can wait for ever for an answer on a connection whose other end died at a bad moment (seen with 0.14.7, where namenode
+    and datanode were killed together). After LONGEST_S such a call is given up as a TimeoutError, and what comes next goes by new connections.
     """
-    try:
-        return within(LONGEST_S, lambda: call(*arguments, **options))
-    except TimeoutError:
-        _client.cache_clear()
-        raise
+    with translated(place):
+        try:
+            return within(LONGEST_S, lambda: call(*arguments, **options))
+        except TimeoutError:
+            _client.cache_clear()
+            raise
 
 
 def within(seconds: float, work: Callable[[], _T]) -> _T:
     """Return what some work returns. Raises TimeoutError where it takes longer; a thread that nobody waits for goes on with it."""
-    answered: list[_T] = []
-    failed: list[BaseException] = []
+    answer: Future[_T] = Future()
 
     def call() -> None:
         try:
-            answered.append(work())
+            answer.set_result(work())
         except BaseException as error:
-            failed.append(error)
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=call, name="hdfs-call", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not answered:
+    threading.Thread(target=call, name="hdfs-call", daemon=True).start()
+    if not wait([answer], seconds).done:
         raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s")
-    return answered[0]
+    return answer.result()
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Let what a block raises be an OSError as of a local file system: its number, the cause in one line, and the path as a person writes it."""
+    try:
+        yield
+    except OSError as error:
+        raise _of_system(error, path) from None
+    except (RuntimeError, ValueError) as error:
+        raise _of_answer(str(error), path) from None
+
+
+def _of_system(error: OSError, path: str) -> OSError:
+    if error.errno is not None:
+        return error
+    for kind, number in ((FileNotFoundError, errno.ENOENT), (FileExistsError, errno.EEXIST)):
+        if isinstance(error, kind):
+            return kind(number, os.strerror(number), path)
+    if isinstance(error, IsADirectoryError):
+        return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    message = _first_line(str(error))
+    code = _CODE.search(message)
+    if code:
+        number = int(code[1])
+        return OSError(number, f"{os.strerror(number)} (HDFS)", path)
+    return _of_answer(message, path)
+
+
+def _of_answer(message: str, path: str) -> OSError:
+    name = _CLASS.search(message)
+    number, text = _ANSWERS.get(name[1], (0, None)) if name else (0, None)
+    if number:
+        return OSError(number, text or os.strerror(number), path)
+    if address := _ADDRESS.search(message):
+        return OSError(errno.EINVAL, f"this is no address of HDFS ({address[1]}): write hdfs://HOST:PORT/FOLDER", path)
+    if "No fs.defaultFS setting found" in message:
+        return OSError(errno.EINVAL, "it names no host, and no fs.defaultFS is set in HADOOP_CONF_DIR", path)
+    if places := _PLACES.search(message):
+        if int(places[1]) > 0 and places[2] in ("no", "0"):
+            return OSError(errno.ENOSPC, "no datanode has room for another block", path)
+        return OSError(errno.EHOSTDOWN, f"no datanode takes a block ({places[0]})", path)
+    code = _CODE.search(message)
+    number = int(code[1]) if code else errno.EIO
+    return OSError(number, f"HDFS: {_first_line(message)}", path)
+
+
+def _first_line(message: str) -> str:
+    lines = [line.strip() for line in message.replace("\\n", "\n").replace("\\t", " ").splitlines() if line.strip()]
+    return lines[0][:300] if lines else "it gave no reason"

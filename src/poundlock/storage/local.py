@@ -10,14 +10,13 @@ import errno
 import io
 import os
 import stat as modes
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import BinaryIO, ClassVar, cast
 
-from poundlock.storage.base import Entry
+from poundlock.storage.base import Entry, check_below, temporary_beside
 
 _NOREPLACE = 1  # linux/fs.h RENAME_NOREPLACE
 _AT_FDCWD = -100
@@ -41,67 +40,41 @@ class _WholeWrites(io.FileIO):
 
 @dataclass(frozen=True)
 class LocalStorage:
-    """Files below one local folder.
+    """Files below one local folder. What is not said here of a method is as `Storage` says."""
 
-    Args:
-        root: the folder, absolute. It is made when the first file is written.
-    """
-
-    root: str
+    root: str  # the folder, absolute. It is made when the first file is written.
     moves_by_copy: ClassVar[bool] = False
     refused_in_names: ClassVar[str] = ""
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        """Write a whole new file durably; return False, and change nothing, if the name is taken."""
         target = self._at(path)
-        temporary = _temporary(target)
-        try:
-            with _create(temporary) as handle:
-                handle.write(data)
-                os.fsync(handle.fileno())
-            won = _publish(temporary, target)
-            sync_folder(os.path.dirname(target))
-            return won
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+        with _beside(target, lambda handle: handle.write(data)) as temporary:
+            return _publish(temporary, target)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Give a file another content, durably and whole. Raises FileNotFoundError."""
         target = self._at(path)
         if not os.path.lexists(target):
             raise FileNotFoundError(target)
-        temporary = _temporary(target)
-        try:
-            with _create(temporary) as handle:
-                handle.write(data)
-                os.fsync(handle.fileno())
+        with _beside(target, lambda handle: handle.write(data)) as temporary:
             os.replace(temporary, target)
-            sync_folder(os.path.dirname(target))
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
 
     def write(self, path: str) -> BinaryIO:
         """Open a new file, unbuffered: hand it large pieces. Raises FileExistsError if the name is taken."""
         return cast(BinaryIO, _create(self._at(path)))
 
     def sync(self, handle: BinaryIO) -> None:
-        """Make a handle's content, and its name, durable."""
         handle.flush()
         os.fsync(handle.fileno())
         _forget_pages(handle)
         sync_folder(os.path.dirname(handle.name))
 
     def settle(self, path: str) -> None:
-        """Make a file that another process left, and its name, durable. Raises FileNotFoundError."""
         target = self._at(path)
         with io.FileIO(target) as handle:
             os.fsync(handle.fileno())
         sync_folder(os.path.dirname(target))
 
     def read(self, path: str) -> bytes:
-        """Return the whole content. Raises FileNotFoundError."""
         with io.FileIO(self._at(path)) as handle:
             return handle.readall()
 
@@ -110,7 +83,6 @@ class LocalStorage:
         return cast(BinaryIO, io.FileIO(self._at(path)))
 
     def stat(self, path: str) -> Entry | None:
-        """Return the file's entry, or None if there is none or it is a folder."""
         try:
             status = os.stat(self._at(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -128,23 +100,15 @@ class LocalStorage:
             sync_folder(folder)
 
     def concat(self, sources: Sequence[str], target: str) -> None:
-        """Write the content of the sources, in order, to a new durable file, whole or not at all. The sources stay."""
-        new = self._at(target)
-        temporary = _temporary(new)
-        try:
-            with _create(temporary) as handle:
-                for source in sources:
-                    with io.FileIO(self._at(source)) as part:
-                        _copy(part, handle)
-                os.fsync(handle.fileno())
-            _rename_exclusive(temporary, new)
-            sync_folder(os.path.dirname(new))
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+        def fill(handle: io.FileIO) -> None:
+            for source in sources:
+                with io.FileIO(self._at(source)) as part:
+                    _copy(part, handle)
+
+        with _beside(self._at(target), fill) as temporary:
+            _rename_exclusive(temporary, self._at(target))
 
     def delete(self, path: str) -> bool:
-        """Delete a file; return False if there was none."""
         try:
             os.unlink(self._at(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -152,7 +116,6 @@ class LocalStorage:
         return True
 
     def names(self, folder: str) -> Sequence[str]:
-        """Return the names of what is directly in a folder, hidden ones too. Empty if it is missing."""
         try:
             return os.listdir(self._at(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -177,24 +140,31 @@ class LocalStorage:
                         yield _entry(path, item.stat())
 
     def remove_folders(self, path: str = "") -> None:
-        """Remove the folders below a folder that hold no file, and the folder itself if nothing is left of it."""
         for folder, _, _ in os.walk(os.path.join(self.root, path), topdown=False):
             with suppress(OSError):
                 os.rmdir(folder)
 
     def _at(self, path: str) -> str:
-        if not path or path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"{path!r} is not a path below {self.root}")
-        return os.path.join(self.root, path)
+        return os.path.join(self.root, check_below(path, self.root))
 
 
 def _entry(path: str, status: os.stat_result) -> Entry:
     return Entry(path=path, bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
 
 
-def _temporary(target: str) -> str:
-    folder, name = os.path.split(target)
-    return os.path.join(folder, f".tmp-{uuid.uuid4().hex}-{name[:150]}")
+@contextmanager
+def _beside(target: str, fill: Callable[[io.FileIO], object]) -> Iterator[str]:
+    """Make a temporary file, whole and durable, for a block that gives it the target's name; that is durable then, too."""
+    temporary = temporary_beside(target)
+    try:
+        with _create(temporary) as handle:
+            fill(handle)
+            os.fsync(handle.fileno())
+        yield temporary
+        sync_folder(os.path.dirname(target))
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 def _create(path: str) -> _WholeWrites:
@@ -224,12 +194,7 @@ def _forget_pages(handle: BinaryIO) -> None:
 
 
 def move(old: str, new: str) -> None:
-    """Give a file another name, whose folder is made where it is missing; nothing is synced.
-
-    Raises:
-        FileExistsError: the new name is taken.
-        FileNotFoundError: there is no such file.
-    """
+    """Give a file another name, whose folder is made where it is missing; nothing is synced. Raises FileExistsError or FileNotFoundError."""
     try:
         _rename_exclusive(old, new)
     except FileNotFoundError:
@@ -272,9 +237,10 @@ def _publish(temporary: str, target: str) -> bool:
 
 
 def _rename_exclusive(source: str, target: str) -> None:
-    code = _renameat2(source, target)
-    if code == 0:
+    call = _c_function()
+    if call and not call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _NOREPLACE):
         return
+    code = ctypes.get_errno() if call else errno.ENOSYS
     if code not in _NO_SUCH_CALL:
         raise OSError(code, os.strerror(code), source, None, target)
     os.link(source, target)
@@ -283,6 +249,7 @@ def _rename_exclusive(source: str, target: str) -> None:
 
 @cache
 def _c_function() -> Callable[..., int] | None:
+    """Return renameat2, None where the C library does not have it."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
@@ -290,15 +257,6 @@ def _c_function() -> Callable[..., int] | None:
     call.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
     call.restype = ctypes.c_int
     return cast("Callable[..., int]", call)
-
-
-def _renameat2(source: str, target: str) -> int:
-    """Return 0 or an errno; ENOSYS where the C library does not have the call."""
-    call = _c_function()
-    if call is None:
-        return errno.ENOSYS
-    failed = call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _NOREPLACE)
-    return ctypes.get_errno() if failed else 0
 
 
 def _copy(source: io.FileIO, target: io.FileIO) -> None:

@@ -11,12 +11,12 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from shutil import copyfileobj
 from typing import Any
 
 from poundlock.errors import DefinitionError
-from poundlock.storage.base import Entry, OutcomeUnknown
-from poundlock.storage.object_files import PART
-from poundlock.storage.object_folder import ObjectFolder
+from poundlock.storage.base import Entry, OutcomeUnknown, temporary_beside
+from poundlock.storage.object_files import PART, ObjectFolder, ObjectWriter
 from poundlock.storage.s3_client import AccessDenied, StoreError
 
 _MARK = "poundlock"
@@ -26,11 +26,7 @@ _stores: dict[tuple[int, str], Any] = {}
 
 
 def open_objects(path: str) -> ObjectStorage:
-    """Return the storage of a gs://, az://, abfs:// or abfss:// folder.
-
-    Raises:
-        DefinitionError: the path names no bucket, or the package for it is not installed.
-    """
+    """Return the storage of a gs://, az:// or abfs[s]:// folder. Raises DefinitionError where it names no bucket or obstore is missing."""
     scheme, _, rest = path.partition("://")  # an object's name may have a ? or a #
     bucket, _, prefix = rest.partition("/")
     folders = prefix.strip("/").split("/")
@@ -50,15 +46,10 @@ def open_objects(path: str) -> ObjectStorage:
 
 @dataclass(frozen=True)
 class ObjectStorage(ObjectFolder):
-    """Objects of one bucket or container, below one prefix. Credentials come from the environment of whoever asks.
+    """Objects of one bucket or container, below one prefix. Credentials come from the environment of whoever asks."""
 
-    Args:
-        bucket: its URL, such as "gs://events".
-        prefix: of every key, without slashes at its ends; "" = the whole bucket.
-    """
-
-    bucket: str
-    prefix: str = ""
+    bucket: str  # its URL, such as "gs://events"
+    prefix: str = ""  # of every key, without slashes at its ends; "" = the whole bucket
 
     @property
     def root(self) -> str:
@@ -66,17 +57,12 @@ class ObjectStorage(ObjectFolder):
         return f"{self.bucket}/{self.prefix}".rstrip("/")
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        """Put a new object; return False, and change nothing, if the name is taken."""
-        import obstore
-
         mark = uuid.uuid4().hex
         try:
             with self._asking(path):
-                obstore.put(self._store, self._key(path), data, mode="create", attributes=_attributes(mark))
+                self._obstore.put(self._store, self._key(path), data, mode="create", attributes={_MARK: mark})
         except FileExistsError:
-            # A request that was repeated because its answer got lost finds its own object.
-            with self._asking(path):
-                return bool(_mark_of(obstore.get(self._store, self._key(path))) == mark)
+            return self._has_mark(path, mark)
         except StoreError as error:
             if error.refused:
                 raise
@@ -85,27 +71,18 @@ class ObjectStorage(ObjectFolder):
         return True
 
     def replace(self, path: str, data: bytes) -> None:
-        """Give an object another content. Raises FileNotFoundError."""
-        import obstore
-
         self._existing(path)
         with self._asking(path):
-            obstore.put(self._store, self._key(path), data)
+            self._obstore.put(self._store, self._key(path), data)
 
     def read(self, path: str) -> bytes:
-        """Return the whole content. Raises FileNotFoundError."""
-        import obstore
-
         with self._asking(path):
-            return bytes(obstore.get(self._store, self._key(path)).bytes())
+            return bytes(self._obstore.get(self._store, self._key(path)).bytes())
 
     def stat(self, path: str) -> Entry | None:
-        """Return the object's entry, or None if there is none."""
-        import obstore
-
         try:
             with self._asking(path):
-                return self._entry(obstore.head(self._store, self._key(path)))
+                return self._entry(self._obstore.head(self._store, self._key(path)))
         except FileNotFoundError:
             return None
 
@@ -114,10 +91,8 @@ class ObjectStorage(ObjectFolder):
 
         Raises FileExistsError or FileNotFoundError.
         """
-        import obstore
-
         with self._asking(target):
-            obstore.copy(self._store, self._key(source), self._key(target), overwrite=False)
+            self._obstore.copy(self._store, self._key(source), self._key(target), overwrite=False)
         self.delete(source)
 
     def concat(self, sources: Sequence[str], target: str) -> None:
@@ -125,37 +100,33 @@ class ObjectStorage(ObjectFolder):
         with self.write(target) as made:
             for source in sources:
                 with self.open(source) as given:
-                    while block := given.read(PART):
-                        made.write(block)
+                    copyfileobj(given, made, PART)
 
     def delete(self, path: str) -> bool:
-        """Delete an object; return False if there was none."""
-        import obstore
-
         if self.stat(path) is None:
             return False
         with suppress(FileNotFoundError), self._asking(path):
-            obstore.delete(self._store, self._key(path))
+            self._obstore.delete(self._store, self._key(path))
         return True
 
     def names(self, folder: str) -> Sequence[str]:
-        """Return the names of what is directly in a folder, hidden ones too. Empty if it is missing."""
-        import obstore
-
         start = self._folder(folder)
         with self._asking(folder):
-            listed = obstore.list_with_delimiter(self._store, start or None)
+            listed = self._obstore.list_with_delimiter(self._store, start or None)
         paths = [str(item["path"]) for item in listed["objects"]] + [str(path) for path in listed["common_prefixes"]]
         return [path.rstrip("/").rpartition("/")[2] for path in paths]
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
-        """Yield every object below a folder, hidden ones too."""
-        import obstore
-
         with self._asking(prefix):
-            for page in obstore.list(self._store, self._folder(prefix) or None):
+            for page in self._obstore.list(self._store, self._folder(prefix) or None):
                 for item in page:
                     yield self._entry(item)
+
+    @property
+    def _obstore(self) -> Any:
+        import obstore
+
+        return obstore
 
     @property
     def _store(self) -> Any:
@@ -167,34 +138,25 @@ class ObjectStorage(ObjectFolder):
         return _stores[key]
 
     def _entry(self, item: Any) -> Entry:
-        key = str(item["path"])
-        path = key[len(self.prefix) + 1 :] if self.prefix else key
         modified = round(item["last_modified"].timestamp() * 1000)
-        return Entry(path, int(item["size"]), modified, item.get("e_tag") or "")
+        return Entry(self._path(str(item["path"])), int(item["size"]), modified, item.get("e_tag") or "")
 
-    def _key(self, path: str) -> str:
-        if not path or path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"{path!r} is not a path below {self.root}")
-        return f"{self.prefix}/{path}" if self.prefix else path
+    def _has_mark(self, path: str, mark: str) -> bool:
+        """Return whether an object is our own: a request that was repeated because its answer got lost finds it."""
+        with self._asking(path):
+            return bool(dict(self._obstore.get(self._store, self._key(path)).attributes).get(_MARK) == mark)
 
-    def _folder(self, path: str) -> str:
-        return self._key(path.strip("/")) if path.strip("/") not in ("", ".") else self.prefix
-
-    def _sending(self, path: str) -> _Sending:
-        return _Sending(self, path)
+    def _writer(self, path: str) -> _StoreWriter:
+        return _StoreWriter(self, path)
 
     def _range(self, path: str, first: int, after: int) -> bytes:
-        import obstore
-
         with self._asking(path):
-            return bytes(obstore.get_range(self._store, self._key(path), start=first, end=after))
+            return bytes(self._obstore.get_range(self._store, self._key(path), start=first, end=after))
 
     @contextmanager
     def _asking(self, path: str) -> Iterator[None]:
         """Turn the client's errors into OSErrors."""
-        from obstore import exceptions as errors
-
-        place = self._place(path)
+        errors, place = self._obstore.exceptions, self._place(path)
         try:
             yield
         except (errors.AlreadyExistsError, errors.PreconditionError) as error:
@@ -214,60 +176,48 @@ class ObjectStorage(ObjectFolder):
             raise StoreError(errno.EIO, f"the store answered: {first[0][:200]}", place) from error
 
 
-def _attributes(mark: str) -> Any:
-    return {_MARK: mark}
-
-
-def _mark_of(answer: Any) -> Any:
-    return dict(answer.attributes).get(_MARK)
-
-
-class _Sending:
-    """One object on its way, in one stream.
+class _StoreWriter(ObjectWriter):
+    """Writes an object in one stream.
 
     What ends a stream replaces whatever has the name, so it is given to a temporary name, from which the store copies it to
     the last one if that is free.
     """
 
     def __init__(self, storage: ObjectStorage, path: str) -> None:
+        super().__init__(storage._place(path))
         self.storage, self.path = storage, path
-        folder, _, name = path.rpartition("/")
-        self._temporary = f"{folder}/" * bool(folder) + f".tmp-{uuid.uuid4().hex}-{name[:150]}"
+        self._temporary = temporary_beside(path)
         self._mark = uuid.uuid4().hex
         self._stream: Any = None
 
     def part(self, number: int, data: bytes) -> None:
-        import obstore
-
         storage = self.storage
         with storage._asking(self.path):
             if self._stream is None:
-                self._stream = obstore.open_writer(
+                self._stream = storage._obstore.open_writer(
                     storage._store,
                     storage._key(self._temporary),
                     buffer_size=PART,
-                    attributes=_attributes(self._mark),
+                    attributes={_MARK: self._mark},
                     max_concurrency=_AT_ONCE,
                 )
             self._stream.write(data)
 
     def whole(self, data: bytes) -> None:
         if not self.storage.create_exclusive(self.path, data):
-            raise FileExistsError(self.storage._place(self.path))
+            raise FileExistsError(self.name)
 
     def finish(self) -> None:
-        import obstore
-
         storage = self.storage
         try:
             with storage._asking(self.path):
                 self._stream.close()
-                obstore.copy(storage._store, storage._key(self._temporary), storage._key(self.path), overwrite=False)
+                storage._obstore.copy(
+                    storage._store, storage._key(self._temporary), storage._key(self.path), overwrite=False
+                )
         except FileExistsError:
-            # A request that was repeated because its answer got lost finds its own object.
-            with storage._asking(self.path):
-                if _mark_of(obstore.get(storage._store, storage._key(self.path))) != self._mark:
-                    raise FileExistsError(storage._place(self.path)) from None
+            if not storage._has_mark(self.path, self._mark):
+                raise FileExistsError(self.name) from None
         finally:
             with suppress(OSError):
                 storage.delete(self._temporary)

@@ -10,15 +10,14 @@ import errno
 import importlib.util
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Entry, OutcomeUnknown
-from poundlock.storage.object_folder import ObjectFolder
+from poundlock.storage.object_files import ObjectFolder
 from poundlock.storage.s3_client import S3Address, StoreError, asking, client
-from poundlock.storage.uploads import LEAST_PART, Upload, UploadGone, shown_mark
+from poundlock.storage.uploads import LEAST_PART, PartsWriter, Upload, UploadGone, shown_mark
 
 _MARK = "poundlock"  # the object's metadata that says who wrote it
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -28,8 +27,7 @@ _LARGEST_COPY = 1 << 30  # bytes of a part that the store copies
 def open_s3(path: str) -> S3Storage:
     """Return the storage of an s3:// or s3a:// folder, at the address that the environment says.
 
-    Raises:
-        DefinitionError: the path names no bucket, the environment's address is none, or the package for it is not installed.
+    Raises DefinitionError where the path names no bucket, the address is none, or the package for it is not installed.
     """
     scheme, _, rest = path.partition(":")
     bucket, _, prefix = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
@@ -38,7 +36,8 @@ def open_s3(path: str) -> S3Storage:
             f"a path of {scheme}:// carries credentials",
             next="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead, and take them out of the path",
         )
-    if not bucket or _odd(prefix.strip("/")):
+    folders = prefix.strip("/").split("/")
+    if not bucket or (folders != [""] and {"", ".", ".."} & set(folders)):
         raise DefinitionError(f"{path} names no folder of a bucket", next=f"write {scheme}://bucket/folder")
     if importlib.util.find_spec("botocore") is None:
         raise DefinitionError(f"{path}: S3 needs the package botocore", next='type: pip install "poundlock[s3]"')
@@ -47,17 +46,11 @@ def open_s3(path: str) -> S3Storage:
 
 @dataclass(frozen=True)
 class S3Storage(ObjectFolder):
-    """Objects of one bucket, below one prefix.
+    """Objects of one bucket, below one prefix. What is not said of a method is as `Storage` and `Uploads` say."""
 
-    Args:
-        bucket: the bucket.
-        prefix: of every key, without slashes at its ends; "" = the whole bucket.
-        address: where S3 is.
-    """
-
-    bucket: str
-    prefix: str = ""
-    address: S3Address = field(default_factory=S3Address)
+    bucket: str  # the bucket
+    prefix: str = ""  # of every key, without slashes at its ends; "" = the whole bucket
+    address: S3Address = field(default_factory=S3Address)  # where S3 is
 
     @property
     def root(self) -> str:
@@ -73,21 +66,17 @@ class S3Storage(ObjectFolder):
     # Files
 
     def create_exclusive(self, path: str, data: bytes) -> bool:
-        """Put a new object; return False, and change nothing, if the name is taken. Raises OutcomeUnknown without an answer."""
         return self._put_new(path, data, uuid.uuid4().hex)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Give an object another content. Raises FileNotFoundError."""
         self._existing(path)
         self._call("put_object", path, Body=data)
 
     def read(self, path: str) -> bytes:
-        """Return the whole content. Raises FileNotFoundError."""
         with asking(self.bucket, self._place(path)):
             return cast(bytes, self._client.get_object(Bucket=self.bucket, Key=self._key(path))["Body"].read())
 
     def stat(self, path: str) -> Entry | None:
-        """Return the object's entry, or None if there is none."""
         head = self._head(path)
         if head is None:
             return None
@@ -106,36 +95,29 @@ class S3Storage(ObjectFolder):
 
         Raises FileExistsError if the target exists, FileNotFoundError if a source does not.
         """
-        sizes = []
-        for source in sources:
-            entry = self.stat(source)
-            if entry is None:
-                raise FileNotFoundError(self._place(source))
-            sizes.append(entry.bytes)
-        if self.stat(target) is not None:
-            raise FileExistsError(self._place(target))
-        sending = _Sending(self, target)
-        try:
-            rest = _join(sending, list(zip(sources, sizes, strict=True)))
-            if sending.tags:
-                if rest:
-                    sending.part(len(sending.tags) + 1, rest)
-                sending.finish()
-            else:
-                sending.whole(rest)
-        except BaseException:
-            sending.drop()
-            raise
+        sizes = [self._existing(source).bytes for source in sources]
+        with cast(_S3Writer, self.write(target)) as made:
+            for source, size in zip(sources, sizes, strict=True):
+                at = 0
+                while at < size:  # parts are not all of one size; all but the last have the least that a part may have
+                    rest = size - at
+                    if not made.held and rest >= LEAST_PART:
+                        after = at + min(rest, _LARGEST_COPY)
+                        made.copy(source, at, after)
+                    else:
+                        after = at + min(rest, LEAST_PART - made.held)
+                        made.write(self._range(source, at, after))
+                        if made.held >= LEAST_PART:
+                            made.send_held()
+                    at = after
 
     def delete(self, path: str) -> bool:
-        """Delete an object; return False if there was none."""
         if self._head(path) is None:
             return False
         self._call("delete_object", path)
         return True
 
     def names(self, folder: str) -> Sequence[str]:
-        """Return the names of what is directly in a folder, hidden ones too. Empty if it is missing."""
         start = self._folder(folder)
         names = []
         for page in self._pages("list_objects_v2", Prefix=start, Delimiter="/"):
@@ -144,7 +126,6 @@ class S3Storage(ObjectFolder):
         return [name for name in names if name]
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
-        """Yield every object below a folder, hidden ones too."""
         for page in self._pages("list_objects_v2", Prefix=self._folder(prefix)):
             for item in page.get("Contents", ()):
                 if not item["Key"].endswith("/"):  # what consoles put there to show a folder
@@ -154,16 +135,13 @@ class S3Storage(ObjectFolder):
     # Uploads
 
     def begin_upload(self, path: str, mark: str) -> str:
-        """Begin an upload for an object that will carry a mark, and return its id."""
         return cast(str, self._call("create_multipart_upload", path, Metadata={_MARK: mark})["UploadId"])
 
     def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
-        """Write a part; return its tag. Raises UploadGone."""
         response = self._call("upload_part", path, UploadId=upload, PartNumber=number, Body=data)
         return cast(str, response["ETag"])
 
     def uploaded(self, path: str, upload: str) -> Sequence[tuple[int, str, int]] | None:
-        """Return number, tag and bytes of the parts that are there; None if there is no such upload."""
         parts: list[tuple[int, str, int]] = []
         try:
             for page in self._pages("list_parts", Key=self._key(path), UploadId=upload):
@@ -173,14 +151,12 @@ class S3Storage(ObjectFolder):
         return parts
 
     def complete_upload(self, path: str, upload: str, tags: Sequence[str]) -> None:
-        """Let the object appear. Raises UploadGone, or FileExistsError if the name is taken."""
         parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, 1)]
         self._call(
             "complete_multipart_upload", path, UploadId=upload, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
         )
 
     def abort_upload(self, path: str, upload: str) -> bool:
-        """Drop an upload and its parts; return False if the store says that there was none."""
         try:
             self._call("abort_multipart_upload", path, UploadId=upload)
         except UploadGone:
@@ -188,7 +164,6 @@ class S3Storage(ObjectFolder):
         return True
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
-        """Yield the uploads below a folder that were begun, of whomever they are."""
         start = self._folder(prefix)
         # MinIO takes a prefix for the whole name of an object; without one it tells all uploads of the bucket.
         asked = start if self.address.endpoint is None else ""
@@ -198,7 +173,6 @@ class S3Storage(ObjectFolder):
                     yield Upload(self._path(item["Key"]), item["UploadId"], _ms(item["Initiated"]))
 
     def mark_of(self, path: str) -> str | None:
-        """Return the mark an object carries, "" for none, None if there is no such object."""
         head = self._head(path)
         return None if head is None else str(head.get("Metadata", {}).get(_MARK, ""))
 
@@ -208,17 +182,8 @@ class S3Storage(ObjectFolder):
     def _client(self) -> Any:
         return client(self.address)
 
-    def _key(self, path: str) -> str:
-        if not path or path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"{path!r} is not a path below {self.root}")
-        return f"{self.prefix}/{path}" if self.prefix else path
-
-    def _path(self, key: str) -> str:
-        return key[len(self.prefix) + 1 :] if self.prefix else key
-
     def _folder(self, path: str) -> str:
-        start = self.prefix if path.strip("/") in ("", ".") else self._key(path.strip("/"))
-        return f"{start}/" if start else ""
+        return f"{super()._folder(path)}/".removeprefix("/")
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
         with asking(self.bucket, self._place(path)):
@@ -239,8 +204,8 @@ class S3Storage(ObjectFolder):
         except FileNotFoundError:
             return None
 
-    def _sending(self, path: str) -> _Sending:
-        return _Sending(self, path)
+    def _writer(self, path: str) -> _S3Writer:
+        return _S3Writer(self, path)
 
     def _range(self, path: str, first: int, after: int) -> bytes:
         with asking(self.bucket, self._place(path)):
@@ -263,82 +228,39 @@ class S3Storage(ObjectFolder):
         return True
 
 
-def _odd(prefix: str) -> bool:
-    return bool(prefix) and any(part in ("", ".", "..") for part in prefix.split("/"))
-
-
 def _ms(moment: Any) -> int:
     return int(moment.timestamp() * 1000)
 
 
-class _Sending:
-    """The parts of one object on their way to it."""
+class _S3Writer(PartsWriter):
+    """Writes an object: of parts, or by one put."""
 
     def __init__(self, storage: S3Storage, path: str) -> None:
-        self.storage, self.path = storage, path
-        self.tags: list[str] = []
-        self._mark = uuid.uuid4().hex
-        self._upload: str | None = None
+        super().__init__(storage, path, uuid.uuid4().hex, storage._place(path))
+        self.storage = storage
 
-    def part(self, number: int, data: bytes) -> None:
-        self.tags.append(self.storage.upload_part(self.path, self._begun(), number, data))
-
-    def copied(self, source: str, first: int, after: int) -> None:
+    def copy(self, source: str, first: int, after: int) -> None:
         """Take a range of another object as a part, copied within the store."""
         storage = self.storage
-        answer = storage._call(
-            "upload_part_copy",
-            self.path,
-            UploadId=self._begun(),
-            PartNumber=len(self.tags) + 1,
-            CopySource={"Bucket": storage.bucket, "Key": storage._key(source)},
-            CopySourceRange=f"bytes={first}-{after - 1}",
-        )
+        self._parts += 1
+        given = {
+            "CopySource": {"Bucket": storage.bucket, "Key": storage._key(source)},
+            "CopySourceRange": f"bytes={first}-{after - 1}",
+        }
+        answer = storage._call("upload_part_copy", self.path, UploadId=self.begin(), PartNumber=self._parts, **given)
         self.tags.append(answer["CopyPartResult"]["ETag"])
 
     def whole(self, data: bytes) -> None:
-        if not self.storage._put_new(self.path, data, self._mark):
-            raise FileExistsError(self.storage._place(self.path))
+        if not self.storage._put_new(self.path, data, self.mark):
+            raise FileExistsError(self.name)
 
     def finish(self) -> None:
-        assert self._upload is not None
         try:
-            self.storage.complete_upload(self.path, self._upload, self.tags)
+            self.storage.complete_upload(self.path, self.begin(), self.tags)
         except UploadGone:
-            if shown_mark(self.storage, self.path) != self._mark:
+            if shown_mark(self.storage, self.path) != self.mark:
                 raise
         except FileExistsError:
-            if self.storage.mark_of(self.path) != self._mark:
+            if self.storage.mark_of(self.path) != self.mark:
                 raise
-        self._upload = None
-
-    def drop(self) -> None:
-        if self._upload is not None:
-            with suppress(Exception):
-                self.storage.abort_upload(self.path, self._upload)
-            self._upload = None
-
-    def _begun(self) -> str:
-        if self._upload is None:
-            self._upload = self.storage.begin_upload(self.path, self._mark)
-        return self._upload
-
-
-def _join(sending: _Sending, sources: Sequence[tuple[str, int]]) -> bytes:
-    """Send the sources as parts, and return what is left over: less than a part may have. Parts here are not all of one size."""
-    buffer = bytearray()
-    for path, size in sources:
-        at = 0
-        while at < size:
-            rest = size - at
-            if not buffer and rest >= LEAST_PART:
-                after = at + min(rest, _LARGEST_COPY)
-                sending.copied(path, at, after)
-            else:
-                after = at + min(rest, LEAST_PART - len(buffer))
-                buffer += sending.storage._range(path, at, after)
-                if len(buffer) >= LEAST_PART:
-                    sending.part(len(sending.tags) + 1, bytes(buffer))
-                    buffer.clear()
-            at = after
-    return bytes(buffer)
+        self._id = None

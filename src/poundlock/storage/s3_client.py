@@ -19,14 +19,9 @@ from poundlock.storage.uploads import UploadGone
 
 # What says where S3 is, without a secret: a cluster's executors get them from the driver.
 PASSED_ON = (
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_PROFILE",
-    "AWS_CA_BUNDLE",
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_CA_BUNDLE",
     "POUNDLOCK_S3_PATH_STYLE",
-)
+)  # fmt: skip
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _ATTEMPTS, _CONNECT_S, _READ_S, _CONNECTIONS = 5, 10, 60, 16
 
@@ -45,24 +40,17 @@ class AccessDenied(StoreError, PermissionError):
 
 @dataclass(frozen=True)
 class S3Address:
-    """Where S3 is.
+    """Where S3 is."""
 
-    Args:
-        endpoint: URL of the service; None = Amazon's of the region.
-        region: its region; None = as the profile says.
-        path_style: whether buckets are named in the path instead of the host name.
-    """
-
-    endpoint: str | None = None
-    region: str | None = None
-    path_style: bool = False
+    endpoint: str | None = None  # URL of the service; None = Amazon's of the region
+    region: str | None = None  # its region; None = as the profile says
+    path_style: bool = False  # whether buckets are named in the path instead of the host name
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> S3Address:
         """Return what AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, AWS_DEFAULT_REGION and POUNDLOCK_S3_PATH_STYLE say.
 
-        Raises:
-            DefinitionError: POUNDLOCK_S3_PATH_STYLE is neither true nor false, or the endpoint is no URL.
+        Raises DefinitionError where POUNDLOCK_S3_PATH_STYLE is neither true nor false, or the endpoint is no URL.
         """
         env = os.environ if environment is None else environment
         endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
@@ -77,27 +65,20 @@ class S3Address:
 
 
 _clients: dict[tuple[int, S3Address, float | None], Any] = {}
-_making = threading.Lock()
+_making = threading.RLock()  # a writer that is collected while a client is made asks for one too, to drop its upload
 
 
 def client(address: S3Address, *, quick_s: float | None = None) -> Any:
     """Return a client that the threads of this process share. A forked process gets its own.
 
-    Args:
-        address: where S3 is.
-        quick_s: give up a request after so many seconds, without another attempt.
-
-    Raises:
-        DefinitionError: the package for it is not installed.
+    With `quick_s` it gives up a request after so many seconds, without another attempt. Raises DefinitionError without botocore.
     """
     key = (os.getpid(), address, quick_s)
-    cached = _clients.get(key)
-    if cached is None:
+    if key not in _clients:
         with _making:
-            cached = _clients.get(key)
-            if cached is None:
-                cached = _clients[key] = _client(address, quick_s)
-    return cached
+            if key not in _clients:
+                _clients[key] = _client(address, quick_s)
+    return _clients[key]
 
 
 def _client(address: S3Address, quick_s: float | None) -> Any:
@@ -122,33 +103,34 @@ def _client(address: S3Address, quick_s: float | None) -> Any:
     return Session().create_client("s3", region_name=region, endpoint_url=address.endpoint, config=config)
 
 
-_GONE = ("NoSuchKey", "404", "NotFound")
-_TAKEN = ("PreconditionFailed", "412")
-_BUSY = ("ConditionalRequestConflict", "OperationAborted", "409", "SlowDown", "503", "ServiceUnavailable")
-_DENIED = ("AccessDenied", "403", "Forbidden", "AllAccessDisabled", "AccountProblem", "401", "Unauthorized")
-_NOT_KNOWN = (
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "ExpiredToken",
-    "InvalidToken",
-    "TokenRefreshRequired",
-    "InvalidSecurity",
-    "AuthFailure",
-    "NotSignedUp",
-)
 _CREDENTIALS = (
     "look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN or AWS_PROFILE, and that the clock is right"
 )
+# What asking again does not help with: the codes of such an answer, its number and message, and what to do.
+_REFUSALS: tuple[tuple[str, int, str, str], ...] = (
+    ("NoSuchBucket", errno.ENODEV, "there is no bucket {bucket!r}",
+     "create the bucket, or correct the path or AWS_ENDPOINT_URL"),
+    ("AccessDenied 403 Forbidden AllAccessDisabled AccountProblem 401 Unauthorized", errno.EACCES, "access denied",
+     "let these credentials list, read, write and delete there, and list and abort uploads"),
+    ("InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken TokenRefreshRequired InvalidSecurity AuthFailure "
+     "NotSignedUp", errno.EACCES, "the credentials are not accepted ({code})", _CREDENTIALS),
+    ("PermanentRedirect 301 AuthorizationHeaderMalformed IllegalLocationConstraintException", errno.EINVAL,
+     "the bucket is in another region ({code})", "set AWS_REGION to it"),
+    ("InvalidBucketName InvalidURI", errno.EINVAL, "{bucket!r} cannot name a bucket", "write s3://bucket/folder"),
+)  # fmt: skip
+_REFUSED = {code: (number, text, to_do) for codes, number, text, to_do in _REFUSALS for code in codes.split()}
+_OF_FILES: dict[str, tuple[type[OSError], int, str]] = {
+    "NoSuchUpload": (UploadGone, errno.ENOENT, "there is no such upload"),
+    **dict.fromkeys(("NoSuchKey", "404", "NotFound"), (FileNotFoundError, errno.ENOENT, "there is no such object")),
+    **dict.fromkeys(("PreconditionFailed", "412"), (FileExistsError, errno.EEXIST, "the name is taken")),
+}
+_BUSY = ("ConditionalRequestConflict", "OperationAborted", "409", "SlowDown", "503", "ServiceUnavailable")
+_FULL = ("QuotaExceeded", "XMinioStorageFull")
 
 
 @contextmanager
 def asking(bucket: str, place: str) -> Iterator[None]:
-    """Turn the client's errors into OSErrors.
-
-    Args:
-        bucket: whose objects are asked for.
-        place: the object or folder, as a person would write it.
-    """
+    """Turn the client's errors into OSErrors that name the place, an object or folder as a person would write it."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -162,42 +144,14 @@ def asking(bucket: str, place: str) -> Iterator[None]:
 def _of_answer(response: Mapping[str, Any], bucket: str, place: str) -> OSError:
     error = response.get("Error", {})
     code, message = str(error.get("Code", "")), str(error.get("Message", ""))
-    if code == "NoSuchBucket":
-        return StoreError(
-            errno.ENODEV,
-            f"there is no bucket {bucket!r}",
-            place,
-            next="create the bucket, or correct the path or AWS_ENDPOINT_URL",
-            refused=True,
-        )
-    if code == "NoSuchUpload":
-        return UploadGone(errno.ENOENT, "there is no such upload", place)
-    if code in _GONE:
-        return FileNotFoundError(errno.ENOENT, "there is no such object", place)
-    if code in _TAKEN:
-        return FileExistsError(errno.EEXIST, "the name is taken", place)
-    if code in _NOT_KNOWN:
-        message = f"the credentials are not accepted ({code})"
-        return AccessDenied(errno.EACCES, message, place, next=_CREDENTIALS, refused=True)
-    if code in _DENIED:
-        return AccessDenied(
-            errno.EACCES,
-            "access denied",
-            place,
-            next="let these credentials list, read, write and delete there, and list and abort uploads",
-            refused=True,
-        )
-    if code in ("PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"):
-        return StoreError(
-            errno.EINVAL, f"the bucket is in another region ({code})", place, next="set AWS_REGION to it", refused=True
-        )
-    if code in ("InvalidBucketName", "InvalidURI"):
-        return StoreError(
-            errno.EINVAL, f"{bucket!r} cannot name a bucket", place, next="write s3://bucket/folder", refused=True
-        )
-    number = (
-        errno.EAGAIN if code in _BUSY else errno.ENOSPC if code in ("QuotaExceeded", "XMinioStorageFull") else errno.EIO
-    )
+    if code in _OF_FILES:
+        kind, number, message = _OF_FILES[code]
+        return kind(number, message, place)
+    if code in _REFUSED:
+        number, message, to_do = _REFUSED[code]
+        refusal = AccessDenied if number == errno.EACCES else StoreError
+        return refusal(number, message.format(bucket=bucket, code=code), place, next=to_do, refused=True)
+    number = errno.EAGAIN if code in _BUSY else errno.ENOSPC if code in _FULL else errno.EIO
     return StoreError(number, f"the store answered {code}: {message}"[:300], place)
 
 

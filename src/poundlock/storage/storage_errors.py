@@ -25,12 +25,9 @@ def is_full(error: OSError) -> bool:
 
 
 def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> PoundlockError:
-    """Return the error to raise for a failed file operation.
+    """Return the error to raise for a failed file operation, such as of "recording checkpoint 7".
 
-    Args:
-        error: what the operating system said.
-        doing: what was being done, such as "recording checkpoint 7".
-        starting: whether nothing has run yet, so that a path that cannot be written is the job's definition at fault.
+    While a job is starting, nothing has run yet, and a path that cannot be written is its definition at fault.
     """
     path = str(error.filename2 or error.filename or "")
     # A folder that is named already says more than a temporary file in it.
@@ -54,11 +51,7 @@ def storage_trouble(error: OSError, *, doing: str, starting: bool = False) -> Po
 
 
 def unreadable(error: OSError) -> PoundlockError | None:
-    """Return what a command says about a folder that the store or the system does not let it look at; None for other errors.
-
-    Args:
-        error: what they said.
-    """
+    """Return what a command says about a folder that the store or the system does not let it look at; None for other errors."""
     path = error.filename
     if error.errno is None or not isinstance(path, str) or not (is_uri(path) or error.errno in _NOT_ALLOWED):
         return None
@@ -72,15 +65,7 @@ def unreadable(error: OSError) -> PoundlockError | None:
 
 
 def refuse_unreachable(storage: Storage, *, what: str) -> None:
-    """Return if a storage answers, within seconds.
-
-    Args:
-        storage: the storage.
-        what: what it is to the job, such as "the checkpoint".
-
-    Raises:
-        DefinitionError: it does not.
-    """
+    """Raise DefinitionError unless a storage answers, within seconds; `what` it is to the job, such as "the checkpoint"."""
     if not isinstance(storage, Remote):
         return
     try:

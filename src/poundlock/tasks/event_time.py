@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats import convert
-from poundlock.formats.chunk import Batch, Chunk, Records
-from poundlock.formats.origin import origin_of, subset
+from poundlock.formats.chunk import Batch, Chunk, Records, origin_of, subset
 from poundlock.formats.reject import Reject
 from poundlock.operators.generators import RecordGenerator
 from poundlock.operators.time_values import SourceTime, SplitTimes, TimeDirective

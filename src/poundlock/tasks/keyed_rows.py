@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk
-from poundlock.formats.convert import column_values
-from poundlock.formats.declared import declared_rows
+from poundlock.formats.convert import column_values, declared_rows
 from poundlock.operators.chain import MAIN, Emit
 from poundlock.operators.keyed.codec import normal
 from poundlock.operators.keyed.output import GroupBatch, OutputChunk

@@ -18,7 +18,7 @@ from poundlock.errors import TransientError
 from poundlock.spark.launch.jars import jar_set, pyspark_jars
 from poundlock.spark.launch.java import find_java
 from poundlock.storage import open_storage
-from poundlock.storage.removal import remove_tree
+from poundlock.storage.copying import remove_tree
 from poundlock.testing.servers import ServerProcess, end, launch, port_to_use
 
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"

@@ -119,7 +119,7 @@ class ProcessHarness(KeyedOperatorHarness):
 
     def _check(self, chunk: OutputChunk) -> None:
         if chunk.tag in self._declared:
-            from poundlock.formats.declared import declared_rows
+            from poundlock.formats.convert import declared_rows
 
             declared_rows(self._id, self._declared[chunk.tag], chunk.values)
 

@@ -20,8 +20,7 @@ from poundlock.checkpoint.identity import open_identity
 from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion
-from poundlock.connectors.files.sink.compaction import FileCompaction
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.storage import LocalStorage
 from poundlock.values import ManualClock

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from poundlock.checkpoint.sink_values import SinkValue
-from poundlock.connectors.files.task_directive import FileDirective
+from poundlock.connectors.files.file_values import FileDirective
 from poundlock.connectors.jdbc.committer import StagedRows
 from poundlock.connectors.kafka.sink.committer import OpenTransaction
 from poundlock.connectors.postgres.sink.committer import PreparedTransaction

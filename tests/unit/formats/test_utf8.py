@@ -16,9 +16,8 @@ from poundlock.connectors.postgres.sink.rows import raw_row
 from poundlock.connectors.postgres.sink.table import Table, TableColumn
 from poundlock.connectors.postgres.sink.writer import PostgresWriter
 from poundlock.formats.chunk import Batch, Records
-from poundlock.formats.convert import to_batch
+from poundlock.formats.convert import not_utf8, row_values, to_batch
 from poundlock.formats.encode import JsonEncoder
-from poundlock.formats.utf8 import not_utf8, row_values
 
 GOOD, BAD = b"w\xc3\xb6rter", b"\xff\xfe"
 

@@ -16,7 +16,7 @@ from poundlock.errors import DefinitionError, TransientError
 from poundlock.spark.error_translation import explain
 from poundlock.storage import hdfs, is_uri, open_storage
 from poundlock.storage.base import OutcomeUnknown
-from poundlock.storage.hdfs_errors import translated
+from poundlock.storage.hdfs import translated
 from poundlock.storage.storage_errors import refuse_unreachable, storage_trouble
 from poundlock.testing.servers import free_port
 

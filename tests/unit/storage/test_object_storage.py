@@ -126,7 +126,7 @@ def test_files_move_and_are_joined_without_replacing(storage: ObjectStorage) -> 
 
 
 def test_the_file_sink_writes_there(storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileSink, "_storage", lambda self, root=None: storage)
+    monkeypatch.setattr(FileSink, "storage", lambda self, root=None: storage)
     h = FileSinkHarness(FileSink("/ignored", row="value").bind(job_id=JOB, sink="out"))
     assert not isinstance(storage, Uploads)
     h.sink.preflight()
@@ -221,10 +221,11 @@ def test_a_store_that_answers_badly_in_mid_job_is_worth_a_restart() -> None:
     assert isinstance(storage_trouble(answer("InternalError"), doing="recording checkpoint 7"), TransientError)
 
 
-class Sent:
-    """Collects what a writer sends."""
+class Sent(ObjectWriter):
+    """A writer that collects what it sends."""
 
     def __init__(self) -> None:
+        super().__init__("a")
         self.parts: list[int] = []
         self.ended = ""
 
@@ -242,18 +243,21 @@ class Sent:
         self.ended = "dropped"
 
 
+class OnlyParts(Sent):
+    whole = ObjectWriter.whole
+
+
 def test_a_writer_sends_parts_that_a_store_takes() -> None:
-    sent = Sent()
-    with ObjectWriter(sent, "a") as handle:
-        handle.write(bytes(2 * PART + 5))
-        handle.write(b"")
-        assert handle.tell() == 2 * PART + 5
+    with Sent() as sent:
+        sent.write(bytes(2 * PART + 5))
+        sent.write(b"")
+        assert sent.tell() == 2 * PART + 5
     assert (sent.parts, sent.ended) == ([PART, PART, 5], "finished")
     small = Sent()
-    ObjectWriter(small, "a").close()
+    small.close()
     assert (small.parts, small.ended) == ([], "whole 0")
-    only_parts = Sent()
-    ObjectWriter(only_parts, "a", whole=False).close()
+    only_parts = OnlyParts()
+    only_parts.close()
     assert (only_parts.parts, only_parts.ended) == ([0], "finished")
     assert sum(part_size(n) for n in range(1, 10_001)) > 1 << 40, "a terabyte fits into the 10,000 parts there may be"
 
@@ -285,16 +289,15 @@ def test_an_object_that_a_store_tells_of_late_is_waited_for(monkeypatch: pytest.
 
 
 def test_a_writer_that_fails_drops_its_parts() -> None:
-    class Failing(Sent):
+    class Failing(OnlyParts):
         def part(self, number: int, data: bytes) -> None:
             raise StoreError(5, "the store answered 500", "a")
 
     sent = Failing()
-    handle = ObjectWriter(sent, "a", whole=False)
     with pytest.raises(StoreError):
-        handle.close()
+        sent.close()
     assert sent.ended == "dropped"
-    assert handle.closed
+    assert sent.closed
 
 
 @pytest.mark.parametrize("where", ["part", "last part", "finish"])
@@ -316,16 +319,15 @@ def test_what_failed_once_never_appears_however_often_it_is_closed(where: str) -
                 raise StoreError(5, "the store answered 500", "a")
 
     sent = FailsOnce()
-    handle = ObjectWriter(sent, "a")
 
     def write_all() -> None:
-        handle.write(bytes(PART + 1))
-        handle.publish()
+        sent.write(bytes(PART + 1))
+        sent.publish()
 
     with pytest.raises(StoreError):
         write_all()
     with pytest.raises(OSError, match="could not be written"):
-        handle.close()
+        sent.close()
     assert sent.ended == "dropped"
 
 

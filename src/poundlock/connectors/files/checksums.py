@@ -56,11 +56,7 @@ def _shift(count: int) -> int:
 
 
 def combined(pieces: Iterable[tuple[int, int]]) -> int:
-    """Return the CRC-32 of pieces one behind another.
-
-    Args:
-        pieces: (bytes, CRC-32) of each.
-    """
+    """Return the CRC-32 of pieces one behind another, of each of which bytes and CRC-32 are given."""
     crc = 0
     for count, of_piece in pieces:
         crc = _product(_shift(count), crc) ^ of_piece if crc else of_piece

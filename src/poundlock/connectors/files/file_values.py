@@ -5,7 +5,8 @@ They cross the seam to the coordinator as JSON and are made of it where they com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -13,38 +14,27 @@ import msgspec
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.sink_values import SinkValue
 
+DIRECTIVE_BYTES = 32_000
+
 
 class SentParts(msgspec.Struct, frozen=True):
-    """What it takes to complete an upload, or to find that it is.
+    """What it takes to complete an upload, or to find that it is."""
 
-    Args:
-        id: of the upload, as the store gave it.
-        mark: that the object carries.
-        tags: of its parts, in order.
-    """
-
-    id: str
-    mark: str
-    tags: Sequence[str]
+    id: str  # of the upload, as the store gave it
+    mark: str  # that the object carries
+    tags: Sequence[str]  # of its parts, in order
 
 
 class FileSegment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of a segment: what it takes to join and delete it, and for the audit to tell whose rows it has.
+    """What is kept of a segment: what it takes to join and delete it, and for the audit to tell whose rows it has."""
 
-    Args:
-        path: below the sink's folder: of a hidden file, or the finished name that an upload will have.
-        bytes, rows: how much it holds.
-        crc32: of its bytes.
-        checkpoint: whose rows it has; None where an older version wrote it.
-        upload: None = a hidden file.
-    """
-
-    path: str
+    path: str  # below the sink's folder: of a hidden file, or the finished name that an upload will have
+    # bytes, rows: how much it holds
     bytes: int
     rows: int
-    crc32: int | None = None
-    checkpoint: int | None = None
-    upload: SentParts | None = None
+    crc32: int | None = None  # of its bytes
+    checkpoint: int | None = None  # whose rows it has; None where an older version wrote it
+    upload: SentParts | None = None  # None = a hidden file
 
     @property
     def known_as(self) -> str:
@@ -60,39 +50,27 @@ class _FileValue(SinkValue, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PreparedFile(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
-    """A segment that a task prepared.
+    """A segment that a task prepared."""
 
-    Args:
-        tag: stands for job and sink in hidden names.
-        at_ms: when its checkpoint began, by the driver's clock.
-        floor: the least counter that the subtask may give.
-        path, bytes, rows, crc32, checkpoint, upload: see `FileSegment`.
-        bucket: it is of; "" = the sink's folder.
-        k: its number within the attempt.
-        kind: files of unlike kinds never become one.
-        new_part: whether a part begins with it.
-        min_ms, max_ms: bounds of its event times, ms since the epoch; None where there are none.
-        counter: of the name that an upload has.
-        digest: 16 hex digits, the same for the same rows; None where the format does not allow one.
-    """
-
-    tag: str
-    at_ms: int
-    floor: int = 0
+    tag: str  # stands for job and sink in hidden names
+    at_ms: int  # when its checkpoint began, by the driver's clock
+    floor: int = 0  # the least counter that the subtask may give
+    # path, bytes, rows, crc32, checkpoint, upload: see `FileSegment`
     path: str
-    bucket: str
-    k: int
-    kind: str
-    new_part: bool
+    bucket: str  # it is of; "" = the sink's folder
+    k: int  # its number within the attempt
+    kind: str  # files of unlike kinds never become one
+    new_part: bool  # whether a part begins with it
     rows: int
     bytes: int
     crc32: int | None = None
+    # min_ms, max_ms: bounds of its event times, ms since the epoch; None where there are none
     min_ms: int | None
     max_ms: int | None
     checkpoint: int | None = None
     upload: SentParts | None = None
-    counter: int | None = None
-    digest: str | None = None
+    counter: int | None = None  # of the name that an upload has
+    digest: str | None = None  # 16 hex digits, the same for the same rows; None where the format does not allow one
 
     @property
     def segment(self) -> FileSegment:
@@ -104,30 +82,23 @@ class PreparedFile(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OpenPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part that is not finished.
+    """A part that is not finished."""
 
-    Args:
-        bucket, subtask: whose it is.
-        name: that it will have.
-        created_ms, last_write_ms: ms since the epoch, by the driver's clock.
-        bytes, rows, min_ms, max_ms: of all its segments.
-        kind: of its segments.
-        segments: in order.
-        closed: whether the next decision finishes it whatever the policy says.
-    """
-
+    # bucket, subtask: whose it is
     bucket: str
     subtask: int
-    name: str
+    name: str  # that it will have
+    # created_ms, last_write_ms: ms since the epoch, by the driver's clock
     created_ms: int
     last_write_ms: int
+    # bytes, rows, min_ms, max_ms: of all its segments
     bytes: int
     rows: int
     min_ms: int | None
     max_ms: int | None
-    kind: str
-    segments: Sequence[FileSegment]
-    closed: bool = False
+    kind: str  # of its segments
+    segments: Sequence[FileSegment]  # in order
+    closed: bool = False  # whether the next decision finishes it whatever the policy says
 
     def grown(self, piece: PreparedFile) -> OpenPart:
         """Return the part with one more segment."""
@@ -137,28 +108,19 @@ class OpenPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
 
-def totals(pieces: Iterable[OpenPart | PreparedFile]) -> dict[str, Any]:
+def totals(pieces: Sequence[OpenPart | PreparedFile]) -> dict[str, Any]:
     """Return `bytes`, `rows`, `min_ms` and `max_ms` of all of them together."""
-    bytes = rows = 0
-    low: list[int] = []
-    high: list[int] = []
-    for piece in pieces:
-        bytes, rows = bytes + piece.bytes, rows + piece.rows
-        low += [] if piece.min_ms is None else [piece.min_ms]
-        high += [] if piece.max_ms is None else [piece.max_ms]
+    low = [piece.min_ms for piece in pieces if piece.min_ms is not None]
+    high = [piece.max_ms for piece in pieces if piece.max_ms is not None]
+    bytes, rows = sum(piece.bytes for piece in pieces), sum(piece.rows for piece in pieces)
     return {"bytes": bytes, "rows": rows, "min_ms": min(low, default=None), "max_ms": max(high, default=None)}
 
 
 class WaitingFile(OpenPart, frozen=True, kw_only=True, omit_defaults=True):
-    """A finished part that waits to be merged with others.
+    """A finished part that waits to be merged with others."""
 
-    Args:
-        file: where it is; hidden where its name starts with ".".
-        queued_ms: since when, ms since the epoch.
-    """
-
-    file: str
-    queued_ms: int = 0
+    file: str  # where it is; hidden where its name starts with "."
+    queued_ms: int = 0  # since when, ms since the epoch
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -176,44 +138,29 @@ class CompactionState(msgspec.Struct, frozen=True):
 
 
 class FinishedFile(msgspec.Struct, frozen=True):
-    """The newest file that a subtask has finished.
+    """The newest file that a subtask has finished."""
 
-    Args:
-        path: below the sink's folder.
-        bytes, crc32: None where it was joined record by record.
-        finished_ms: when it was decided, ms since the epoch.
-    """
-
-    path: str
+    path: str  # below the sink's folder
+    # bytes, crc32: None where it was joined record by record
     bytes: int | None
     crc32: int | None
-    finished_ms: int
+    finished_ms: int  # when it was decided, ms since the epoch
 
 
 class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
-    """What a file sink carries from decision to decision.
+    """What a file sink carries from decision to decision."""
 
-    Args:
-        tag: stands for job and sink in hidden names; "" before anything was prepared.
-        root: the sink's folder; "" before the first decision.
-        counters: per subtask, the counter of its next name.
-        parts: that are not finished.
-        closing: of the newest decision's files, what their segments are known as: a sweep before the commits spares them.
-        newest: per subtask, the finished file of the highest counter.
-        compaction: what waits to be merged; None where nothing is.
-        joined: the files that the newest decision makes of several hidden ones, where an upload joins them.
-        pending: how many segments are still to become visible.
-    """
-
-    tag: str
-    root: str
-    counters: Mapping[str, int]
-    parts: Sequence[OpenPart]
+    tag: str  # stands for job and sink in hidden names; "" before anything was prepared
+    root: str  # the sink's folder; "" before the first decision
+    counters: Mapping[str, int]  # per subtask, the counter of its next name
+    parts: Sequence[OpenPart]  # that are not finished
+    # of the newest decision's files, what their segments are known as: a sweep before the commits spares them
     closing: Sequence[str]
-    newest: Mapping[str, FinishedFile]
-    compaction: CompactionState | None = None
+    newest: Mapping[str, FinishedFile]  # per subtask, the finished file of the highest counter
+    compaction: CompactionState | None = None  # what waits to be merged; None where nothing is
+    # the files that the newest decision makes of several hidden ones, where an upload joins them
     joined: Sequence[str] | None = None
-    pending: int
+    pending: int  # how many segments are still to become visible
 
     @classmethod
     def of(cls, value: JSON) -> Self:
@@ -238,28 +185,19 @@ class FileSinkState(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that a decision makes visible.
+    """A file that a decision makes visible."""
 
-    Args:
-        tag: stands for job and sink in hidden names.
-        root: the folder it was staged in.
-        bucket: it is in.
-        final: its path below the folder.
-        kind: of its segments.
-        bytes, rows, min_ms, max_ms: of all its segments.
-        segments: in order.
-    """
-
-    tag: str
-    root: str
-    bucket: str
-    final: str
-    kind: str
+    tag: str  # stands for job and sink in hidden names
+    root: str  # the folder it was staged in
+    bucket: str  # it is in
+    final: str  # its path below the folder
+    kind: str  # of its segments
+    # bytes, rows, min_ms, max_ms: of all its segments
     bytes: int
     rows: int
     min_ms: int | None
     max_ms: int | None
-    segments: Sequence[FileSegment]
+    segments: Sequence[FileSegment]  # in order
 
     @property
     def upload(self) -> FileSegment | None:
@@ -270,3 +208,32 @@ class FileCommittable(_FileValue, frozen=True, kw_only=True, omit_defaults=True)
     def merged_by_record(self) -> bool:
         """Whether the file is made by reading and writing records, so that its size is not the sum of its parts'."""
         return len(self.segments) > 1 and self.kind.partition(":")[0] in ("parquet", "avro")
+
+
+class FileDirective(SinkValue, frozen=True):
+    """What the tasks of a checkpoint have to know of a sink's state, kept small."""
+
+    known: tuple[int, ...] = ()  # the subtasks that have given names before
+    # the counter of the next name of each of them; empty where writers look for it themselves
+    following: tuple[int, ...] = ()
+    pending: tuple[tuple[str, int, int], ...] = ()  # the bytes that wait, by bucket and subtask, largest first
+
+    @classmethod
+    def from_state(cls, state: FileSinkState, *, named: bool = False) -> FileDirective:
+        """Return what a state says, of which both lists may be cut to keep the whole below 32 KB.
+
+        A part that is left out is finished at the next checkpoint; a subtask that is left out looks once more at the names in the
+        folder. Where writers may give names themselves (`named`, or they did before), the counter of each subtask's next name comes along.
+        """
+        counters = state.counters
+        known = sorted(map(int, counters))[:1500]
+        following = [counters[str(subtask)] for subtask in known] if named or state.joined is not None else []
+        budget = DIRECTIVE_BYTES - 200 - sum(len(str(k)) + 2 for k in (*known, *following))
+        pending: list[tuple[str, int, int]] = []
+        for part in sorted(state.parts, key=lambda part: -part.bytes):
+            entry = part.bucket, part.subtask, part.bytes
+            budget -= len(json.dumps(entry)) + 2
+            if budget < 0:
+                break
+            pending.append(entry)
+        return cls(v=cls.FORMAT, known=tuple(known), following=tuple(following), pending=tuple(pending))

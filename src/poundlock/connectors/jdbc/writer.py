@@ -21,11 +21,9 @@ from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.postgres.sink.transaction_ids import gid
 from poundlock.errors import DefinitionError, TransientError
 from poundlock.failpoints import Failpoint, hit
-from poundlock.formats.chunk import Chunk
-from poundlock.formats.convert import to_batch
-from poundlock.formats.origin import origin_of
+from poundlock.formats.chunk import Chunk, origin_of
+from poundlock.formats.convert import not_utf8, row_values, to_batch
 from poundlock.formats.reject import Reject
-from poundlock.formats.utf8 import not_utf8, row_values
 
 if TYPE_CHECKING:
     from poundlock.connectors.jdbc.sink import JdbcSink

@@ -32,7 +32,7 @@ from poundlock.savepoint.operator_ids import operators, operators_before
 from poundlock.savepoint.take import Cut, finish, take
 from poundlock.state.decided_state import DecidedState, manifests_of, state_behind
 from poundlock.storage import LocalStorage, Storage, open_checkpoint, open_storage
-from poundlock.storage.removal import remove_root, remove_tree
+from poundlock.storage.copying import remove_root, remove_tree
 from poundlock.values import Clock
 
 FOLDER = "restoring"

@@ -27,7 +27,7 @@ from poundlock.plan.plan import Plan
 from poundlock.savepoint.operator_ids import operators, operators_before, refuse_stranger
 from poundlock.savepoint.restore import OF_A_CHECKPOINT
 from poundlock.storage import Storage
-from poundlock.storage.removal import remove_empty
+from poundlock.storage.copying import remove_empty
 from poundlock.values import Clock
 
 MARK = "deleting.json"

@@ -16,8 +16,8 @@ from poundlock.errors import DefinitionError, PoundlockError
 from poundlock.savepoint.metadata import METADATA, Metadata, SavedFile, check_files, read_metadata
 from poundlock.savepoint.take import Cut, finish
 from poundlock.storage import Storage, open_storage
+from poundlock.storage.copying import remove_tree
 from poundlock.storage.local import LocalStorage
-from poundlock.storage.removal import remove_tree
 
 FOLDER = "retained"
 _NAME = re.compile(r"chk-([0-9]+)")

@@ -22,8 +22,7 @@ from poundlock.checkpoint.ledger.ledger import Ledger
 from poundlock.checkpoint.outcome import SinkDirectives, TaskResults
 from poundlock.checkpoint.participant import Counts, Occasion, Prepared, WriterContext
 from poundlock.cli.main import main
-from poundlock.connectors.files.sink.compaction import FileCompaction
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.storage import LocalStorage
 from poundlock.storage.deferred import DeferredStorage

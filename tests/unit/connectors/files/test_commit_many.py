@@ -13,8 +13,7 @@ import pytest
 from poundlock.checkpoint.capabilities import CommitsMany
 from poundlock.checkpoint.participant import JSON, Committed, Prepared
 from poundlock.connectors.files.file_values import FileCommittable
-from poundlock.connectors.files.sink.bulk_commit import commit_many, verify_many
-from poundlock.connectors.files.sink.committer import commit
+from poundlock.connectors.files.sink.committer import commit, commit_many, verify_many
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, TerminalError, TransientError
 from poundlock.formats.encode_bulk import BulkMerger

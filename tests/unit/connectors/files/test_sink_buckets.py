@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from poundlock.connectors.files.buckets.assigners import (
     BUCKET_COLUMN,
     BasePathBucketAssigner,
+    DatePattern,
     EventTimeBucketAssigner,
     ExpressionBucketAssigner,
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
 from poundlock.connectors.files.buckets.assignment import Assignment, BucketRows
-from poundlock.connectors.files.buckets.date_pattern import DatePattern
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Records

@@ -18,9 +18,8 @@ from poundlock.checkpoint.validation import holds_pending
 from poundlock.connectors.files.file_values import FileSinkState, OpenPart
 from poundlock.connectors.files.manifest import ManifestEntry, finished_files
 from poundlock.connectors.files.sink.commit_plan import MAX_SEGMENTS
-from poundlock.connectors.files.sink.compaction import FileCompaction
 from poundlock.connectors.files.sink.names import owner_tag
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 from poundlock.storage import LocalStorage

@@ -22,8 +22,7 @@ from poundlock.connectors.files.buckets.assigners import (
     EventTimeBucketAssigner,
     ExpressionBucketAssigner,
 )
-from poundlock.connectors.files.sink.compaction import FileCompaction
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Chunk, FileOrigin, Records

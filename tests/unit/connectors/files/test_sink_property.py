@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poundlock.checkpoint.participant import Occasion
-from poundlock.connectors.files.sink.compaction import FileCompaction
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.connectors.files.sink.sink import FileSink
 from support.sinks import JOB, FileSinkHarness, batch, hidden, lines
 

@@ -6,6 +6,7 @@ is rejected with a reason, never put into a made-up day.
 
 from __future__ import annotations
 
+import re
 import zoneinfo
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -13,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from poundlock.arguments import function_name
-from poundlock.connectors.files.buckets.date_pattern import DatePattern
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError
 from poundlock.values import duration
@@ -25,6 +25,50 @@ if TYPE_CHECKING:
 
 BUCKET_COLUMN = "__bucket"
 _LAST_S = 253402214400.0  # 9999-12-31T00:00:00Z: every zone's local time after it is still a date
+
+
+_FIELDS = {
+    "yyyy": "{0.year:04d}", "MM": "{0.month:02d}", "dd": "{0.day:02d}",
+    "HH": "{0.hour:02d}", "mm": "{0.minute:02d}", "ss": "{0.second:02d}",
+}  # fmt: skip
+_TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+|'")
+
+
+@dataclass(frozen=True, slots=True)
+class DatePattern:
+    """A date pattern as Java writes it: letters for parts of a date, quotes for text.
+
+    One that is accepted gives the same text as Java's; letters outside the supported set are refused, never guessed.
+    """
+
+    text: str  # such as "'dt='yyyyMMdd": yyyy, MM, dd, HH, mm, ss, text in quotes, other signs as they are
+    template: str  # the same as a format string over one datetime
+    resolution_s: int  # how long the text stays the same at least: 1, 60 or 3600 s
+
+    @classmethod
+    def parse(cls, text: str) -> DatePattern:
+        """Return the pattern. Raises DefinitionError where a letter is not supported or a quote is not closed."""
+        if not isinstance(text, str) or not text:
+            raise DefinitionError(f"{text!r} is not a date pattern", next="write one such as \"'dt='yyyyMMdd\"")
+        parts: list[str] = []
+        seen: set[str] = set()
+        for match in _TOKEN.finditer(text):
+            token, quoted = match[0], match[1]
+            if token == "'":
+                raise DefinitionError(f"date pattern {text!r}: a quote is not closed", next="put text between quotes")
+            if match[2] and token not in _FIELDS:
+                raise DefinitionError(
+                    f"date pattern {text!r}: {token!r} is not supported",
+                    next="use yyyy, MM, dd, HH, mm, ss, and put other letters in quotes: 'dt='",
+                )
+            seen.add(token)
+            literal = token if quoted is None else quoted.replace("''", "'") or "'"
+            parts.append(_FIELDS[token] if match[2] else literal.replace("{", "{{").replace("}", "}}"))
+        return cls(text, "".join(parts), 1 if "ss" in seen else 60 if "mm" in seen else 3600)
+
+    def format(self, moment: datetime) -> str:
+        """Return the text of a local time."""
+        return self.template.format(moment)
 
 
 @runtime_checkable
@@ -86,7 +130,22 @@ class EventTimeBucketAssigner:
     max_behind: str | timedelta | None = None
 
     def __post_init__(self) -> None:
-        _check_event_time(self)
+        if not self.path or not all(isinstance(name, str) and name for name in self.path):
+            raise DefinitionError(f"{self.field!r} is not a field", next='give a name such as "timestamp" or "meta.ts"')
+        pattern = DatePattern.parse(self.pattern)
+        zone = _zone(self.zone)
+        for name, choices in (("unit", ("s", "ms", "iso")), ("source", ("auto", "json", "column"))):
+            if getattr(self, name) not in choices:
+                raise DefinitionError(
+                    f"{name}={getattr(self, name)!r} is not known", next=f"use one of {', '.join(choices)}"
+                )
+        fault = bucket_fault(pattern.format(datetime(2018, 12, 19, tzinfo=zone)))
+        if fault:
+            raise DefinitionError(f"date pattern {self.pattern!r}: {fault}", next="begin with text such as 'dt='")
+        if self.bounds_s(0)[0] >= self.bounds_s(1 << 50)[1] and self.max_behind is None:
+            raise DefinitionError(
+                f"earliest={self.earliest!r} is not before latest={self.latest!r}", next="swap them, or leave one out"
+            )
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -122,23 +181,6 @@ class EventTimeBucketAssigner:
 
     def describe(self) -> str:
         return f"{self.pattern} of {self.label} in {self.zone}"
-
-
-def _check_event_time(it: EventTimeBucketAssigner) -> None:
-    if not it.path or not all(isinstance(name, str) and name for name in it.path):
-        raise DefinitionError(f"{it.field!r} is not a field", next='give a name such as "timestamp" or "meta.ts"')
-    pattern = DatePattern.parse(it.pattern)
-    zone = _zone(it.zone)
-    for name, choices in (("unit", ("s", "ms", "iso")), ("source", ("auto", "json", "column"))):
-        if getattr(it, name) not in choices:
-            raise DefinitionError(f"{name}={getattr(it, name)!r} is not known", next=f"use one of {', '.join(choices)}")
-    fault = bucket_fault(pattern.format(datetime(2018, 12, 19, tzinfo=zone)))
-    if fault:
-        raise DefinitionError(f"date pattern {it.pattern!r}: {fault}", next="begin with text such as 'dt='")
-    if it.bounds_s(0)[0] >= it.bounds_s(1 << 50)[1] and it.max_behind is None:
-        raise DefinitionError(
-            f"earliest={it.earliest!r} is not before latest={it.latest!r}", next="swap them, or leave one out"
-        )
 
 
 def _zone(name: Any) -> zoneinfo.ZoneInfo:

@@ -5,17 +5,19 @@ A row without a valid bucket is never given another one; names that readers coul
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from poundlock.connectors.files.buckets.date_pattern import DatePattern
+from poundlock.connectors.files.buckets.assigners import DatePattern
 from poundlock.connectors.files.buckets.time_buckets import SlotTable
-from poundlock.connectors.files.buckets.timestamps import ColumnStamps, JsonStamps, Stamps, ValueStamps, stamps_of
+from poundlock.connectors.files.buckets.timestamps import JsonStamps, Stamps, ValueStamps, column_stamps, stamps_of
 from poundlock.connectors.files.sink.names import bucket_fault
 from poundlock.errors import DefinitionError
 from poundlock.formats.chunk import Batch, Lines, Records
@@ -29,14 +31,10 @@ REJECTED = -1
 
 @dataclass(frozen=True, slots=True)
 class BucketRows:
-    """What an assigner may look at.
+    """What an assigner may look at."""
 
-    Args:
-        lines: the rows as bytes, in raw mode.
-        columns: the rows as columns or dicts, where they came so; in raw mode without those that were rejected before.
-    """
-
-    lines: Lines | None
+    lines: Lines | None  # the rows as bytes, in raw mode
+    # the rows as columns or dicts, where they came so; in raw mode without those that were rejected before
     columns: Batch | Records | None
 
     def __len__(self) -> int:
@@ -46,41 +44,29 @@ class BucketRows:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where rows go.
+    """Where rows go."""
 
-    Args:
-        names: buckets by number.
-        codes: the number of each row's bucket, REJECTED = none; or one number for all rows.
-        times: event time of each row, NaN where it has none; None where the assigner knows no times.
-        ms: ms in one unit of `times`.
-        reasons: of the rejected rows.
-    """
-
-    names: Sequence[str]
-    codes: npt.NDArray[np.int32] | int
+    names: Sequence[str]  # buckets by number
+    codes: npt.NDArray[np.int32] | int  # the number of each row's bucket, REJECTED = none; or one number for all rows
+    # event time of each row, NaN where it has none; None where the assigner knows no times
     times: npt.NDArray[np.float64] | None = None
-    ms: float = 1.0
-    reasons: Mapping[int, str] = field(default_factory=dict)
+    ms: float = 1.0  # ms in one unit of `times`
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of the rejected rows
 
 
-class OpenAssigner(Protocol):
+class OpenAssigner(ABC):
     """An assigner in one task; may remember what it has looked up."""
 
+    @abstractmethod
     def assign(self, rows: BucketRows) -> Assignment:
         """Return where the rows (at least one) go."""
-        ...
 
     def valid_json(self, value: bytes) -> bool | None:
         """Return whether a raw value is JSON as it stands; None if this assigner does not take rows for JSON."""
-        ...
-
-
-class _NotJson:
-    def valid_json(self, value: bytes) -> bool | None:
         return None
 
 
-class OneBucket(_NotJson):
+class OneBucket(OpenAssigner):
     """All rows into one bucket."""
 
     def __init__(self, name: str) -> None:
@@ -90,14 +76,13 @@ class OneBucket(_NotJson):
         return self._assignment
 
 
-class EventTimeAssignment:
+class EventTimeAssignment(OpenAssigner):
     """Rows by the time in them."""
 
     def __init__(self, config: EventTimeBucketAssigner, started_ms: int, *, json: bool) -> None:
         self._ms = 1.0 if config.unit == "ms" else 1000.0
         self._low, self._high = (bound * 1000 / self._ms for bound in config.bounds_s(started_ms))
-        self._values = ValueStamps(config.path, config.label, config.unit, config.zone)
-        self._columns = ColumnStamps(config.path, config.label, self._values, config.unit)
+        self._values = ValueStamps(config.path, config.label, config.unit, ZoneInfo(config.zone))
         self._json = JsonStamps(config.path, self._values, text=config.unit == "iso") if json else None
         self._table = SlotTable(DatePattern.parse(config.pattern), config.zone, 1000 / self._ms)
 
@@ -124,15 +109,15 @@ class EventTimeAssignment:
         if self._json is not None and rows.lines is not None:
             return self._json.read(rows.lines.data, rows.lines.ends)
         if isinstance(rows.columns, Batch):
-            return self._columns.read(rows.columns.batch)
+            return column_stamps(rows.columns.batch, self._values)
         if isinstance(rows.columns, Records):
-            return stamps_of(list(rows.columns.rows), self._values.of_record)
+            return stamps_of(rows.columns.rows, self._values.of_record)
         raise DefinitionError(
             "the buckets need a column, but the rows are lines of bytes", next='use source="json", or decode the rows'
         )
 
 
-class _Named(_NotJson):
+class _Named(OpenAssigner):
     """Numbers for names that come out of the data."""
 
     def __init__(self) -> None:
@@ -202,12 +187,11 @@ class PythonBuckets(_Named):
         self._raw = raw
 
     def assign(self, rows: BucketRows) -> Assignment:
-        function = self._function
         values: list[Any] = []
         raised: dict[int, str] = {}
         for record in self._records(rows):
             try:
-                values.append(function(record))
+                values.append(self._function(record))
             except Exception as error:  # a user's function: whatever it raises is about this record
                 raised[len(values)] = f"bucket function: {type(error).__name__}: {error}"
                 values.append(None)

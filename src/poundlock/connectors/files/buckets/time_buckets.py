@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 
-from poundlock.connectors.files.buckets.date_pattern import DatePattern
+from poundlock.connectors.files.buckets.assigners import DatePattern
 
 _UNKNOWN, _MIXED = -9, -2
 _WIDEST = 1 << 20
@@ -19,12 +19,9 @@ _FEW = 256
 
 
 class SlotTable:
-    """Bucket numbers of instants. Numbers index `names` and stay the same for the life of the table.
+    """Bucket numbers of instants, of which `per_second` units are a second: 1.0 for s, 1000.0 for ms.
 
-    Args:
-        pattern: of the bucket's name.
-        zone: IANA name.
-        per_second: units of the times in one second: 1.0 for s, 1000.0 for ms.
+    Numbers index `names` and stay the same for the life of the table.
     """
 
     def __init__(self, pattern: DatePattern, zone: str, per_second: float) -> None:
@@ -40,12 +37,7 @@ class SlotTable:
         self._seconds: dict[int, int] = {}
 
     def lookup(self, times: npt.NDArray[np.float64], low: float, high: float) -> int | npt.NDArray[np.int32]:
-        """Return the bucket number of each time, or one number if all have the same.
-
-        Args:
-            times: instants in the table's unit, all of them valid, at least one.
-            low, high: the smallest and the greatest of them.
-        """
+        """Return the bucket number of each time (at least one, all valid), or one number if all have the same; low and high bound them."""
         # Dividing by a whole number never rounds up to the next whole number, so this floor is exact.
         first, last = int(low // self._slot), int(high // self._slot)
         if last - first < _FEW:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -34,53 +34,53 @@ class Stamps:
     times: Floats
     reasons: dict[int, str]
 
+    def put(self, row: int, time: float | str) -> None:
+        """Note the time of a row, or the reason why it has none."""
+        if isinstance(time, str):
+            self.reasons[row] = time
+        else:
+            self.times[row] = time
 
+
+@dataclass(frozen=True, slots=True)
 class ValueStamps:
-    """The time in a decoded record.
+    """The time in a decoded record."""
 
-    Args:
-        path: names that lead to it.
-        label: the field, for people.
-        unit: "s", "ms" or "iso"; what comes out is s, or ms for "ms".
-        zone: of texts and times without an offset.
-    """
-
-    def __init__(self, path: tuple[str, ...], label: str, unit: str, zone: str) -> None:
-        self._path = path
-        self._label = label
-        self._unit = unit
-        self._zone = ZoneInfo(zone)
+    path: tuple[str, ...]  # names that lead to it
+    label: str  # the field, for people
+    unit: str  # "s", "ms" or "iso"; what comes out is s, or ms for "ms"
+    zone: ZoneInfo  # of texts and times without an offset
 
     def of_record(self, record: Any) -> float | str:
         """Return the time of a record, or the reason why there is none."""
         if not isinstance(record, dict):
             return "not a JSON object"
         value: Any = record
-        for name in self._path:
+        for name in self.path:
             if not isinstance(value, dict) or name not in value:
-                return f"no {self._label}"
+                return f"no {self.label}"
             value = value[name]
         return self.of_value(value)
 
     def of_value(self, value: Any) -> float | str:
         """Return the time that a value says, or the reason why it says none."""
         if value is None:
-            return f"{self._label} is null"
+            return f"{self.label} is null"
         if isinstance(value, datetime):
             return self._of_moment(value)
         if isinstance(value, date):
             return self._of_moment(datetime(value.year, value.month, value.day))
-        if self._unit == "iso":
-            return self.of_text(value) if isinstance(value, str) else f"{self._label} is not ISO text"
+        if self.unit == "iso":
+            return self.of_text(value) if isinstance(value, str) else f"{self.label} is not ISO text"
         if isinstance(value, str):
-            return f"{self._label} is {'text, not a number' if _is_number(value) else 'not a number'}"
+            return f"{self.label} is {'text, not a number' if _is_number(value) else 'not a number'}"
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-            return f"{self._label} is not a number"
+            return f"{self.label} is not a number"
         try:
             number = float(value)
         except OverflowError:
             return self.out_of_range
-        return f"{self._label} is not a number" if math.isnan(number) else number
+        return f"{self.label} is not a number" if math.isnan(number) else number
 
     def of_text(self, text: str) -> float | str:
         """Return the time of ISO 8601 text with date and time."""
@@ -89,19 +89,19 @@ class ValueStamps:
                 raise ValueError
             return self._of_moment(datetime.fromisoformat(text))
         except ValueError:
-            return f"{self._label} is not an ISO date and time"
+            return f"{self.label} is not an ISO date and time"
 
     def _of_moment(self, moment: datetime) -> float | str:
         try:
-            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=self._zone)).timestamp()
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=self.zone)).timestamp()
         except (OverflowError, ValueError, OSError):
             return self.out_of_range
-        return seconds * 1000 if self._unit == "ms" else seconds
+        return seconds * 1000 if self.unit == "ms" else seconds
 
     @property
     def out_of_range(self) -> str:
         """The reason for a time beyond the bounds."""
-        return f"{self._label} is out of range"
+        return f"{self.label} is out of range"
 
 
 def _is_number(text: str) -> bool:
@@ -128,9 +128,7 @@ class JsonStamps:
         """Return the time of each line of a buffer; `ends` are the positions of the line ends."""
         n = len(ends)
         bytes_ = np.frombuffer(data, np.uint8)
-        starts = np.empty_like(ends)
-        starts[0] = 0
-        starts[1:] = ends[:-1] + 1
+        starts = np.concatenate(([0], ends[:-1] + 1))
         # Every line begins with { and ends with }: then no value can span two lines (a raw line end is illegal within a
         # string, and }\n{ within a value), every line holds at least one value, and n values mean one on each line.
         last = bytes_[ends - 1]
@@ -171,21 +169,16 @@ class JsonStamps:
         ascii_: bool,
     ) -> Stamps:
         """As `_fast`, for a block with bad lines: those are cut out, what is between them is tried in halves."""
-        times = np.full(len(ends), np.nan)
-        reasons: dict[int, str] = {}
+        stamps = Stamps(np.full(len(ends), np.nan), {})
 
         def line(i: int) -> None:
-            time = self._line(data[int(starts[i]) : int(ends[i])])
-            if isinstance(time, str):
-                reasons[i] = time
-            else:
-                times[i] = time
+            stamps.put(i, self._line(data[int(starts[i]) : int(ends[i])]))
 
         def span(first: int, after: int) -> None:
             if after - first > _FEW:
                 parsed = self._fast(data[int(starts[first]) : int(ends[after - 1]) + 1], after - first, ascii_)
                 if parsed is not None:
-                    times[first:after] = parsed
+                    stamps.times[first:after] = parsed
                     return
                 middle = (first + after) // 2
                 span(first, middle)
@@ -201,7 +194,7 @@ class JsonStamps:
             if bad < len(ends):
                 line(bad)
             begin = bad + 1
-        return Stamps(times, reasons)
+        return stamps
 
     def _line(self, line: memoryview) -> float | str:
         try:
@@ -232,91 +225,62 @@ class JsonStamps:
         return True
 
 
-class ColumnStamps:
-    """Times of an Arrow column."""
-
-    def __init__(self, path: tuple[str, ...], label: str, values: ValueStamps, unit: str) -> None:
-        self._path = path
-        self._label = label
-        self._values = values
-        self._unit = unit
-
-    def read(self, batch: pa.RecordBatch) -> Stamps:
-        """Return the time of each row.
-
-        Raises:
-            DefinitionError: there is no such column, or its type cannot hold times of the unit.
-        """
-        column = self._column(batch)
-        kind = column.type
-        if pa.types.is_timestamp(kind) and kind.tz:
-            return self._numbers(
-                pc.cast(column, pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()), self._scale()
-            )
-        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-            return self._one_by_one(column.cast(pa.timestamp("us"), safe=False))
-        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        if self._unit == "iso" and text:
-            return self._one_by_one(column)
-        if self._unit != "iso" and (
-            pa.types.is_integer(kind)
-            or pa.types.is_float64(kind)
-            or pa.types.is_decimal(kind)
-            or pa.types.is_null(kind)
-        ):
-            return self._numbers(column, 1.0)
-        if pa.types.is_floating(kind):
-            raise DefinitionError(
-                f"column {self._label} is {kind}: 32-bit floats are wrong by up to 129 s here",
-                next='declare it as double, or as bigint with unit="ms"',
-            )
+def column_stamps(batch: pa.RecordBatch, values: ValueStamps) -> Stamps:
+    """Return the time of each row. Raises DefinitionError where there is no such column, or its type holds no times of the unit."""
+    column, t = _column(batch, values), pa.types
+    kind = column.type
+    if t.is_timestamp(kind) and kind.tz:
+        micros = pc.cast(column, pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
+        return _numbers(micros, 1e3 if values.unit == "ms" else 1e6, values.label)
+    if t.is_timestamp(kind) or t.is_date(kind):
+        return stamps_of(column.cast(pa.timestamp("us"), safe=False).to_pylist(), values.of_value)
+    if values.unit == "iso" and (t.is_string(kind) or t.is_large_string(kind)):
+        return stamps_of(column.to_pylist(), values.of_value)
+    if values.unit != "iso" and any(fits(kind) for fits in (t.is_integer, t.is_float64, t.is_decimal, t.is_null)):
+        return _numbers(column, 1.0, values.label)
+    if t.is_floating(kind):
         raise DefinitionError(
-            f"column {self._label} is {kind}, which is no time in unit {self._unit!r}",
-            next='cast it to timestamp or double, or set unit="iso" for text',
+            f"column {values.label} is {kind}: 32-bit floats are wrong by up to 129 s here",
+            next='declare it as double, or as bigint with unit="ms"',
         )
+    raise DefinitionError(
+        f"column {values.label} is {kind}, which is no time in unit {values.unit!r}",
+        next='cast it to timestamp or double, or set unit="iso" for text',
+    )
 
-    def _column(self, batch: pa.RecordBatch) -> pa.Array:
-        name, *rest = self._path
-        if name not in batch.schema.names:
+
+def _column(batch: pa.RecordBatch, values: ValueStamps) -> pa.Array:
+    name, *rest = values.path
+    if name not in batch.schema.names:
+        raise DefinitionError(
+            f"the rows have no column {name!r} for the buckets, only {batch.schema.names}",
+            next="name a column, or select it before the sink",
+        )
+    column = batch.column(name)
+    for inner in rest:
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(inner) < 0:
             raise DefinitionError(
-                f"the rows have no column {name!r} for the buckets, only {batch.schema.names}",
-                next="name a column, or select it before the sink",
+                f"column {values.label} does not exist: no {inner!r} within {column.type}", next="correct field="
             )
-        column = batch.column(name)
-        for inner in rest:
-            if not pa.types.is_struct(column.type) or column.type.get_field_index(inner) < 0:
-                raise DefinitionError(
-                    f"column {self._label} does not exist: no {inner!r} within {column.type}", next="correct field="
-                )
-            column = pc.struct_field(column, inner)
-        return column
-
-    def _scale(self) -> float:
-        return 1e3 if self._unit == "ms" else 1e6
-
-    def _numbers(self, column: pa.Array, divisor: float) -> Stamps:
-        reasons = {}
-        if column.null_count:
-            nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
-            reasons = dict.fromkeys(nulls.tolist(), f"{self._label} is null")
-        floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        times = floats if divisor == 1.0 else floats / divisor
-        for row in np.flatnonzero(np.isnan(times)).tolist():
-            reasons.setdefault(row, f"{self._label} is not a number")
-        return Stamps(times, reasons)
-
-    def _one_by_one(self, column: pa.Array) -> Stamps:
-        return stamps_of(column.to_pylist(), self._values.of_value)
+        column = pc.struct_field(column, inner)
+    return column
 
 
-def stamps_of(values: list[Any], read: Callable[[Any], float | str]) -> Stamps:
-    """Return the times of values, read one by one."""
-    times = np.full(len(values), np.nan)
-    reasons: dict[int, str] = {}
-    for i, value in enumerate(values):
-        time = read(value)
-        if isinstance(time, str):
-            reasons[i] = time
-        else:
-            times[i] = time
+def _numbers(column: pa.Array, divisor: float, label: str) -> Stamps:
+    reasons = {}
+    if column.null_count:
+        nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+        reasons = dict.fromkeys(nulls.tolist(), f"{label} is null")
+    floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    times = floats if divisor == 1.0 else floats / divisor
+    for row in np.flatnonzero(np.isnan(times)).tolist():
+        reasons.setdefault(row, f"{label} is not a number")
     return Stamps(times, reasons)
+
+
+def stamps_of(values: Sequence[Any], read: Callable[[Any], float | str]) -> Stamps:
+    """Return the times of values, read one by one."""
+    stamps = Stamps(np.full(len(values), np.nan), {})
+    for row, value in enumerate(values):
+        stamps.put(row, read(value))
+    return stamps

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import asdict, replace
 
@@ -20,12 +21,12 @@ from poundlock.connectors.files.file_values import (
     FinishedFile,
     OpenPart,
     PreparedFile,
+    Waiting,
     WaitingFile,
     totals,
 )
-from poundlock.connectors.files.sink.compaction import Compactor, FileCompaction, Request
 from poundlock.connectors.files.sink.names import final_name, join, numbers_of
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import TerminalError
 
 FORMAT = 1
@@ -35,26 +36,17 @@ MAX_SEGMENTS = 500
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What of the sink's settings the decision needs.
+    """What of the sink's settings the decision needs."""
 
-    Args:
-        root: the sink's folder; hidden files are named below it.
-        rolling: when a part is finished.
-        whole: each segment is a part of its own (bulk formats).
-        prefix, suffix: of finished names.
-        compaction: None = none.
-        tag: stands for job and sink in hidden names; "" = take it from what was prepared.
-        joins: whether several segments are joined by an upload, which a crash may leave.
-    """
-
-    root: str
-    rolling: RollingPolicy
-    whole: bool
+    root: str  # the sink's folder; hidden files are named below it
+    rolling: RollingPolicy  # when a part is finished
+    whole: bool  # each segment is a part of its own (bulk formats)
+    # prefix, suffix: of finished names
     prefix: str
     suffix: str
-    compaction: FileCompaction | None
-    tag: str
-    joins: bool = False
+    compaction: FileCompaction | None  # None = none
+    tag: str  # stands for job and sink in hidden names; "" = take it from what was prepared
+    joins: bool = False  # whether several segments are joined by an upload, which a crash may leave
 
 
 def stage(
@@ -73,8 +65,10 @@ def stage(
     for key in list(parts):
         if _closes(rules, parts[key], occasion, now_ms):
             closed.append(parts.pop(key))
-    requests, waiting = _compact(rules, state.compaction, closed, occasion, now_ms)
-    committables = [_committable(rules, tag, request) for request in requests]
+    groups, waiting = compact(
+        rules.compaction, state.compaction, [_waiting(part, now_ms) for part in closed], occasion, now_ms
+    )
+    committables = [_committable(rules, tag, files) for files in groups]
     next_state = FileSinkState(
         v=FORMAT,
         tag=tag,
@@ -138,52 +132,68 @@ def _closes(rules: Rules, part: OpenPart, occasion: Occasion, now_ms: int) -> bo
     return rules.whole or rules.rolling.on_checkpoint or rules.rolling.full(part.bytes)
 
 
-def _compact(
-    rules: Rules, state: CompactionState | None, closed: Sequence[OpenPart], occasion: Occasion, now_ms: int
-) -> tuple[list[Request], CompactionState | None]:
-    """Return what becomes visible now, and the waiting parts where there is compaction (or was, before a restart)."""
-    policy = rules.compaction
+def compact(
+    policy: FileCompaction | None,
+    state: CompactionState | None,
+    closed: Sequence[WaitingFile],
+    occasion: Occasion,
+    now_ms: int,
+) -> tuple[list[list[WaitingFile]], CompactionState | None]:
+    """Return which files become visible as one now, and what waits on: none where there is no compaction (or no longer).
+
+    Files of a bucket and kind wait together. They go when the hidden ones have the size, at every n-th checkpoint, at the end, and
+    when the oldest has waited long enough.
+    """
+    before = state.waiting if state is not None else ()
     if policy is None:
-        left = [Request(each.bucket, [each.file]) for each in (state.waiting if state is not None else ())]
-        return [*left, *(Request(each.bucket, [_waiting(each, now_ms)]) for each in closed)], None
-    compactor = Compactor(policy, state)
-    requests: list[Request] = []
-    for part in closed:
-        requests += compactor.pending(part.bucket, _waiting(part, now_ms))
-    if occasion is Occasion.CHECKPOINT:
-        requests += compactor.checkpoint()
-    requests += compactor.end_of_input() if occasion is Occasion.END else compactor.overdue(now_ms)
-    return requests, compactor.state()
+        return [[each.file] for each in before] + [[file] for file in closed], None
+    waiting: dict[tuple[str, str], list[WaitingFile]] = {}
+    for each in before:
+        waiting.setdefault((each.bucket, each.file.kind), []).append(each.file)
+    due: list[list[WaitingFile]] = []
+    for file in closed:
+        group = waiting.setdefault((file.bucket, file.kind), [])
+        group.append(file)
+        if policy.min_size is not None and sum(f.bytes for f in group if _hidden(f)) >= int(policy.min_size):
+            due.append(waiting.pop((file.bucket, file.kind)))
+    checkpoints = (state.checkpoints if state is not None else 0) + (occasion is Occasion.CHECKPOINT)
+    every, wait = policy.every_checkpoints, policy.max_wait_ms
+    counted = occasion is Occasion.CHECKPOINT and every is not None and checkpoints % every == 0
+    for key, group in list(waiting.items()):
+        overdue = wait is not None and min(file.queued_ms for file in group) + wait <= now_ms
+        if counted or overdue or occasion is Occasion.END:
+            due.append(waiting.pop(key))
+    left = [Waiting(bucket, file) for (bucket, _), files in waiting.items() for file in files]
+    return [sorted(files, key=_hidden, reverse=True) for files in due], CompactionState(checkpoints, left)
+
+
+def _hidden(file: WaitingFile) -> bool:
+    return file.file.rpartition("/")[2].startswith(".")
 
 
 def _waiting(part: OpenPart, now_ms: int) -> WaitingFile:
     return WaitingFile(file=part.segments[0].path, queued_ms=now_ms, **asdict(part))
 
 
-def _committable(rules: Rules, tag: str, request: Request) -> FileCommittable:
+def _committable(rules: Rules, tag: str, files: Sequence[WaitingFile]) -> FileCommittable:
     """Return what commit needs. Several parts merged take the name of the first; the other names are never used."""
-    files = [*request.compact, *request.pass_through]
+    first, segments = files[0], [segment for file in files for segment in file.segments]
     return FileCommittable(
-        v=FORMAT,
-        tag=tag,
-        root=rules.root,
-        bucket=request.bucket,
-        final=join(request.bucket, files[0].name),
-        kind=files[0].kind,
-        segments=[segment for file in files for segment in file.segments],
-        **totals(files),
-    )
+        v=FORMAT, tag=tag, root=rules.root, bucket=first.bucket, final=join(first.bucket, first.name), kind=first.kind,
+        segments=segments, **totals(files),
+    )  # fmt: skip
 
 
 def _newest(
     rules: Rules, before: Mapping[str, FinishedFile], committables: Sequence[FileCommittable], now_ms: int
 ) -> dict[str, FinishedFile]:
     """Return the file of the highest counter that each subtask has finished."""
-    highest = dict(known for file in before.values() if (known := _numbers(rules, file.path)) is not None)
+    numbers = partial(numbers_of, rules.prefix, rules.suffix)
+    highest = dict(known for file in before.values() if (known := numbers(file.path)) is not None)
     kept = {subtask: before[subtask] for subtask in highest}
     newer: dict[str, FileCommittable] = {}
     for committable in committables:
-        subtask, counter = _numbers(rules, committable.final) or ("", 0)
+        subtask, counter = numbers(committable.final) or ("", 0)
         if highest.get(subtask, -1) < counter:
             highest[subtask], newer[subtask] = counter, committable
     # A checkpoint may finish thousands of files: only those that are kept are described.
@@ -198,16 +208,12 @@ def _described(rules: Rules, committable: FileCommittable, now_ms: int) -> Finis
     return FinishedFile(committable.final, committable.bytes, crc32, now_ms)
 
 
-def _numbers(rules: Rules, path: str) -> tuple[str, int] | None:
-    return numbers_of(rules.prefix, rules.suffix, path)
-
-
 def next_roll_ms(rules: Rules, state: FileSinkState) -> int | None:
     """Return when time alone makes something visible, or moves it on to wait for others; see `Participant.next_roll_ms`."""
     due = [rules.rolling.due_ms(part.created_ms, part.last_write_ms) for part in state.parts]
     due += [part.created_ms for part in state.parts if part.closed]
-    if rules.compaction is not None and state.compaction is not None:
-        due.append(Compactor(rules.compaction, state.compaction).next_due_ms())
+    if rules.compaction is not None and state.compaction is not None and rules.compaction.max_wait_ms is not None:
+        due += [each.file.queued_ms + rules.compaction.max_wait_ms for each in state.compaction.waiting]
     return min((at for at in due if at is not None), default=None)
 
 

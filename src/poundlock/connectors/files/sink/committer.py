@@ -1,6 +1,7 @@
 """The driver's hands of the file sink: verify, commit, abort, sweep, preflight, over a storage and with no memory.
 
-A finished file is never written to, replaced or deleted; its name is given by one rename that refuses to overwrite.
+A finished file is never written to, replaced or deleted; its name is given by one rename that refuses to overwrite. Many are made
+visible at once: with one sync a folder on a local disk, by threads where every call is a round trip.
 """
 
 from __future__ import annotations
@@ -8,38 +9,28 @@ from __future__ import annotations
 import errno
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
-from typing import BinaryIO, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO
 
-from poundlock.checkpoint.participant import Committed, Orphan, Prepared, unchecked
+from poundlock.checkpoint.participant import JSON, CommitOutcome, Committed, Orphan, Prepared, unchecked
 from poundlock.connectors.files.file_values import FileCommittable, FileSinkState, PreparedFile
-from poundlock.connectors.files.sink.multipart import (
-    abort_upload,
-    complete,
-    inspect_upload,
-    left_uploads,
-    of_storage,
-    verify_upload,
-)
+from poundlock.connectors.files.sink.multipart import complete, inspect_upload, left_uploads, of_storage, verify_upload
 from poundlock.connectors.files.sink.names import merging_name, ours
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError, next_of
-from poundlock.storage.base import OutcomeUnknown, Storage
+from poundlock.storage import LocalStorage, Storage
+from poundlock.storage.base import OutcomeUnknown
+from poundlock.storage.deferred import DeferredStorage
 from poundlock.storage.storage_errors import is_full, refuse_unreachable, storage_trouble
 from poundlock.storage.uploads import Uploads
 
+if TYPE_CHECKING:
+    from poundlock.formats.encode_bulk import BulkMerger
+
 _BLOCK = 1 << 20
-
-
-class Merger(Protocol):
-    """Joins files that cannot be joined by bytes; see `formats.encode_bulk`."""
-
-    def merge(self, storage: Storage, kind: str, sources: Sequence[str], target: str, marker: str) -> None:
-        """Write the rows of the sources into one new durable file that carries the marker. The sources stay."""
-        ...
-
-    def recognises(self, storage: Storage, kind: str, path: str, marker: str) -> bool:
-        """Return whether a file carries the marker."""
-        ...
+_THREADS = 32
+_BATCH = 1024
 
 
 def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
@@ -63,13 +54,8 @@ def verify(storage: Storage, prepared: Sequence[Prepared]) -> None:
             )
 
 
-def commit(storage: Storage, committable: FileCommittable, merger: Merger) -> Committed:
+def commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Committed:
     """Make the file of a committable visible, or find that it is; idempotent, from any process.
-
-    Args:
-        storage: the folder it was staged in.
-        committable: as `staging.stage` made it.
-        merger: joins several segments of a bulk format, and recognises what it joined.
 
     Raises:
         CommitUnknown: the file system failed; asking again is safe.
@@ -92,7 +78,7 @@ def commit(storage: Storage, committable: FileCommittable, merger: Merger) -> Co
     return Committed({"path": f"{storage.root}/{final}", "rows": committable.rows, "bytes": committable.bytes})
 
 
-def _publish(storage: Storage, committable: FileCommittable, segments: Sequence[str], merger: Merger) -> bool:
+def _publish(storage: Storage, committable: FileCommittable, segments: Sequence[str], merger: BulkMerger) -> bool:
     """Give the content its final name; return False where content is missing or the name was taken meanwhile."""
     final = committable.final
     source = segments[0]
@@ -113,7 +99,7 @@ def _publish(storage: Storage, committable: FileCommittable, segments: Sequence[
     return True
 
 
-def _recognise(storage: Storage, committable: FileCommittable, merger: Merger) -> None:
+def _recognise(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> None:
     """Raise TerminalError unless the final name already holds this committable's content, or still can be given to it."""
     final = committable.final
     if storage.stat(final) is None:
@@ -133,7 +119,7 @@ def _recognise(storage: Storage, committable: FileCommittable, merger: Merger) -
     storage.settle(final)
 
 
-def holds(storage: Storage, committable: FileCommittable, merger: Merger) -> bool:
+def holds(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> bool:
     """Return whether the final name has this committable's content.
 
     The rename took the last trace of a single segment away, so then the size has to do. Where segments are still there
@@ -180,7 +166,7 @@ def abort(storage: Storage, prepared: Prepared) -> None:
     piece = PreparedFile.of(prepared.payload)
     try:
         if piece.upload is not None:
-            abort_upload(storage, piece.path, piece.upload)
+            of_storage(storage).abort_upload(piece.path, piece.upload.id)
         else:
             storage.delete(piece.path)
     except OSError as error:
@@ -225,3 +211,66 @@ def preflight(storage: Storage) -> None:
             f"cannot write to {storage.root}: {error.strerror or error}",
             next=next_of(error, "give the sink a folder this user may write to, or change its owner"),
         ) from error
+
+
+def verify_many(storage: Storage, prepared: Sequence[Prepared]) -> None:
+    """Do what `verify` does, with many requests at once where the folder is on another machine."""
+    if isinstance(storage, LocalStorage) or len(prepared) <= 1:
+        return verify(storage, prepared)
+    with ThreadPoolExecutor(min(_THREADS, len(prepared)), "poundlock-verify") as pool:
+        for _ in pool.map(lambda item: verify(storage, [item]), prepared):
+            pass
+    return None
+
+
+def commit_many(
+    open_folder: Callable[[str], Storage], committables: Iterable[JSON], merger: BulkMerger
+) -> Iterator[CommitOutcome]:
+    """Make files visible; yield an outcome for each, in order. Each is begun as soon as it is asked for.
+
+    Files of one sink may be in several folders, which `open_folder` opens, after its path was changed.
+    """
+    folders: dict[str, Storage] = {}
+    remaining = iter(committables)
+    while batch := _begin(islice(remaining, _BATCH), folders, open_folder, merger):
+        yield from batch
+
+
+def _begin(
+    committables: Iterable[JSON], folders: dict[str, Storage], open_folder: Callable[[str], Storage], merger: BulkMerger
+) -> list[CommitOutcome]:
+    """Commit a batch; return the outcomes when all are durable."""
+    deferred: dict[str, DeferredStorage] = {}
+    begun: list[tuple[str, CommitOutcome | Future[CommitOutcome]]] = []
+    with ThreadPoolExecutor(_THREADS, "poundlock-commit") as pool:  # a thread starts when there is work for it
+        for committable in map(FileCommittable.of, committables):
+            root = committable.root
+            storage = folders.get(root) or folders.setdefault(root, open_folder(root))
+            if isinstance(storage, LocalStorage):
+                waiting = deferred.setdefault(root, DeferredStorage(storage.root))
+                begun.append((root, _commit(waiting, committable, merger)))
+            else:
+                begun.append((root, pool.submit(_commit, storage, committable, merger)))
+    failed = {root: error for root, storage in deferred.items() if (error := _finish(storage)) is not None}
+    return [
+        failed[root] if root in failed and isinstance(outcome, Committed) else outcome
+        for root, one in begun
+        for outcome in [one.result() if isinstance(one, Future) else one]
+    ]
+
+
+def _commit(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> CommitOutcome:
+    try:
+        return commit(storage, committable, merger)
+    except Exception as error:
+        return error
+
+
+def _finish(storage: DeferredStorage) -> CommitUnknown | None:
+    try:
+        storage.finish()
+    except OSError as error:
+        return CommitUnknown(
+            f"making names in {storage.root} durable failed: {error}", next="free the disk or mend the file system"
+        )
+    return None

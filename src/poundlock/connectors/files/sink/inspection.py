@@ -1,58 +1,28 @@
-"""A file sink without its job's code: what it says of itself, and how what it made compares with what was decided.
+"""How what a file sink made compares with what was decided, without its job's code.
 
-Nothing is changed here; a file that a driver makes visible at this very moment is never called missing.
+Nothing is changed here; a file that a driver makes visible at this very moment is never called missing. The segments of a file are
+its bytes in order, so a checksum that differs says which checkpoint's rows are not what was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, BinaryIO
 
-from poundlock.checkpoint.participant import JSON, Finding
-from poundlock.connectors.files.file_values import FileCommittable, FileSegment, FileSinkState
-from poundlock.connectors.files.sink.committer import Merger, holds
+from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
+from poundlock.checkpoint.participant import Finding
+from poundlock.connectors.files.checksums import read_crc32
+from poundlock.connectors.files.file_values import FileCommittable, FileSegment
+from poundlock.connectors.files.sink.committer import holds
 from poundlock.connectors.files.sink.multipart import inspect_upload
-from poundlock.errors import DefinitionError
-from poundlock.storage import open_storage
+from poundlock.storage import Storage
 
 if TYPE_CHECKING:
-    from poundlock.connectors.files.sink.sink import FileSink
-    from poundlock.storage.base import Storage
+    from poundlock.formats.encode_bulk import BulkMerger
 
 
-KIND = "files"
-FORMAT = 1
-_SETTINGS = ("row", "format", "prefix", "suffix", "compression", "header", "tag")
-
-
-def describe(sink: FileSink) -> JSON:
-    """Return what it takes to sweep, inspect and commit again; buckets, rolling and columns are the writers' matter."""
-    chosen = {name: getattr(sink, name) for name in _SETTINGS}
-    return {"v": FORMAT, "kind": KIND, "path": open_storage(sink.path).root, **chosen}
-
-
-def settings(description: JSON) -> dict[str, Any]:
-    """Return the arguments for the sink that was described.
-
-    Raises:
-        DefinitionError: the description has a format that this version does not know.
-    """
-    if description.get("v") != FORMAT:
-        raise DefinitionError(
-            f"a file sink is described in format {description.get('v')!r}, which this version does not know",
-            next="use the version of poundlock that ran the job",
-        )
-    return {name: description[name] for name in ("path", *_SETTINGS)}
-
-
-def inspect(storage: Storage, committable: FileCommittable, merger: Merger) -> Sequence[Finding]:
-    """Compare one decided file with what is there.
-
-    Args:
-        storage: the folder it was staged in.
-        committable: as `staging.stage` made it.
-        merger: recognises what it joined.
-    """
+def inspect(storage: Storage, committable: FileCommittable, merger: BulkMerger) -> Sequence[Finding]:
+    """Compare one decided file with what is there, in the folder it was staged in."""
     final, segments = committable.final, committable.segments
     if committable.upload is not None:
         return inspect_upload(storage, committable)
@@ -61,7 +31,7 @@ def inspect(storage: Storage, committable: FileCommittable, merger: Merger) -> S
     status = storage.stat(final)
     left = [segment for segment in segments if storage.stat(segment.path) is not None]
     if status is None and len(left) == len(segments):
-        return _segments(storage, segments) or [Finding("pending", path, expected)]
+        return inspect_segments(storage, segments) or [Finding("pending", path, expected)]
     status = status or storage.stat(final)  # its segments may have become the file since the first look
     if status is None:
         return [Finding("missing", path, expected)]
@@ -71,12 +41,8 @@ def inspect(storage: Storage, committable: FileCommittable, merger: Merger) -> S
     return [Finding("pending", path, expected, status.bytes)] if left else []
 
 
-def inspect_state(storage: Storage, state: FileSinkState) -> Sequence[Finding]:
-    """Compare the segments that wait for a later decision with what is there."""
-    return _segments(storage, state.segments)
-
-
-def _segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding]:
+def inspect_segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding]:
+    """Compare segments that wait with what is there."""
     findings = []
     for segment in segments:
         path, expected = f"{storage.root}/{segment.path}", segment.bytes
@@ -86,3 +52,64 @@ def _segments(storage: Storage, segments: Sequence[FileSegment]) -> list[Finding
         elif status.bytes != expected:
             findings.append(Finding("size", path, expected, status.bytes))
     return findings
+
+
+class FileReading:
+    """The audit of one file sink: each file is compared as soon as it is named."""
+
+    whole = False
+
+    def __init__(self, scope: AuditScope, open_root: Callable[[str], Storage]) -> None:
+        self._scope, self._open = scope, open_root
+        self._compared, self._wrong = 0, list[Disagreement]()
+
+    def take(self, decided: Decided) -> None:
+        """Compare a file."""
+        if decided.compared:
+            self._compared += 1
+            committable = FileCommittable.of(decided.committable)
+            self._wrong += audit(self._open(committable.root), committable)
+            self._scope.progress(f"{self._compared:,} files read")
+
+    def read(self) -> None:
+        """Do nothing: all is read."""
+
+    def result(self) -> ReadBack:
+        """Return what was found."""
+        return ReadBack(compared=self._compared, disagreements=self._wrong)
+
+
+def audit(storage: Storage, committable: FileCommittable) -> Sequence[Disagreement]:
+    """Compare a finished file with its committable, in the folder it was staged in."""
+    final, segments = committable.final, committable.segments
+    path = f"{storage.root}/{final}"
+    checkpoint = segments[-1].checkpoint
+    status = storage.stat(final)
+    if status is None:
+        return [Disagreement(checkpoint, path, f"the file is gone, with {committable.rows} rows")]
+    if committable.merged_by_record:
+        from poundlock.formats.encode_bulk import count_rows
+
+        with storage.open(final) as handle:
+            rows, expected = count_rows(committable.kind, handle), committable.rows
+        wrong_count = Disagreement(checkpoint, path, f"the file has {rows} rows instead of {expected}")
+        return [] if rows == expected else [wrong_count]
+    with storage.open(final) as handle:
+        wrong = [_segment(path, segment, handle) for segment in segments]
+        more = len(handle.read(1))
+    differ = [each for each in wrong if each is not None]
+    if more:
+        differ.append(Disagreement(checkpoint, path, f"the file has more than the {committable.bytes} bytes decided"))
+    return differ
+
+
+def _segment(path: str, segment: FileSegment, handle: BinaryIO) -> Disagreement | None:
+    size, crc = read_crc32(handle, segment.bytes)
+    left, checkpoint = segment.bytes - size, segment.checkpoint
+    if left:
+        return Disagreement(checkpoint, path, f"the file ends {left} bytes too early")
+    if segment.crc32 not in (None, crc):
+        return Disagreement(
+            checkpoint, path, f"{segment.rows} rows are not the ones that were written: checksum {crc:08x}"
+        )
+    return None

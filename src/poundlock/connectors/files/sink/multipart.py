@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import BinaryIO, cast
 
 from poundlock.checkpoint.participant import Finding, Orphan
@@ -16,47 +15,25 @@ from poundlock.connectors.files.file_values import FileCommittable, FileSegment,
 from poundlock.connectors.files.sink.names import uploaded_by
 from poundlock.errors import TerminalError, TransientError
 from poundlock.storage.base import Storage
-from poundlock.storage.object_files import ObjectWriter
-from poundlock.storage.uploads import Upload, UploadGone, Uploads, shown_mark
+from poundlock.storage.uploads import PartsWriter, Upload, UploadGone, Uploads, shown_mark
 
 _NEXT = "keep other programs and lifecycle rules from aborting uploads there; the checkpoint is repeated"
 
 
-class _Parts:
-    """The parts of an upload that stays open."""
-
-    def __init__(self, uploads: Uploads, path: str) -> None:
-        self.uploads, self.path = uploads, path
-        self.mark = hashlib.sha256(path.encode()).hexdigest()[:32]
-        self.id = uploads.begin_upload(path, self.mark)
-        self.tags: list[str] = []
-
-    def part(self, number: int, data: bytes) -> None:
-        self.tags.append(self.uploads.upload_part(self.path, self.id, number, data))
-
-    def whole(self, data: bytes) -> None:
-        raise NotImplementedError("an upload is always made of parts")
-
-    def finish(self) -> None:
-        """Leave it as it is: the driver completes it once it is decided."""
-
-    def drop(self) -> None:
-        with suppress(Exception):
-            self.uploads.abort_upload(self.path, self.id)
-
-
-class UploadWriter(ObjectWriter):
+class UploadWriter(PartsWriter):
     """Writes a file that appears when the driver says so; closing it sends the last part."""
 
     def __init__(self, uploads: Uploads, path: str) -> None:
-        self._parts_of = _Parts(uploads, path)
-        super().__init__(self._parts_of, path, whole=False)
+        super().__init__(uploads, path, hashlib.sha256(path.encode()).hexdigest()[:32], path)
+        self.begin()
 
     @property
     def upload(self) -> SentParts:
         """What it takes to complete it, or to find that it is."""
-        parts = self._parts_of
-        return SentParts(parts.id, parts.mark, parts.tags)
+        return SentParts(self.begin(), self.mark, self.tags)
+
+    def finish(self) -> None:
+        """Leave it as it is: the driver completes it once it is decided."""
 
 
 def open_upload(storage: Storage, path: str) -> BinaryIO:
@@ -125,20 +102,11 @@ def complete(storage: Storage, segment: FileSegment) -> None:
             uploads.abort_upload(path, upload.id)  # some servers keep it when the file is there
 
 
-def abort_upload(storage: Storage, path: str, upload: SentParts) -> None:
-    """Drop an upload that no decision names; none is no error."""
-    of_storage(storage).abort_upload(path, upload.id)
-
-
 def left_uploads(storage: Storage, tag: str, known: set[str], joined: Sequence[str]) -> list[tuple[Upload, Orphan]]:
     """Return the uploads of this job's sink that nothing names; others' are never among them.
 
-    Args:
-        storage: the sink's folder.
-        tag: stands for job and sink in names.
-        known: as `known_as` says, what is still needed.
-        joined: the files that the newest decision made of several hidden ones, all of them there: whatever else is on
-            its way to their names can never appear, because nothing replaces a file.
+    What is still needed is `known`, as `known_as` says. The files that the newest decision made of several hidden ones (`joined`) are all
+    there: whatever else is on its way to their names can never appear, because nothing replaces a file.
     """
     if not isinstance(storage, Uploads):
         return []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +21,13 @@ _WIDE = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows of one bucket, back to back.
+    """Rows of one bucket, back to back."""
 
-    Args:
-        bucket: number of the bucket.
-        data: their bytes, line ends included.
-        ends: position of the last byte of each row, counted from `base`.
-        base: position of the first byte of `data` in the same count.
-        times: event times, or None.
-    """
-
-    bucket: int
-    data: memoryview
-    ends: npt.NDArray[np.int64]
-    base: int
-    times: npt.NDArray[np.float64] | None
+    bucket: int  # number of the bucket
+    data: memoryview  # their bytes, line ends included
+    ends: npt.NDArray[np.int64]  # position of the last byte of each row, counted from `base`
+    base: int  # position of the first byte of `data` in the same count
+    times: npt.NDArray[np.float64] | None  # event times, or None
 
 
 def route(data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment) -> Iterator[Slice]:
@@ -43,10 +36,9 @@ def route(data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment)
     if isinstance(codes, int):
         yield Slice(codes, data[: int(ends[-1]) + 1], ends, 0, times)
         return
-    cuts = (np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()
-    n = len(codes)
-    if len(cuts) * _FEW_RUNS < n or len(cuts) < 8:
-        yield from _runs(data, ends, codes, times, cuts)
+    n, cuts = len(codes), int(np.count_nonzero(codes[1:] != codes[:-1]))
+    if cuts * _FEW_RUNS < n or cuts < 8:
+        yield from _slices(data, ends, codes, times)
         return
     index = order(codes)
     offsets = np.empty(n + 1, np.int32 if len(data) < _WIDE else np.int64)
@@ -56,12 +48,9 @@ def route(data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment)
     rows = pa.Array.from_buffers(kind, n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     taken = rows.take(pa.array(index))
     bounds = np.frombuffer(taken.buffers()[1], offsets.dtype, len(index) + 1)
-    sorted_codes = codes[index]
-    sorted_times = None if times is None else times[index]
     sorted_ends = np.subtract(bounds[1:], 1, dtype=np.int64)
-    cuts = (np.flatnonzero(sorted_codes[1:] != sorted_codes[:-1]) + 1).tolist()
     gathered = memoryview(taken.buffers()[2]) if len(index) else memoryview(b"")
-    yield from _runs(gathered, sorted_ends, sorted_codes, sorted_times, cuts)
+    yield from _slices(gathered, sorted_ends, codes[index], None if times is None else times[index])
 
 
 def order(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
@@ -76,21 +65,21 @@ def order(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     return index[rejected:] if narrow is codes else index[: len(index) - rejected]
 
 
-def _runs(
-    data: memoryview,
-    ends: npt.NDArray[np.int64],
-    codes: npt.NDArray[np.int32],
-    times: npt.NDArray[np.float64] | None,
-    cuts: list[int],
+def _slices(
+    data: memoryview, ends: npt.NDArray[np.int64], codes: npt.NDArray[np.int32], times: npt.NDArray[np.float64] | None
 ) -> Iterator[Slice]:
-    first = base = 0
-    n = len(codes)
-    if not n:
-        return
-    for after in (*cuts, n):
+    base = 0
+    for code, first, after in runs(codes):
         stop = int(ends[after - 1]) + 1
-        code = int(codes[first])
         if code != REJECTED:
             part = None if times is None else times[first:after]
             yield Slice(code, data[base:stop], ends[first:after], base, part)
-        first, base = after, stop
+        base = stop
+
+
+def runs(codes: npt.NDArray[np.int32]) -> Iterator[tuple[int, int, int]]:
+    """Yield each run of equal codes: the code, its first row, and the row after its last."""
+    if len(codes):
+        cuts = (np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist()
+        for first, after in pairwise((0, *cuts, len(codes))):
+            yield int(codes[first]), first, after

@@ -23,33 +23,22 @@ _BREAK = re.compile(rb"\r?\n")
 
 @dataclass(frozen=True, slots=True)
 class RawRows:
-    """Rows as lines.
+    """Rows as lines."""
 
-    Args:
-        lines: the rows that can be lines.
-        columns: the same rows in the form they came in, where that was not lines.
-        index: for each row its row in the chunk; None = the same.
-        bad: rows of the chunk that cannot be lines: reason and value.
-        originals: values of rows in `lines` whose line breaks were replaced.
-    """
-
-    lines: Lines
-    columns: Batch | Records | None = None
-    index: npt.NDArray[np.int64] | None = None
+    lines: Lines  # the rows that can be lines
+    columns: Batch | Records | None = None  # the same rows in the form they came in, where that was not lines
+    index: npt.NDArray[np.int64] | None = None  # for each row its row in the chunk; None = the same
+    # rows of the chunk that cannot be lines: reason and value
     bad: Mapping[int, tuple[str, bytes]] = field(default_factory=dict)
+    # values of rows in `lines` whose line breaks were replaced
     originals: Mapping[int, bytes] = field(default_factory=dict)
 
 
 def raw_rows(chunk: Chunk, row: str, valid_json: Callable[[bytes], bool | None]) -> RawRows:
-    """Return the column `row` of a chunk as lines.
+    """Return a column of a chunk as lines; a chunk of lines is taken as it is.
 
-    Args:
-        chunk: the rows; lines are taken as they are.
-        row: name of the column.
-        valid_json: returns whether a value is JSON as it stands, None where rows are not taken for JSON.
-
-    Raises:
-        DefinitionError: there is no such column, or it holds neither bytes nor text.
+    Whether a value is JSON as it stands is said by `valid_json`, None where rows are not taken for JSON. Raises DefinitionError where
+    there is no such column, or it holds neither bytes nor text.
     """
     if isinstance(chunk, Lines):
         if row != "value":

@@ -5,12 +5,9 @@ A finished file is touched only where the user asked for it: output that is newe
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-
 from msgspec.structs import replace
 
-from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
+from poundlock.checkpoint.portable import Newer, NewerOutput
 from poundlock.connectors.files.checksums import read_crc32
 from poundlock.connectors.files.file_values import FileSinkState, FinishedFile, OpenPart
 from poundlock.connectors.files.sink.commit_plan import Rules
@@ -18,12 +15,6 @@ from poundlock.connectors.files.sink.names import final_name, join, numbers_of
 from poundlock.errors import DefinitionError
 from poundlock.storage.base import Storage
 from poundlock.storage.copying import copy
-
-
-def save(storage: Storage, state: FileSinkState, folder: str, add: Callable[[Storage, str, str], None]) -> None:
-    """Copy the segments of unfinished parts; see `Portable.save`."""
-    for segment in state.segments:
-        add(storage, segment.path, f"{folder}/{segment.path}")
 
 
 def newer_output(storage: Storage, rules: Rules, state: FileSinkState) -> Newer:
@@ -47,8 +38,7 @@ def _lost(storage: Storage, rules: Rules, state: FileSinkState) -> str:
     ):
         return ""
     path = wrong[0].path
-    there = storage.stat(path) is not None
-    if there:
+    if storage.stat(path) is not None:
         return f"has another file {path} than the one that was finished before the savepoint"
     return f"lacks the file {path}, which was finished before the savepoint"
 
@@ -93,8 +83,9 @@ def restore(
         for path in there:
             storage.delete(path)
     counters = dict(state.counters)
-    if there and then != "retract":
-        _go_on_behind(counters, rules, there)
+    if then != "retract":  # counters go on behind the files that are there
+        for subtask, counter in filter(None, (numbers_of(rules.prefix, rules.suffix, path) for path in there)):
+            counters[subtask] = max(counters.get(subtask, 0), counter + 1)
 
     def renamed(part: OpenPart) -> OpenPart:
         segments = [replace(segment, path=moved(segment.path)) for segment in part.segments]
@@ -126,16 +117,3 @@ def check_names(storage: Storage, state: FileSinkState) -> None:
                 f"the savepoint names {path!r} as unfinished data for {storage.root}, which it is not",
                 next="copy the savepoint again from where it was taken",
             )
-
-
-def _go_on_behind(counters: dict[str, int], rules: Rules, there: Sequence[str]) -> None:
-    """Let counters go on behind the files that are there."""
-    for path in there:
-        subtask, counter = path.rpartition("/")[2][len(rules.prefix) + 1 :].split("-", 1)
-        number = int(re.match(r"[0-9]+", counter)[0])  # type: ignore[index]
-        counters[subtask] = max(counters.get(subtask, 0), number + 1)
-
-
-def pending(state: FileSinkState) -> list[PendingFile]:
-    """Return the unfinished parts; see `Legible.pending`."""
-    return [PendingFile(path=join(part.bucket, part.name), rows=part.rows, bytes=part.bytes) for part in state.files]

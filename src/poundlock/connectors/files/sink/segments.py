@@ -10,19 +10,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from poundlock.connectors.files.file_values import PreparedFile
-from poundlock.connectors.files.sink.multipart import UploadWriter, abort_upload
+from poundlock.connectors.files.sink.multipart import UploadWriter, of_storage
 from poundlock.connectors.files.sink.partition_rows import Slice
 from poundlock.connectors.files.sink.rolling import RollingPolicy
-from poundlock.formats.encode import SegmentOutput, open_output
+from poundlock.formats.encode import Passing, SegmentOutput, open_output
 from poundlock.formats.encode_bulk import BulkFile, open_bulk, schema_digest
-from poundlock.storage.base import Discardable, Storage
+from poundlock.storage.base import Storage
 from poundlock.storage.object_files import ObjectWriter
 from poundlock.storage.uploads import LEAST_PART
 
@@ -34,19 +34,12 @@ _ROUNDING_MS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How segments are written.
+    """How segments are written."""
 
-    Args:
-        kind: "raw", "json", "csv", "parquet" or "avro".
-        compression: see `open_output` and `open_bulk`.
-        whole: each segment is a part of its own.
-        max_open: so many segments are open at once; the one not used for longest is closed for the next.
-    """
-
-    kind: str
-    compression: str | None
-    whole: bool
-    max_open: int
+    kind: str  # "raw", "json", "csv", "parquet" or "avro"
+    compression: str | None  # see `open_output` and `open_bulk`
+    whole: bool  # each segment is a part of its own
+    max_open: int  # so many segments are open at once; the one not used for longest is closed for the next
 
     @property
     def bulk(self) -> bool:
@@ -93,28 +86,17 @@ class _Part:
 
 @dataclass(slots=True)
 class Segments:
-    """All segments of one attempt.
+    """All segments of one attempt."""
 
-    Args:
-        storage: the sink's folder.
-        layout: how they are written.
-        rolling: the size limit.
-        name: returns the hidden path of a bucket's segment with this number.
-        pending: bytes that wait in each bucket's open part from earlier checkpoints.
-        header: returns what each file begins with.
-        describe: makes the value of a finished segment of what is known of it here.
-        begin: opens a segment's handle; None = as a hidden file of the storage.
-        most_held: so many bytes wait in memory at once for parts to be full, where files are made of parts.
-    """
-
-    storage: Storage
-    layout: Layout
-    rolling: RollingPolicy
-    name: Callable[[str, int], str]
-    pending: dict[str, int]
-    header: Callable[[], bytes]
-    describe: Callable[..., PreparedFile]
-    begin: Callable[[str], BinaryIO] | None = None
+    storage: Storage  # the sink's folder
+    layout: Layout  # how they are written
+    rolling: RollingPolicy  # the size limit
+    name: Callable[[str, int], str]  # returns the hidden path of a bucket's segment with this number
+    pending: dict[str, int]  # bytes that wait in each bucket's open part from earlier checkpoints
+    header: Callable[[], bytes]  # returns what each file begins with
+    describe: Callable[..., PreparedFile]  # makes the value of a finished segment of what is known of it here
+    begin: Callable[[str], BinaryIO] | None = None  # opens a segment's handle; None = as a hidden file of the storage
+    # so many bytes wait in memory at once for parts to be full, where files are made of parts
     most_held: int = MOST_HELD
     _held: int = 0
     _open: OrderedDict[str, _Segment] = field(default_factory=OrderedDict)
@@ -161,14 +143,14 @@ class Segments:
         for segment in self._open.values():
             with suppress(Exception):
                 handle = segment.handle
-                handle.discard() if isinstance(handle, Discardable) else handle.close()
+                handle.discard() if isinstance(handle, ObjectWriter) else handle.close()
         for path in paths if self.begin is None else ():
             with suppress(Exception):
                 self.storage.delete(path)
         for done in self._done:
             if done.upload is not None:
                 with suppress(Exception):
-                    abort_upload(self.storage, done.path, done.upload)
+                    of_storage(self.storage).abort_upload(done.path, done.upload.id)
         self._open.clear()
         self._done.clear()
 
@@ -188,9 +170,7 @@ class Segments:
             largest.held = 0
 
     def _part(self, bucket: str) -> _Part:
-        part = self._parts.get(bucket)
-        if part is None:
-            part = self._parts[bucket] = _Part(self.pending.get(bucket, 0), self.layout.whole)
+        part = self._parts.setdefault(bucket, _Part(self.pending.get(bucket, 0), self.layout.whole))
         if self.rolling.full(part.bytes):
             if bucket in self._open:
                 self._close(bucket)
@@ -225,9 +205,8 @@ class Segments:
         part.new = self.layout.whole
         if schema is not None:
             segment.schema = schema
-            segment.bulk = open_bulk(
-                self.layout.kind, cast(BinaryIO, _Counted(output)), schema, self.layout.compression
-            )
+            counted = cast(BinaryIO, Passing(output.write))
+            segment.bulk = open_bulk(self.layout.kind, counted, schema, self.layout.compression)
         elif head := self.header():
             output.write(head)
         return segment
@@ -244,33 +223,10 @@ class Segments:
         known = segment.low <= segment.high
         self._done.append(
             self.describe(
-                path=segment.path,
-                bucket=bucket,
-                k=segment.number,
-                kind=segment.kind,
-                new_part=segment.new_part,
-                rows=segment.rows,
-                bytes=segment.output.size,
-                crc32=segment.output.crc32,
+                path=segment.path, bucket=bucket, k=segment.number, kind=segment.kind, new_part=segment.new_part,
+                rows=segment.rows, bytes=segment.output.size, crc32=segment.output.crc32,
                 min_ms=math.floor(segment.low + _ROUNDING_MS) if known else None,
                 max_ms=math.floor(segment.high + _ROUNDING_MS) if known else None,
                 upload=segment.handle.upload if isinstance(segment.handle, UploadWriter) else None,
             )
-        )
-
-
-class _Counted:
-    """An output where a bulk writer wants a file: bytes are counted as they pass."""
-
-    def __init__(self, output: SegmentOutput) -> None:
-        self._output = output
-
-    def write(self, data: Any) -> int:
-        self._output.write(bytes(data))
-        return len(data)
-
-    def seekable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        """Nothing is held above the output."""
+        )  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from poundlock.arguments import refuse_without_effect
-from poundlock.audit.read_back import Auditable
+from poundlock.audit.read_back import Auditable, AuditScope, Reading
 from poundlock.checkpoint.capabilities import Bindable, CommitsMany, Inspectable, Measurable
 from poundlock.checkpoint.participant import (
     JSON,
@@ -28,8 +28,9 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
-from poundlock.checkpoint.portable import Legible, Portable
+from poundlock.checkpoint.portable import Legible, Newer, NewerOutput, PendingFile, Portable
 from poundlock.connectors.column_checks import need_columns
+from poundlock.connectors.files import sink as parts
 from poundlock.connectors.files.buckets.assigners import (
     BUCKET_COLUMN,
     BasePathBucketAssigner,
@@ -39,22 +40,16 @@ from poundlock.connectors.files.buckets.assigners import (
     ProcessingTimeBucketAssigner,
     PythonBucketAssigner,
 )
-from poundlock.connectors.files.sink.compaction import FileCompaction
-from poundlock.connectors.files.sink.names import owner_tag
-from poundlock.connectors.files.sink.rolling import RollingPolicy
+from poundlock.connectors.files.sink.names import join, owner_tag
+from poundlock.connectors.files.sink.rolling import FileCompaction, RollingPolicy
 from poundlock.errors import DefinitionError
-from poundlock.storage import open_storage
+from poundlock.storage import Storage, open_storage
 from poundlock.storage.uploads import Uploads
 
 if TYPE_CHECKING:
-    from poundlock.audit.read_back import AuditScope, Reading
-    from poundlock.checkpoint.portable import Newer, NewerOutput, PendingFile
-    from poundlock.connectors.files.file_values import FileCommittable, FileSinkState
+    from poundlock.connectors.files.file_values import FileSinkState
     from poundlock.connectors.files.sink.commit_plan import Rules
-    from poundlock.connectors.files.sink.segments import Layout
-    from poundlock.formats.encode import RowEncoder
     from poundlock.formats.encode_bulk import BulkMerger
-    from poundlock.storage.base import Storage
 
 __all__ = ["FileSink", "RollingPolicy"]
 
@@ -69,6 +64,8 @@ _COMPRESSION: dict[str, dict[str, str | None]] = {
     "avro": {"none": "null", "deflate": "deflate"},
 }
 _ENDING = {"gzip": ".gz", "zstd": ".zst"}
+_FORMAT = 1  # of a description
+_DESCRIBED = ("row", "format", "prefix", "suffix", "compression", "header", "tag")
 _NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.=+-]{0,79}")
 
 
@@ -156,18 +153,18 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         """Return the sink for explain, one line."""
         packed = f" {self.compression}" if self.compression else ""
         rows = f"raw {self.row}" if self.row is not None else self.kind_of_rows
-        roll = "each checkpoint" if self._whole else self.rolling.describe()
+        roll = "each checkpoint" if self.whole else self.rolling.describe()
         return f"files {self.path} ({rows}{packed}; bucket {self.assigner.describe()}; roll {roll}; exactly-once)"
 
     def bind(self, *, job_id: str, sink: str) -> FileSink:
         """Return this sink for one job: it then finds its orphans even before the first decision, and its tasks the driver's
         folder, whatever folder they work in."""
-        return replace(self, tag=owner_tag(job_id, sink), path=self._storage().root)
+        return replace(self, tag=owner_tag(job_id, sink), path=self.storage().root)
 
     @property
     def task_folders(self) -> Sequence[str]:
         """Where tasks write and the driver has to find it."""
-        return [self._storage().root]
+        return [self.storage().root]
 
     @property
     def task_modules(self) -> Sequence[str]:
@@ -179,27 +176,13 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
     def open_writer(self, context: WriterContext) -> Writer:
         from poundlock.connectors.files.sink.writer import FileWriter
 
-        return FileWriter(
-            context,
-            storage=self._storage(),
-            layout=self._layout(),
-            rolling=self.rolling,
-            prefix=self.prefix,
-            suffix=self._suffix,
-            assigner=self.assigner.open(context, raw=self.row is not None),
-            row=self.row,
-            encoder=self._encoder(),
-            columns=self.columns,
-            uploads=self._uploads,
-        )
+        return FileWriter(context, self)
 
     # Participant, driver side
 
     def preflight(self) -> None:
         """Raise DefinitionError unless files can be made in the folder, TransientError where its disk is full."""
-        from poundlock.connectors.files.sink import committer
-
-        storage = self._storage()
+        storage = self.storage()
         by = self.bucket
         pattern = by.pattern if isinstance(by, EventTimeBucketAssigner | ProcessingTimeBucketAssigner) else ""
         if refused := set(storage.refused_in_names) & set(pattern):
@@ -207,7 +190,7 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
                 f"date pattern {pattern!r}: no name in {storage.root} may have a {min(refused)!r}",
                 next="leave it out, such as HHmm or HH-mm",
             )
-        committer.preflight(storage)
+        parts.committer.preflight(storage)
 
     def check_columns(self, sink: str, columns: Sequence[str]) -> None:
         """Raise DefinitionError unless rows with these columns have what the sink reads of them."""
@@ -219,62 +202,44 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
 
     def directive(self, state: JSON) -> JSON:
         # Also behind a state of another folder: counters that begin anew would hide files from who restores that state.
-        from poundlock.connectors.files.task_directive import directive
-
-        return directive(_carried(state), named=self._uploads).to_json()
+        return parts.file_values.FileDirective.from_state(_state(state), named=self.uploads).to_json()
 
     def verify(self, prepared: Sequence[Prepared]) -> None:
-        from poundlock.connectors.files.sink import bulk_commit
-
-        bulk_commit.verify_many(self._storage(), prepared)
+        parts.committer.verify_many(self.storage(), prepared)
 
     def stage(self, state: JSON, prepared: Sequence[Prepared], occasion: Occasion, now_ms: int) -> Staged:
-        from poundlock.connectors.files.sink import commit_plan as staging
-
-        following, committables = staging.stage(self._rules(), _carried(state), prepared, occasion, now_ms)
+        following, committables = parts.commit_plan.stage(self._rules(), _state(state), prepared, occasion, now_ms)
         return Staged(following.to_json(), [each.to_json() for each in committables])
 
     def next_roll_ms(self, state: JSON) -> int | None:
-        from poundlock.connectors.files.sink import commit_plan as staging
-
-        return staging.next_roll_ms(self._rules(), _carried(state))
+        return parts.commit_plan.next_roll_ms(self._rules(), _state(state))
 
     def rescale(self, state: JSON, parallelism: int) -> JSON:
         """Return the state for another number of subtasks: parts of those that are gone go on under others, or are finished next."""
-        from poundlock.connectors.files.sink import commit_plan as staging
-
-        return staging.rescale(_carried(state), parallelism).to_json()
+        return parts.commit_plan.rescale(_state(state), parallelism).to_json()
 
     def commit(self, committable: JSON) -> Committed:
-        from poundlock.connectors.files.sink import committer
-
-        file = _decided(committable)
-        return committer.commit(self._storage(file.root), file, self._merger)
+        file = parts.file_values.FileCommittable.of(committable)
+        return parts.committer.commit(self.storage(file.root), file, self._merger)
 
     def commit_many(self, committables: Iterable[JSON]) -> Iterator[CommitOutcome]:
-        from poundlock.connectors.files.sink import bulk_commit
-
-        return bulk_commit.commit_many(self._storage, committables, self._merger)
+        return parts.committer.commit_many(self.storage, committables, self._merger)
 
     def abort(self, prepared: Prepared) -> None:
-        from poundlock.connectors.files.sink import committer
-
-        committer.abort(self._storage(), prepared)
+        parts.committer.abort(self.storage(), prepared)
 
     def sweep(self, state: JSON, *, remove: bool, check: Callable[[], None] = unchecked) -> Sequence[Orphan]:
-        from poundlock.connectors.files.sink import committer
-
-        carried = _carried(state)
-        return committer.sweep(
-            self._storage(carried.root), self.tag or carried.tag, carried, remove=remove, check=check
+        carried = _state(state)
+        return parts.committer.sweep(
+            self.storage(carried.root), self.tag or carried.tag, carried, remove=remove, check=check
         )
 
     # Inspectable
 
     def describe_json(self) -> JSON:
-        from poundlock.connectors.files.sink import inspection
-
-        return inspection.describe(self)
+        """Return what it takes to sweep, inspect and commit again; buckets, rolling and columns are the writers' matter."""
+        chosen = {name: getattr(self, name) for name in _DESCRIBED}
+        return {"v": _FORMAT, "kind": "files", "path": self.storage().root, **chosen}
 
     @classmethod
     def from_json(cls, description: JSON) -> FileSink:
@@ -283,34 +248,31 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         Raises:
             DefinitionError: another version of poundlock wrote the description.
         """
-        from poundlock.connectors.files.sink import inspection
-
-        return cls(**inspection.settings(description))
+        if description.get("v") != _FORMAT:
+            raise DefinitionError(
+                f"a file sink is described in format {description.get('v')!r}, which this version does not know",
+                next="use the version of poundlock that ran the job",
+            )
+        return cls(**{name: description[name] for name in ("path", *_DESCRIBED)})
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
-        from poundlock.connectors.files.sink import inspection
-
-        file = _decided(committable)
-        return inspection.inspect(self._storage(file.root), file, self._merger)
+        file = parts.file_values.FileCommittable.of(committable)
+        return parts.inspection.inspect(self.storage(file.root), file, self._merger)
 
     def inspect_state(self, state: JSON) -> Sequence[Finding]:
-        from poundlock.connectors.files.sink import inspection
-
-        carried = _carried(state)
-        return inspection.inspect_state(self._storage(carried.root), carried)
+        carried = _state(state)
+        return parts.inspection.inspect_segments(self.storage(carried.root), carried.segments)
 
     # Auditable
 
     def open_audit(self, scope: AuditScope) -> Reading:
-        from poundlock.connectors.files.sink.read_back import FileReading
-
-        return FileReading(scope, self._storage)
+        return parts.inspection.FileReading(scope, self.storage)
 
     def rows_of(self, committable: JSON) -> int:
         return int(committable["rows"])
 
     def rows_pending(self, state: JSON) -> int:
-        return sum(segment.rows for segment in _carried(state).segments)
+        return sum(segment.rows for segment in _state(state).segments)
 
     # Measurable
 
@@ -318,112 +280,86 @@ class FileSink(Bindable, Portable, Legible, CommitsMany, Inspectable, Auditable,
         return replace(self, path=folder)
 
     def places(self, committables: Sequence[JSON], state: JSON, checkpoint: int) -> Mapping[str, int]:
-        from poundlock.connectors.files.sink import commit_plan as staging
-
-        return staging.rows_by_bucket(map(_decided, committables), _carried(state), checkpoint)
+        return parts.commit_plan.rows_by_bucket(
+            map(parts.file_values.FileCommittable.of, committables), _state(state), checkpoint
+        )
 
     # Portable
 
     def save(self, state: JSON, savepoint: Storage, folder: str, copy: Callable[[Storage, str, str], None]) -> None:
-        from poundlock.connectors.files.sink import savepoint_files
-
-        carried = _carried(state)
-        savepoint_files.save(self._storage(carried.root), carried, folder, copy)
+        carried = _state(state)
+        storage = self.storage(carried.root)
+        for segment in carried.segments:
+            copy(storage, segment.path, f"{folder}/{segment.path}")
 
     def check_saved(self, state: JSON) -> None:
-        from poundlock.connectors.files.sink import savepoint_files
-
-        savepoint_files.check_names(self._storage(), _carried(state))
+        parts.savepoint_files.check_names(self.storage(), _state(state))
 
     def newer(self, state: JSON, note: JSON) -> Newer:
-        from poundlock.connectors.files.sink import savepoint_files
-
-        return savepoint_files.newer_output(self._storage(), self._rules(), _carried(state))
+        return parts.savepoint_files.newer_output(self.storage(), self._rules(), _state(state))
 
     def restore(self, state: JSON, savepoint: Storage, folder: str, newer: NewerOutput) -> JSON:
-        from poundlock.connectors.files.sink import savepoint_files
-
-        carried = _carried(state)
-        return savepoint_files.restore(self._storage(), self._rules(), carried, savepoint, folder, newer).to_json()
+        carried = _state(state)
+        return parts.savepoint_files.restore(self.storage(), self._rules(), carried, savepoint, folder, newer).to_json()
 
     # Legible
 
     def pending(self, state: JSON) -> Sequence[PendingFile]:
-        from poundlock.connectors.files.sink import savepoint_files
-
-        return savepoint_files.pending(_carried(state))
+        files = _state(state).files
+        return [PendingFile(path=join(part.bucket, part.name), rows=part.rows, bytes=part.bytes) for part in files]
 
     # Parts
 
-    def _storage(self, root: str = "") -> Storage:
+    def storage(self, root: str = "") -> Storage:
+        """Return its folder, or another in which an earlier setting of the path made files."""
         return open_storage(root or self.path)
 
     @property
-    def _whole(self) -> bool:
-        return self.kind_of_rows in ("parquet", "avro") or self.header or self._uploads
+    def whole(self) -> bool:
+        """Whether each segment is a part of its own."""
+        return self.kind_of_rows in ("parquet", "avro") or self.header or self.uploads
 
     @property
-    def _uploads(self) -> bool:
+    def uploads(self) -> bool:
         """Whether tasks upload finished files, because each one ends with the checkpoint that began it."""
         ends = self.kind_of_rows in ("parquet", "avro") or self.header or self.rolling.on_checkpoint
-        return ends and self.compaction is None and isinstance(self._storage(), Uploads)
+        return ends and self.compaction is None and isinstance(self.storage(), Uploads)
 
     @property
-    def _merger(self) -> BulkMerger:
-        from poundlock.formats.encode_bulk import BulkMerger
-
-        return BulkMerger(self._codec)
-
-    @property
-    def _codec(self) -> str | None:
+    def codec(self) -> str | None:
+        """How bytes are compressed, in the format's own word; None = as is usual for it."""
         return _COMPRESSION[self.kind_of_rows][self.compression] if self.compression is not None else None
 
     @property
-    def _suffix(self) -> str:
+    def ending(self) -> str:
+        """What finished names end with."""
         if self.suffix is not None:
             return self.suffix
         rows = self.kind_of_rows
         return _SUFFIX[rows] + (_ENDING.get(self.compression or "", "") if rows not in ("parquet", "avro") else "")
 
-    def _layout(self) -> Layout:
-        from poundlock.connectors.files.sink.segments import Layout
+    @property
+    def _merger(self) -> BulkMerger:
+        from poundlock.formats.encode_bulk import BulkMerger
 
-        return Layout(self.kind_of_rows, self._codec, self._whole, self.max_open_files)
-
-    def _encoder(self) -> RowEncoder | None:
-        from poundlock.formats.encode import CsvEncoder, JsonEncoder
-
-        hidden = (BUCKET_COLUMN,)
-        if self.kind_of_rows == "json":
-            return JsonEncoder(self.columns, hidden)
-        return CsvEncoder(self.columns, hidden, header=self.header) if self.kind_of_rows == "csv" else None
+        return BulkMerger(self.codec)
 
     def _rules(self) -> Rules:
-
-        from poundlock.connectors.files.sink.commit_plan import Rules
-
-        return Rules(
-            root=self._storage().root,
-            rolling=self.rolling,
-            whole=self._whole,
-            prefix=self.prefix,
-            suffix=self._suffix,
-            compaction=self.compaction,
-            tag=self.tag,
-            joins=self._storage().moves_by_copy,
+        folder = self.storage()
+        return parts.commit_plan.Rules(
+            folder.root,
+            self.rolling,
+            self.whole,
+            self.prefix,
+            self.ending,
+            self.compaction,
+            self.tag,
+            folder.moves_by_copy,
         )
 
 
-def _carried(state: JSON) -> FileSinkState:
-    from poundlock.connectors.files.file_values import FileSinkState
-
-    return FileSinkState.of(state)
-
-
-def _decided(committable: JSON) -> FileCommittable:
-    from poundlock.connectors.files.file_values import FileCommittable
-
-    return FileCommittable.of(committable)
+def _state(value: JSON) -> FileSinkState:
+    return parts.file_values.FileSinkState.of(value)
 
 
 def _check_format(sink: FileSink) -> None:

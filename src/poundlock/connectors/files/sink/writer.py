@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -21,84 +20,52 @@ import pyarrow as pa
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.files.buckets.assigners import BUCKET_COLUMN
-from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, BucketRows, OpenAssigner
-from poundlock.connectors.files.file_values import PreparedFile
+from poundlock.connectors.files.buckets.assignment import REJECTED, Assignment, BucketRows
+from poundlock.connectors.files.file_values import FileDirective, PreparedFile
 from poundlock.connectors.files.sink.multipart import open_upload
 from poundlock.connectors.files.sink.names import join, name_pattern, owner_tag, segment_name, upload_name
-from poundlock.connectors.files.sink.partition_rows import order, route
+from poundlock.connectors.files.sink.partition_rows import order, route, runs
 from poundlock.connectors.files.sink.raw_lines import raw_rows
-from poundlock.connectors.files.sink.rolling import RollingPolicy
 from poundlock.connectors.files.sink.segments import Layout, Segments
-from poundlock.connectors.files.task_directive import FileDirective
 from poundlock.errors import TransientError, next_of
 from poundlock.failpoints import Failpoint, hit
-from poundlock.formats.chunk import Batch, Chunk, Lines, Records
-from poundlock.formats.convert import to_batch
-from poundlock.formats.encode import RowEncoder, select
-from poundlock.formats.origin import origin_of
+from poundlock.formats.chunk import Batch, Chunk, Records, origin_of
+from poundlock.formats.convert import row_values, to_batch
+from poundlock.formats.encode import CsvEncoder, JsonEncoder, RowEncoder, select
 from poundlock.formats.reject import Reject
-from poundlock.formats.utf8 import row_values
-from poundlock.storage.base import Storage
+
+if TYPE_CHECKING:
+    from poundlock.connectors.files.sink.sink import FileSink
 
 
 class FileWriter:
-    """Writes the rows of one task attempt.
+    """Writes the rows of one task attempt, as the sink says."""
 
-    Args:
-        context: the task.
-        storage: the sink's folder.
-        layout: how segments are written.
-        rolling: the size limit of a part.
-        prefix, suffix: of finished names.
-        assigner: names the buckets.
-        row: the column that holds raw rows; None = rows are encoded.
-        encoder: of a row format; None for raw rows and bulk formats.
-        columns: of a bulk format, the columns to write; None = all.
-        uploads: whether segments are finished files that wait for the driver to let them appear.
-    """
-
-    def __init__(
-        self,
-        context: WriterContext,
-        *,
-        storage: Storage,
-        layout: Layout,
-        rolling: RollingPolicy,
-        prefix: str,
-        suffix: str,
-        assigner: OpenAssigner,
-        row: str | None,
-        encoder: RowEncoder | None,
-        columns: Sequence[str] | None,
-        uploads: bool = False,
-    ) -> None:
-        self._context = context
-        self._storage = storage
-        self._refused = storage.refused_in_names
-        self._assigner = assigner
-        self._row = row
-        self._encoder = encoder
-        self._columns = columns
-        self._prefix, self._suffix = prefix, suffix
+    def __init__(self, context: WriterContext, sink: FileSink) -> None:
+        self._context, self._sink = context, sink
+        self._storage = storage = sink.storage()
+        self._assigner = sink.assigner.open(context, raw=sink.row is not None)
+        self._encoder = encoder = _encoder(sink)
         self._tag = owner_tag(context.job_id, context.sink)
         directive = FileDirective.of(context.directive or {"v": FileDirective.FORMAT})
         self._known = context.subtask in directive.known
         self._floor = 0
         if self._known and directive.following:
             self._floor = directive.following[directive.known.index(context.subtask)]
-        self._uploads = uploads
+        self._uploads = sink.uploads
         self._written = False
+        layout = Layout(sink.kind_of_rows, sink.codec, sink.whole, sink.max_open_files)
         pending = {b: size for b, subtask, size in directive.pending if subtask == context.subtask}
         header: Callable[[], bytes] = encoder.header if encoder is not None else bytes
-        begin = partial(open_upload, storage) if uploads else None
-        self._segments = Segments(storage, layout, rolling, self._name, pending, header, self._describe, begin)
+        begin = partial(open_upload, storage) if self._uploads else None
+        self._segments = Segments(storage, layout, sink.rolling, self._name, pending, header, self._describe, begin)
 
     def write(self, chunk: Chunk) -> int:
         """Write the rows of a chunk; return how many were written. Raises TransientError when the file system fails."""
         if not len(chunk):
             return 0
         with self._failing("writing to"):
-            count = self._write_raw(chunk) if self._row is not None else self._write_columns(chunk)
+            count = self._write_raw(chunk, row) if (row := self._sink.row) is not None else self._write_columns(chunk)
             if count and not self._written:
                 self._written = True
                 hit(Failpoint.SINK_WRITING)
@@ -122,9 +89,8 @@ class FileWriter:
         """Remove what was written, as far as that is possible."""
         self._segments.abandon()
 
-    def _write_raw(self, chunk: Chunk) -> int:
-        assert self._row is not None
-        rows = raw_rows(chunk, self._row, self._assigner.valid_json)
+    def _write_raw(self, chunk: Chunk, row: str) -> int:
+        rows = raw_rows(chunk, row, self._assigner.valid_json)
         origin = origin_of(chunk)
         for i, (reason, value) in rows.bad.items():
             self._context.reject(Reject(reason, value, origin.at(i)))
@@ -143,17 +109,15 @@ class FileWriter:
         assignment = self._assigner.assign(rows)
         refused = {
             number: f"bucket {name!r} has a {letter!r}, which this file system takes in no name"
-            for letter in self._refused
+            for letter in self._storage.refused_in_names
             for number, name in enumerate(assignment.names)
             if letter in name
         }
         return _refusing(assignment, len(rows), refused) if refused else assignment
 
     def _write_columns(self, chunk: Chunk) -> int:
-        if isinstance(chunk, Lines) or (isinstance(chunk, Records) and not self._takes_records):
-            rows: Batch | Records = to_batch(chunk)
-        else:
-            rows = chunk
+        as_records = isinstance(chunk, Records) and self._encoder is not None and self._encoder.takes_records
+        rows = chunk if isinstance(chunk, Records) and as_records else to_batch(chunk)
         assignment = self._assign(BucketRows(None, rows))
         self._reject_rows(rows, assignment.reasons)
         if self._encoder is None:
@@ -169,26 +133,18 @@ class FileWriter:
             self._route(encoded.data, encoded.ends, assignment)
         return len(rows) - len(assignment.reasons) - len(encoded.bad)
 
-    @property
-    def _takes_records(self) -> bool:
-        return self._encoder is not None and self._encoder.takes_records
-
     def _write_bulk(self, batch: pa.RecordBatch, assignment: Assignment) -> None:
-        wanted = select(batch, self._columns, frozenset((BUCKET_COLUMN,)))
+        wanted = select(batch, self._sink.columns, frozenset((BUCKET_COLUMN,)))
         codes, times = assignment.codes, assignment.times
         if isinstance(codes, int):
             self._segments.batch(assignment.names[codes], wanted, times, assignment.ms)
             return
         index = order(codes)
-        if not len(index):
-            return
-        wanted, codes = wanted.take(pa.array(index)), codes[index]
+        wanted = wanted.take(pa.array(index))
         times = None if times is None else times[index]
-        cuts = [0, *(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(codes)]
-        for first, after in pairwise(cuts):
+        for code, first, after in runs(codes[index]):
             part = None if times is None else times[first:after]
-            bucket = assignment.names[int(codes[first])]
-            self._segments.batch(bucket, wanted.slice(first, after - first), part, assignment.ms)
+            self._segments.batch(assignment.names[code], wanted.slice(first, after - first), part, assignment.ms)
 
     def _route(self, data: memoryview, ends: npt.NDArray[np.int64], assignment: Assignment) -> None:
         for part in route(data, ends, assignment):
@@ -203,22 +159,19 @@ class FileWriter:
     def _name(self, bucket: str, number: int) -> str:
         if not self._known:
             self._known, self._floor = True, self._first_free()
-        context = self._context
+        task, prefix = self._context, self._sink.prefix
         if self._uploads:
             counter = self._floor + number
-            return join(
-                bucket,
-                upload_name(self._prefix, context.subtask, counter, self._tag, context.attempt, self._suffix),
-            )
-        name = segment_name(self._prefix, context.subtask, context.checkpoint, self._tag, context.attempt, number)
-        return join(bucket, name)
+            return join(bucket, upload_name(prefix, task.subtask, counter, self._tag, task.attempt, self._sink.ending))
+        return join(bucket, segment_name(prefix, task.subtask, task.checkpoint, self._tag, task.attempt, number))
 
     def _first_free(self) -> int:
         """Return the counter after the greatest one in a finished name of this subtask.
 
         A job's first run may find a folder in which another life of the pipeline, or another program, has left files.
         """
-        pattern = re.compile(rf"(?:.*/)?{name_pattern(self._prefix, self._suffix, str(self._context.subtask))}")
+        names = name_pattern(self._sink.prefix, self._sink.ending, str(self._context.subtask))
+        pattern = re.compile(rf"(?:.*/)?{names}")
         matches = (pattern.fullmatch(entry.path) for entry in self._storage.list())
         return max((int(match[2]) + 1 for match in matches if match), default=0)
 
@@ -233,6 +186,12 @@ class FileWriter:
                 checkpoint=self._context.checkpoint,
                 participant=self._context.sink,
             ) from error
+
+
+def _encoder(sink: FileSink) -> RowEncoder | None:
+    if sink.kind_of_rows == "json":
+        return JsonEncoder(sink.columns, (BUCKET_COLUMN,))
+    return CsvEncoder(sink.columns, (BUCKET_COLUMN,), header=sink.header) if sink.kind_of_rows == "csv" else None
 
 
 def _digest(piece: PreparedFile) -> str | None:

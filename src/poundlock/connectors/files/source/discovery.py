@@ -18,6 +18,8 @@ from poundlock.storage import Entry, Storage
 _FOLDER = "log"
 _FILES_PER_ENTRY = 10_000
 _WILDCARDS = re.compile(r"[*?\[]")
+_GLOB = re.compile(r"\*\*/|\*\*|\[(.[^\]]*)\]|.", re.DOTALL)
+_SIGNS = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +40,12 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which files below a folder belong to a source.
+    """Which files below a folder belong to a source."""
 
-    Args:
-        pattern: a glob; with "/" it is matched with the path below the folder, else with the name. "**" spans folders.
-        recursive: whether files in sub-folders count.
-        literal: the pattern is the name of one file, wildcards and all.
-    """
-
+    # a glob; with "/" it is matched with the path below the folder, else with the name. "**" spans folders.
     pattern: str = "*"
-    recursive: bool = True
-    literal: bool = False
+    recursive: bool = True  # whether files in sub-folders count
+    literal: bool = False  # the pattern is the name of one file, wildcards and all
 
     def matcher(self) -> re.Pattern[str]:
         """Return the pattern to match with the whole path below the folder."""
@@ -80,39 +77,19 @@ def split_glob(path: str) -> tuple[str, str | None]:
 
 
 def _regex(pattern: str) -> str:
-    out = []
-    at = 0
-    while at < len(pattern):
-        if pattern.startswith("**/", at):
-            out.append("(?:[^/]+/)*")
-            at += 3
-        elif pattern.startswith("**", at):
-            out.append(".*")
-            at += 2
-        elif pattern[at] == "*":
-            out.append("[^/]*")
-            at += 1
-        elif pattern[at] == "?":
-            out.append("[^/]")
-            at += 1
-        elif pattern[at] == "[" and "]" in pattern[at + 2 :]:
-            end = pattern.index("]", at + 2)
-            inside = pattern[at + 1 : end].replace("\\", "\\\\")
-            out.append(f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]")
-            at = end + 1
-        else:
-            out.append(re.escape(pattern[at]))
-            at += 1
-    return "".join(out)
+    return _GLOB.sub(_translated, pattern)
+
+
+def _translated(match: re.Match[str]) -> str:
+    sign, inside = match[0], match[1]
+    if inside is None:
+        return _SIGNS.get(sign) or re.escape(sign)
+    inside = inside.replace("\\", "\\\\")
+    return f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"
 
 
 class DiscoveryLog:
-    """The log of one source, in the folder `log` of its workspace. Loaded once, then kept in step with what it writes.
-
-    Args:
-        workspace: the source's durable folder.
-        per_entry: greatest number of files in one log file.
-    """
+    """The log of one source, in the folder `log` of its workspace. Loaded once, then kept in step with what it writes."""
 
     def __init__(self, workspace: Storage, per_entry: int = _FILES_PER_ENTRY) -> None:
         self._workspace = workspace
@@ -137,11 +114,7 @@ class DiscoveryLog:
         return number < len(self._entries)
 
     def files(self, number: int) -> Sequence[FoundFile]:
-        """Return the files of one log file.
-
-        Raises:
-            TerminalError: the position is of another workspace.
-        """
+        """Return the files of one log file. Raises TerminalError where the position is of another workspace."""
         if not self.has(number):
             raise TerminalError(
                 f"the discovery log in {self._workspace.root} has no entry {number}",

@@ -6,7 +6,7 @@ A position says which bytes were read: all of the files before it in the log, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, NamedTuple
 
 from poundlock.connectors.base import Split
@@ -55,38 +55,19 @@ class Limits:
     splittable: Callable[[str], bool]
 
 
+@dataclass
 class FileEnumerator:
-    """Driver's half of a file source.
+    """Driver's half of a file source."""
 
-    Args:
-        log: what was discovered.
-        look: returns the root and the files there are now, hidden and unsettled ones left out.
-        limits: how work is cut.
-        watch: whether to look again after the first time.
-        look_every_ms: least time between two looks.
-        clock: tells when a look is due.
-        extra: further payload for every split.
-    """
-
-    def __init__(
-        self,
-        log: DiscoveryLog,
-        look: Callable[[], tuple[str, Iterator[Entry]]],
-        limits: Limits,
-        *,
-        watch: bool,
-        look_every_ms: int,
-        clock: Clock,
-        extra: dict[str, Any],
-    ) -> None:
-        self._log = log
-        self._look = look
-        self._limits = limits
-        self._watch = watch
-        self._every = look_every_ms
-        self._clock = clock
-        self._extra = extra
-        self._looked: int | None = None
+    log: DiscoveryLog  # what was discovered
+    look: Callable[[], tuple[str, Iterator[Entry]]]  # the root and its files now, hidden and unsettled ones left out
+    limits: Limits
+    _: KW_ONLY
+    watch: bool  # whether to look again after the first time
+    look_every_ms: int  # least time between two looks
+    clock: Clock  # tells when a look is due
+    extra: dict[str, Any]  # further payload for every split
+    _looked: int | None = None
 
     def initial(self) -> dict[str, Any]:
         return Position().to_json()
@@ -95,17 +76,17 @@ class FileEnumerator:
         at = Position.of(start)
         end, full = self._advance(at)
         if not full and self._due():
-            root, entries = self._look()
+            root, entries = self.look()
             # What a bounded source reads is what was there at the first look, even if that is nothing.
-            self._log.add(root, entries, note_empty=not self._watch)
-            self._looked = self._clock.now_ms()
+            self.log.add(root, entries, note_empty=not self.watch)
+            self._looked = self.clock.now_ms()
             end, _ = self._advance(at)
         return end.to_json()
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Split]:
         stop = Position.of(end)
         if stop.log:
-            self._log.files(stop.log - 1)
+            self.log.files(stop.log - 1)
         splits: list[Split] = []
         group: list[Piece] = []
         weight = 0
@@ -116,7 +97,7 @@ class FileEnumerator:
             if not cost:
                 continue
             cost += _OPEN_COST
-            if group and weight + cost > self._limits.split_bytes + _OPEN_COST:
+            if group and weight + cost > self.limits.split_bytes + _OPEN_COST:
                 splits.append(self._split(group, weight))
                 group, weight = [], 0
             group.append(piece)
@@ -126,17 +107,17 @@ class FileEnumerator:
         return splits
 
     def finished(self, position: dict[str, Any]) -> bool:
-        if self._watch or next(self._pieces(Position.of(position)), None) is not None:
+        if self.watch or next(self._pieces(Position.of(position)), None) is not None:
             return False
-        return self._log.complete
+        return self.log.complete
 
     def committed(self, position: dict[str, Any]) -> None:
         """Do nothing: the log stays, so that an older savepoint can be read again."""
 
     def _due(self) -> bool:
-        if not self._watch:
-            return not self._log.complete
-        return self._looked is None or self._clock.now_ms() >= self._looked + self._every
+        if not self.watch:
+            return not self.log.complete
+        return self._looked is None or self.clock.now_ms() >= self._looked + self.look_every_ms
 
     def _advance(self, at: Position) -> tuple[Position, bool]:
         """Return how far the limits let one checkpoint go, and whether they were reached. Always at least one piece."""
@@ -145,7 +126,7 @@ class FileEnumerator:
         for piece in self._pieces(at):
             total += piece.end - piece.at.offset
             files += 1 if piece.after.offset == 0 else 0
-            too_much = total > self._limits.checkpoint_bytes or files > self._limits.checkpoint_files
+            too_much = total > self.limits.checkpoint_bytes or files > self.limits.checkpoint_files
             if too_much and end != at:
                 return end, True
             end = piece.after
@@ -156,19 +137,19 @@ class FileEnumerator:
     def _pieces(self, start: Position) -> Iterator[Piece]:
         """Yield all known work from a position on, in order. Borders lie at multiples of the split size."""
         number, first, offset = start
-        step = self._limits.split_bytes
+        step = self.limits.split_bytes
         # A position behind the log is of another workspace, or the log is gone: a new one would count other files. Never read
         # on in silence.
         if first or offset:
-            self._log.files(number)
+            self.log.files(number)
         elif number:
-            self._log.files(number - 1)
-        while self._log.has(number):
-            files = self._log.files(number)
+            self.log.files(number - 1)
+        while self.log.has(number):
+            files = self.log.files(number)
             for i in range(first, len(files)):
                 file = files[i]
                 nxt = Position(number, i + 1) if i + 1 < len(files) else Position(number + 1)
-                whole = not self._limits.splittable(file.path)
+                whole = not self.limits.splittable(file.path)
                 while True:
                     end = file.bytes if whole else min(file.bytes, (offset // step + 1) * step)
                     last = end >= file.bytes
@@ -185,7 +166,7 @@ class FileEnumerator:
         parts = [{**asdict(piece.file), "start": piece.at.offset, "end": piece.end} for piece in group]
         return Split(
             f"{first.log:08d}-{first.file:06d}-{first.offset:014d}",
-            {**self._extra, "parts": parts},
+            {**self.extra, "parts": parts},
             weight,
             sum(p.end - p.at.offset for p in group),
             name=_name(group),

@@ -5,70 +5,45 @@ What is found is always sayable in DDL, so that a plan and its tasks agree on it
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pyarrow as pa
 
-from poundlock.connectors.files.source.reader import first_line, open_text
+from poundlock.connectors.files.source.reader import first_line
 from poundlock.errors import DefinitionError
 from poundlock.formats.decode_avro import arrow_schema, load_fastavro
 from poundlock.formats.decode_csv import split_record
 from poundlock.storage import Storage
 
 _WIDER = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-    pa.float16(): pa.float32(),
-    pa.large_string(): pa.string(),
-    pa.string_view(): pa.string(),
-    pa.large_binary(): pa.binary(),
-    pa.binary_view(): pa.binary(),
-    pa.date64(): pa.date32(),
-}
+    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(), pa.large_string(): pa.string(), pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(), pa.binary_view(): pa.binary(), pa.date64(): pa.date32(),
+}  # fmt: skip
 
 
 def infer_schema(
     storage: Storage, path: str, format: str, *, compression: str, delimiter: str, quote: str
 ) -> pa.Schema:
-    """Return the columns of one file.
+    """Return the columns of one file. Raises DefinitionError where it does not say them, or is not of this format."""
+    import pyarrow.parquet as pq
 
-    Raises:
-        DefinitionError: the file does not say them, or is not of this format.
-    """
-    find: Callable[[], pa.Schema]
-    if format == "parquet":
-        find = lambda: _parquet(storage, path)  # noqa: E731
-    elif format == "avro":
-        find = lambda: _avro(storage, path)  # noqa: E731
-    else:
-        find = lambda: _header(storage, path, compression, delimiter, quote)  # noqa: E731
     try:
-        return find()
+        if format == "parquet":
+            with storage.open(path) as handle, pq.ParquetFile(handle) as file:
+                return pa.schema([plain_type(f) for f in file.schema_arrow])
+        if format == "avro":
+            with storage.open(path) as handle:
+                return arrow_schema(load_fastavro().reader(handle).writer_schema)
+        return _header(storage, path, compression, delimiter, quote)
+    except DefinitionError:
+        raise
     except (pa.ArrowInvalid, ValueError, EOFError, OSError) as error:
-        if isinstance(error, DefinitionError):
-            raise
         raise DefinitionError(
             f"{storage.root}/{path} cannot be read as {format}: {error}", next='give schema="…", or another format'
         ) from None
 
 
-def _parquet(storage: Storage, path: str) -> pa.Schema:
-    import pyarrow.parquet as pq
-
-    with storage.open(path) as handle, pq.ParquetFile(handle) as file:
-        return pa.schema([plain_type(f) for f in file.schema_arrow])
-
-
-def _avro(storage: Storage, path: str) -> pa.Schema:
-    with storage.open(path) as handle:
-        return arrow_schema(load_fastavro().reader(handle).writer_schema)
-
-
 def _header(storage: Storage, path: str, compression: str, delimiter: str, quote: str) -> pa.Schema:
-    with open_text(storage, path, compression) as handle:
-        names = split_record(str(first_line(handle), "utf-8"), delimiter, quote, None)
+    names = split_record(str(first_line(storage, path, compression), "utf-8"), delimiter, quote, None)
     if len(set(names)) != len(names) or "" in names:
         raise DefinitionError(
             f"{storage.root}/{path}: its header names no column, or one twice: {names}", next='give schema="…"'

@@ -21,24 +21,18 @@ Fill = Callable[[memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class LineOrigin:
-    """Lines of a file; the byte at which one begins is found only when it is asked for.
+    """Lines of a file; the byte at which one begins is found only when it is asked for."""
 
-    Args:
-        file: the whole path.
-        base: where in the file the buffer begins; for compressed files, in the text.
-        ends: position of each line end in the buffer as it was read.
-    """
-
-    file: str
-    base: int
-    ends: npt.NDArray[np.int64]
+    file: str  # the whole path
+    base: int  # where in the file the buffer begins; for compressed files, in the text
+    ends: npt.NDArray[np.int64]  # position of each line end in the buffer as it was read
 
     def at(self, row: int) -> Mapping[str, Any]:
         return {"file": self.file, "offset": self.base + (int(self.ends[row - 1]) + 1 if row else 0)}
 
 
 def line_blocks(fill: Fill, file: str, base: int, stop: int | None, block: int = BLOCK) -> Iterator[Lines]:
-    r"""Yield the lines of a file from `base` on that start before `stop`. The last line need not end with "\n".
+    r"""Yield the lines of a file from `base` on that start before `stop` (None = all). The last need not end with "\n".
 
     Args:
         fill: reads into a buffer and returns how many bytes, 0 at the end.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from dataclasses import KW_ONLY, dataclass, field
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,85 +39,62 @@ def codec_of(path: str, compression: str) -> str | None:
     return None if compression == "none" else compression
 
 
+@dataclass
 class FileReader:
-    """Reads the splits of one task.
+    """Reads the splits of one task."""
 
-    Args:
-        format: "text", "json", "csv", "parquet" or "avro".
-        options: options of the decoder.
-        compression: "auto", "none", "gzip", "zstd" or "bz2".
-        header: whether the first line of each CSV file names its columns.
-        multiline: whether CSV fields in quotes may hold line ends.
-        context: where bad records go, and what is needed.
-    """
-
-    def __init__(
-        self,
-        format: str,
-        options: Mapping[str, Any],
-        *,
-        compression: str,
-        header: bool,
-        multiline: bool,
-        context: ReaderContext,
-    ) -> None:
-        self._format = format
-        self._ddl: str | None = None
-        self._columns = pa.schema([])
-        self._options = dict(options)
-        self._compression = compression
-        self._header = header
-        self._multiline = multiline
-        self._context = context
-        self._storages: dict[str, Storage] = {}
-        self._by_header: dict[bytes, Decoder] = {}
-        self._decoder: Decoder | None = None
+    format: str  # "text", "json", "csv", "parquet" or "avro"
+    options: Mapping[str, Any]  # of the decoder
+    _: KW_ONLY
+    compression: str  # "auto", "none", "gzip", "zstd" or "bz2"
+    header: bool  # whether the first line of each CSV file names its columns
+    multiline: bool  # whether CSV fields in quotes may hold line ends
+    context: ReaderContext  # where bad records go, and what is needed
+    _ddl: str | None = None
+    _columns: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    _storages: dict[str, Storage] = field(default_factory=dict)
+    _by_header: dict[bytes, Decoder] = field(default_factory=dict)
+    _decoder: Decoder | None = None
 
     def _set_columns(self, text: str) -> None:
         if text != self._ddl:
             self._ddl, self._columns = text, ddl.parse(text)
             self._by_header.clear()
-            if self._format in ("json", "csv"):
-                self._decoder = decoder(self._format, text, **self._options)
+            if self.format in ("json", "csv"):
+                self._decoder = decoder(self.format, text, **self.options)
 
     def read(self, split: Split) -> Iterator[Chunk]:
         """Yield the rows of a split. Each chunk has its own memory and stays valid."""
         self._set_columns(split.payload["ddl"])
+        read = {"parquet": self._parquet, "avro": self._avro}.get(self.format, self._text)
         for part in split.payload["parts"]:
             storage = self._storages.setdefault(part["root"], open_storage(part["root"]))
             name = f"{part['root'].rstrip('/')}/{part['path']}"
             _check(storage, part, name)
             with _naming(name):
-                if self._format == "parquet":
-                    yield from self._parquet(storage, part, name)
-                elif self._format == "avro":
-                    yield from self._avro(storage, part, name)
-                else:
-                    yield from self._text(storage, part, name)
+                yield from read(storage, part, name)
 
     def _text(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         made = self._decoder
-        if self._header:
-            made = self._decoder_for(_first_line(storage, part, self._compression), name)
+        if self.header:
+            made = self._decoder_for(first_line(storage, part["path"], self.compression), name)
         lines = (strip_returns(chunk) for chunk in self._lines(storage, part, name))
-        chunks: Iterator[Chunk] = (
-            lines if not self._multiline else _records(lines, self._options.get("quote", '"'), name)
-        )
+        chunks: Iterator[Chunk] = lines if not self.multiline else _records(lines, self.options.get("quote", '"'), name)
         for chunk in chunks:
             if not len(chunk):
                 continue
             if made is None:
                 yield chunk
                 continue
-            rows = made.decode(chunk, self._context.reject, self._context.want)
+            rows = made.decode(chunk, self.context.reject, self.context.want)
             if len(rows):
                 yield self._ordered(rows, made)
 
     def _lines(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Lines]:
         start, end = part["start"], part["end"]
-        size = _BLOCK_OF_DICTS if self._context.want == "records" else BLOCK
-        with open_text(storage, part["path"], self._compression) as handle:
-            codec = codec_of(part["path"], self._compression)
+        size = _BLOCK_OF_DICTS if self.context.want == "records" else BLOCK
+        with _open_text(storage, part["path"], self.compression) as handle:
+            codec = codec_of(part["path"], self.compression)
             if codec:
                 blocks = line_blocks(handle.readinto, name, 0, None, size)
             else:
@@ -127,9 +106,9 @@ class FileReader:
             for block in blocks:
                 lines = block
                 if first:
-                    if start == 0 and self._format != "text":
+                    if start == 0 and self.format != "text":
                         lines = drop_mark(lines)
-                    if start > 0 or self._header:
+                    if start > 0 or self.header:
                         lines = drop_first(lines)
                     first = False
                 yield lines
@@ -139,7 +118,7 @@ class FileReader:
         if header not in self._by_header:
             try:
                 names = split_record(
-                    str(header, "utf-8"), self._options.get("delimiter", ","), self._options.get("quote", '"'), None
+                    str(header, "utf-8"), self.options.get("delimiter", ","), self.options.get("quote", '"'), None
                 )
             except ValueError as error:
                 raise TerminalError(f"{name}: the header cannot be read: {error}", next="mend the file") from None
@@ -147,7 +126,7 @@ class FileReader:
             fields = [known.get(str(n), pa.field(str(n), pa.string())) for n in names]
             if len(set(names)) != len(names) or "" in names:
                 raise TerminalError(f"{name}: its header names no column, or one twice: {names}", next="mend the file")
-            self._by_header[header] = decoder("csv", ddl.render(pa.schema(fields)), **self._options)
+            self._by_header[header] = decoder("csv", ddl.render(pa.schema(fields)), **self.options)
         return self._by_header[header]
 
     def _ordered(self, rows: Chunk, made: Decoder) -> Chunk:
@@ -157,7 +136,7 @@ class FileReader:
         if isinstance(rows, Records):
             names = self._columns.names
             return Records([{n: row.get(n) for n in names} for row in rows.rows], rows.origin, rows.index)
-        return to_batch(rows, self._columns, self._context.reject)
+        return to_batch(rows, self._columns, self.context.reject)
 
     def _parquet(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         import pyarrow.parquet as pq
@@ -174,19 +153,14 @@ class FileReader:
     def _avro(self, storage: Storage, part: Mapping[str, Any], name: str) -> Iterator[Chunk]:
         fastavro = load_fastavro()
         with storage.open(part["path"]) as handle:
-            rows: list[dict[str, Any]] = []
-            first = 0
-            for row in fastavro.reader(handle):
-                rows.append(row)
-                if len(rows) == 8192:
-                    yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
-                    first, rows = first + len(rows), []
-            if rows:
+            records, first = fastavro.reader(handle), 0
+            while rows := list(islice(records, 8192)):
                 yield self._shaped(Records(rows, FileOrigin(name, range(first, first + len(rows)))))
+                first += len(rows)
 
     def _shaped(self, chunk: Batch | Records) -> Chunk:
-        batch = to_batch(chunk, self._columns, self._context.reject)
-        return to_records(batch) if self._context.want == "records" else batch
+        batch = to_batch(chunk, self._columns, self.context.reject)
+        return to_records(batch) if self.context.want == "records" else batch
 
 
 class _Bounded:
@@ -209,7 +183,7 @@ class _Bounded:
 
 
 @contextmanager
-def open_text(storage: Storage, path: str, compression: str) -> Iterator[Any]:
+def _open_text(storage: Storage, path: str, compression: str) -> Iterator[Any]:
     """Open a file for reading its text, uncompressing it on the way."""
     with storage.open(path) as handle:
         codec = codec_of(path, compression)
@@ -220,16 +194,11 @@ def open_text(storage: Storage, path: str, compression: str) -> Iterator[Any]:
                 yield stream
 
 
-def _first_line(storage: Storage, part: Mapping[str, Any], compression: str) -> bytes:
-    with open_text(storage, part["path"], compression) as handle:
-        return first_line(handle)
-
-
-def first_line(handle: BinaryIO) -> bytes:
-    """Return the first line of an opened file without its end and without a byte order mark."""
-    for lines in line_blocks(handle.readinto, "", 0, 1, block=1 << 16):  # type: ignore[attr-defined]
-        return strip_returns(drop_mark(lines)).row(0)
-    return b""
+def first_line(storage: Storage, path: str, compression: str) -> bytes:
+    """Return the first line of a file without its end and without a byte order mark."""
+    with _open_text(storage, path, compression) as handle:
+        lines = next(line_blocks(handle.readinto, "", 0, 1, block=1 << 16), None)
+    return b"" if lines is None else strip_returns(drop_mark(lines)).row(0)
 
 
 def _records(blocks: Iterator[Lines], quote: str, name: str) -> Iterator[Batch]:
@@ -267,11 +236,8 @@ def _row_groups(metadata: Any, start: int, end: int) -> tuple[list[int], list[in
     for i in range(metadata.num_row_groups):
         group = metadata.row_group(i)
         chunk = group.column(0) if group.num_columns else None
-        at = (
-            0
-            if chunk is None
-            else min(x for x in (chunk.dictionary_page_offset, chunk.data_page_offset) if x is not None)
-        )
+        pages = (chunk.dictionary_page_offset, chunk.data_page_offset) if chunk is not None else (0,)
+        at = min(offset for offset in pages if offset is not None)
         if start <= at < end:
             groups.append(i)
             first.append(row)

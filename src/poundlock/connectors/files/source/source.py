@@ -124,23 +124,11 @@ class FileSource:
         csv = {"delimiter": delimiter, "quote": quote, "null": null, "timestamp_unit": timestamp_unit}
         options = {"csv": csv, "json": {"timestamp_unit": timestamp_unit}}.get(format, {})
         limits = (size(split_size), size(max_bytes_per_checkpoint), max_files_per_checkpoint)
-        values = {
-            "path": path,
-            "format": format,
-            "columns": schema,
-            "watch": watch,
-            "selection": Selection(glob, recursive),
-            "limits": limits,
-            "compression": compression,
-            "header": header,
-            "multiline": multiline,
-            "options": tuple(options.items()),
-            "settle": duration(settle),
-            "discover_every": duration(discover_every),
-            "clock": clock or SystemClock(),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        self.__dict__.update(
+            path=path, format=format, columns=schema, watch=watch, selection=Selection(glob, recursive), limits=limits,
+            compression=compression, header=header, multiline=multiline, options=tuple(options.items()),
+            settle=duration(settle), discover_every=duration(discover_every), clock=clock or SystemClock(),
+        )  # fmt: skip
         self._check()
 
     def _check(self) -> None:
@@ -193,13 +181,9 @@ class FileSource:
             raise DefinitionError(f"{self.path}: there is no file to read the columns from", next='give schema="…"')
         options = dict(self.options)
         return infer_schema(
-            storage,
-            first.path,
-            self.format,
-            compression=self.compression,
-            delimiter=options.get("delimiter", ","),
-            quote=options.get("quote", '"'),
-        )
+            storage, first.path, self.format, compression=self.compression,
+            delimiter=options.get("delimiter", ","), quote=options.get("quote", '"'),
+        )  # fmt: skip
 
     @property
     def place(self) -> str:
@@ -249,13 +233,9 @@ class FileSource:
     def reader(self, context: ReaderContext) -> FileReader:
         """Return the task's half."""
         return FileReader(
-            self.format,
-            dict(self.options),
-            compression=self.compression,
-            header=self.header,
-            multiline=self.multiline,
+            self.format, dict(self.options), compression=self.compression, header=self.header, multiline=self.multiline,
             context=context,
-        )
+        )  # fmt: skip
 
     def describe(self, position: dict[str, Any]) -> str:
         """Return a position for the log."""

@@ -27,12 +27,10 @@ from poundlock.connectors.kafka.sink.message_columns import (
     json_bytes,
 )
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC
-from poundlock.formats.chunk import Batch, Chunk, Lines
-from poundlock.formats.convert import to_batch
+from poundlock.formats.chunk import Batch, Chunk, Lines, origin_of
+from poundlock.formats.convert import row_values, to_batch
 from poundlock.formats.encode import CsvEncoder, JsonEncoder, select
-from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
-from poundlock.formats.utf8 import row_values
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MASK = (1 << 64) - 1

@@ -15,8 +15,7 @@ from poundlock.connectors.kafka.sink.message_encoder import Digest, MessageMaker
 from poundlock.connectors.kafka.sink.producer import Sender
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import Failpoint, hit
-from poundlock.formats.chunk import Chunk
-from poundlock.formats.origin import origin_of
+from poundlock.formats.chunk import Chunk, origin_of
 
 _PARTS = ("key", "headers", "partition", "timestamp")
 _AT_ONCE = 1000

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from poundlock.connectors.postgres.sink.table import TableColumn
-from poundlock.formats.utf8 import row_values
+from poundlock.formats.convert import row_values
 
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False, batch_size=1 << 20)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)

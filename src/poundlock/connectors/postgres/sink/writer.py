@@ -21,11 +21,9 @@ from poundlock.connectors.postgres.sink.transaction_ids import Markers, gid
 from poundlock.connectors.postgres.sink.upsert import Upsert
 from poundlock.errors import DefinitionError, PoundlockError, TerminalError, TransientError
 from poundlock.failpoints import Failpoint, hit
-from poundlock.formats.chunk import Batch, Chunk
-from poundlock.formats.convert import to_batch
-from poundlock.formats.origin import origin_of
+from poundlock.formats.chunk import Batch, Chunk, origin_of
+from poundlock.formats.convert import not_utf8, to_batch
 from poundlock.formats.reject import Reject
-from poundlock.formats.utf8 import not_utf8
 
 if TYPE_CHECKING:
     from poundlock.connectors.postgres.sink.sink import PostgresSink
