@@ -5,6 +5,7 @@ Every question ends in bounded time, with an answer or a PoundlockError that nam
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -14,14 +15,15 @@ from typing import Any, TypeVar
 
 from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.errors import text_of
-from poundlock.connectors.kafka.group_offsets import GroupOffsets
 from poundlock.connectors.kafka.offsets import Offsets, Partition
 from poundlock.errors import DefinitionError, PoundlockError, TransientError
 
+_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what brokers before 2.8 answer
-
-
+# How long the end of a job waits for its last offsets: a new cluster makes its offsets topic first.
+_LAST_S = 10.0
+_CLOSE_S = 2.0
 # The alerts by which a server refuses a client's certificate, or TLS with it; they come as a lost connection.
 _TLS_ALERT = re.compile(r"SSL alert number (4\d|116)\b")
 
@@ -41,11 +43,9 @@ class Cluster:
     ) -> None:
         self.servers = servers
         self._conf = {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 1000, **settings}
-        self._committed_only = committed_only
-        self._timeout = timeout
-        self._reported: deque[Any] = deque(
-            maxlen=50
-        )  # what librdkafka reports beside the answers: brokers down, refused logins
+        self._committed_only, self._timeout = committed_only, timeout
+        # What librdkafka reports beside the answers: brokers down, refused logins.
+        self._reported: deque[Any] = deque(maxlen=50)
         self._client: Any = None
         self._groups: dict[str, GroupOffsets] = {}
         self._making = threading.Lock()
@@ -160,9 +160,11 @@ class Cluster:
         """Return the first offset of each partition."""
         return self._list(partitions, lambda spec: spec.earliest())
 
-    def end(self, partitions: Iterable[Partition], *, timeout: float | None = None) -> Offsets:
-        """Return the offset up to which each partition can be read now."""
-        return self._list(partitions, lambda spec: spec.latest(), timeout)
+    def end(
+        self, partitions: Iterable[Partition], *, timeout: float | None = None, committed: bool | None = None
+    ) -> Offsets:
+        """Return the offset up to which each partition can be read now; `committed` overrides what the cluster was made for."""
+        return self._list(partitions, lambda spec: spec.latest(), timeout, committed)
 
     def at(self, partitions: Iterable[Partition], timestamp_ms: int) -> Offsets:
         """Return the offset of the first record from a time on; partitions without one are left out."""
@@ -170,14 +172,21 @@ class Cluster:
         return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
     def _list(
-        self, partitions: Iterable[Partition], spec: Callable[[Any], Any], timeout: float | None = None
+        self,
+        partitions: Iterable[Partition],
+        spec: Callable[[Any], Any],
+        timeout: float | None = None,
+        committed: bool | None = None,
     ) -> Offsets:
         wanted, seconds = sorted(partitions), self._timeout if timeout is None else timeout
-        return self._patiently(lambda: self._list_once(wanted, spec, seconds), seconds) if wanted else {}
+        committed = self._committed_only if committed is None else committed
+        return self._patiently(lambda: self._list_once(wanted, spec, seconds, committed), seconds) if wanted else {}
 
-    def _list_once(self, partitions: list[Partition], spec: Callable[[Any], Any], timeout: float) -> Offsets:
+    def _list_once(
+        self, partitions: list[Partition], spec: Callable[[Any], Any], timeout: float, committed: bool
+    ) -> Offsets:
         kafka, admin = confluent(), confluent("admin")
-        level = kafka.IsolationLevel.READ_COMMITTED if self._committed_only else kafka.IsolationLevel.READ_UNCOMMITTED
+        level = kafka.IsolationLevel.READ_COMMITTED if committed else kafka.IsolationLevel.READ_UNCOMMITTED
         futures = self._admin().list_offsets(
             {kafka.TopicPartition(t, p): spec(admin.OffsetSpec) for t, p in partitions},
             isolation_level=level,
@@ -242,3 +251,56 @@ class Cluster:
         groups, self._groups, self._client = list(self._groups.values()), {}, None
         for group in groups:
             group.close()
+
+
+class GroupOffsets:
+    """Commits the offsets of a consumer group, so that lag tools see how far a job has read. Threads may share it.
+
+    One commit is under way at a time. Two at once may be answered in the other order when the broker asks for one of them again,
+    as it does while it is about to make its offsets topic, and the group would stay behind.
+    """
+
+    def __init__(self, group: str, conf: Mapping[str, Any]) -> None:
+        # Never subscribed, so never a member: the group stays empty and anyone may look at it or move it.
+        own = {"group.id": group, "enable.auto.commit": False, "error_cb": lambda error: None}
+        self.consumer: Any = confluent().Consumer({**conf, **own})
+        self._servers = conf["bootstrap.servers"]
+        self._changed = threading.Condition()
+        self._newest: Mapping[Partition, int] | None = None
+        self._sender: threading.Thread | None = None
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets without waiting; only the newest given are sent. What goes wrong becomes a warning."""
+        with self._changed:
+            self._newest = dict(offsets)
+            if self._sender is None:
+                self._sender = threading.Thread(target=self._send, name="poundlock-group-offsets", daemon=True)
+                self._sender.start()
+
+    def _send(self) -> None:
+        while True:
+            with self._changed:
+                offsets, self._newest = self._newest, None
+                if offsets is None:
+                    self._sender = None
+                    self._changed.notify_all()
+                    return
+            self.commit_now(offsets)
+
+    def commit_now(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets and wait for the answer; what goes wrong becomes a warning."""
+        kafka = confluent()
+        places = [kafka.TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        try:
+            self.consumer.commit(offsets=places, asynchronous=False)
+        except (kafka.KafkaException, RuntimeError) as error:  # a closed consumer is a RuntimeError
+            _log.warning("group offsets were not committed to Kafka at %s: %s", self._servers, text_of(error.args[0]))
+
+    def close(self) -> None:
+        """Wait some seconds for what is still to be sent, and close the connection."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._sender is None, _LAST_S)
+        # Closing waits for minutes where no broker answers.
+        closing = threading.Thread(target=self.consumer.close, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)

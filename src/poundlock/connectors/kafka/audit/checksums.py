@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from poundlock.audit.read_back import Decided
-from poundlock.connectors.kafka.partition_ranges import Place
+from poundlock.connectors.kafka.offsets import Partition
 from poundlock.connectors.kafka.sink.message_encoder import Digest
 from poundlock.connectors.kafka.sink.producer import transaction_name
 
@@ -43,14 +43,14 @@ class TransactionSums:
     digest: str
     hashed: tuple[str, ...] | None
     plain: str | None
-    places: frozenset[Place] | None
+    places: frozenset[Partition] | None
     seen: int = 0
     broker_time: bool = False
     _full: Digest | None = None
     _plain: Digest | None = None
 
     @classmethod
-    def of(cls, decided: Decided, places: frozenset[Place] | None) -> TransactionSums:
+    def of(cls, decided: Decided, places: frozenset[Partition] | None) -> TransactionSums:
         """Return the sums of a committable of which nothing was met yet."""
         committable = decided.committable
         hashed = committable.get("hashed")
@@ -84,11 +84,11 @@ class TransactionSums:
         """The topics it wrote to, as far as is known."""
         return sorted({topic for topic, _ in self.places or ()})
 
-    def may_be_in(self, place: Place) -> bool:
+    def may_be_in(self, place: Partition) -> bool:
         """Return whether it may have written to a partition."""
         return self.places is None or place in self.places
 
-    def add(self, place: Place, messages: pa.RecordBatch, times_ms: Sequence[int], *, broker_time: bool) -> None:
+    def add(self, place: Partition, messages: pa.RecordBatch, times_ms: Sequence[int], *, broker_time: bool) -> None:
         """Add messages: columns value, key and headers, the time of each, and whether it is the broker's."""
         full = self._full = self._full or (Digest() if self.hashed is not None else None)
         plain = self._plain = self._plain or (Digest() if self.plain is not None else None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
 from poundlock.connectors.kafka.errors import went_back
-from poundlock.connectors.kafka.partition_ranges import Place
+from poundlock.connectors.kafka.offsets import Partition
 from poundlock.connectors.kafka.wire.record_batches import Records
 from poundlock.errors import SourceGoneError
 
@@ -31,7 +31,7 @@ class PartitionLog:
         checkpoint: the newest checkpoint whose rows were met.
     """
 
-    place: Place
+    place: Partition
     begin: int
     at: int
     end: int
@@ -69,7 +69,7 @@ class Scan:
     ) -> None:
         self._topics, self._names, self._take, self._progress = topics, sorted(names), take, progress
         places = topics.places(self._names)
-        begins, ends = topics.begins(places), topics.ends(places)
+        begins, ends = topics.begin(places), topics.end(places)
         self.logs = {place: PartitionLog(place, begins[place], begins[place], ends[place]) for place in places}
         """How far each partition was read."""
 
@@ -108,7 +108,7 @@ class Scan:
                 self._take(log, records)
                 self._tell(log, int(records.offset[-1]) + 1 - log.at)
         except SourceGoneError:
-            begin = self._topics.begins([log.place])[log.place]
+            begin = self._topics.begin([log.place])[log.place]
             if begin <= log.at:
                 raise
             log.restart(begin)

@@ -13,7 +13,7 @@ from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBac
 from poundlock.connectors.kafka.audit.checksums import TransactionSums
 from poundlock.connectors.kafka.audit.log_scan import PartitionLog, Scan
 from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
-from poundlock.connectors.kafka.partition_ranges import Place, to_places
+from poundlock.connectors.kafka.offsets import Partition, to_places
 from poundlock.connectors.kafka.sink.producer import transaction_name
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.connectors.kafka.sink.transactions import Transactions
@@ -28,7 +28,7 @@ _COLUMNS = {"value": "value", "key": "key", "headers": "headers"}
 class _Nobodys:
     """A committed transaction of the sink's own producers that no decision names, as far as is known."""
 
-    places: set[Place] = field(default_factory=set)
+    places: set[Partition] = field(default_factory=set)
     rows: int = 0
     follows: bool = False  # whether it stands behind one that a decision names
     checkpoint: int | None = None
@@ -63,11 +63,11 @@ class KafkaReading:
         self._transactions: dict[tuple[int, int], TransactionSums] = {}
         self._tids: dict[int, str] = {}  # of each producer of this sink
         self._nobodys: dict[tuple[int, int], _Nobodys] = {}
-        self._logs: dict[Place, PartitionLog] = {}
+        self._logs: dict[Partition, PartitionLog] = {}
         self._compacted: set[str] = set()
         self._twice: list[Disagreement] = []
         self._others = 0
-        self._places: dict[str, frozenset[Place] | None] = {}
+        self._places: dict[str, frozenset[Partition] | None] = {}
 
     def take(self, decided: Decided) -> None:
         """Note a transaction."""
@@ -167,7 +167,7 @@ class KafkaReading:
             uncompared=list(self._uncompared()),
         )
 
-    def _what_differs(self, transaction: TransactionSums, holders: dict[Place, str]) -> str:
+    def _what_differs(self, transaction: TransactionSums, holders: dict[Partition, str]) -> str:
         rows, left = transaction.rows, transaction.left
         if left > 0:
             missing = f"{left} of its {rows} rows are missing" if transaction.seen else f"its {rows} rows are missing"
@@ -178,7 +178,7 @@ class KafkaReading:
             return f"its {rows} rows are not the ones that were written: other content than digest {transaction.digest}"
         return ""
 
-    def _why(self, transaction: TransactionSums, holders: dict[Place, str]) -> str:
+    def _why(self, transaction: TransactionSums, holders: dict[Partition, str]) -> str:
         status = None if transaction.committed else self._asked.describe(transaction.tid)
         if status is not None and status.pid == transaction.pid and status.epoch - transaction.epoch in (0, 1):
             if status.state in _OPEN:
@@ -191,7 +191,7 @@ class KafkaReading:
         gone = [topic for topic in transaction.topics if all(place[0] != topic for place in self._logs)]
         return f"topic {', '.join(gone)} does not exist" if gone else "no read_committed reader sees them"
 
-    def _holders(self) -> dict[Place, str]:
+    def _holders(self) -> dict[Partition, str]:
         """Return, for each partition that was not read to its end, who keeps readers from going on."""
         held = [log for log in self._logs.values() if not log.done]
         if not held:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from poundlock.checkpoint.participant import JSON
 from poundlock.checkpoint.portable import Newer
 from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
-from poundlock.connectors.kafka.partition_ranges import Place
+from poundlock.connectors.kafka.offsets import Partition
 from poundlock.connectors.kafka.wire.record_batches import BatchHeader
 from poundlock.errors import PoundlockError, SourceGoneError
 
@@ -28,7 +28,7 @@ def note(topics: TopicLogs, topic: str) -> JSON:
     of transactions that it has committed, and to a read_committed reader a partition ends before those.
     """
     try:
-        ends = topics.ends(topics.places([topic]))
+        ends = topics.end(topics.places([topic]))
     except PoundlockError as error:
         return {"v": 1, "topic": topic, "unknown": error.what}
     return {"v": 1, "topic": topic, "ends": {str(number): end for (_, number), end in sorted(ends.items())}}
@@ -74,7 +74,7 @@ class _Log:
     Records of open transactions wait, by producer, for the mark that ends theirs.
     """
 
-    place: Place
+    place: Partition
     noted: int
     at: int
     end: int
@@ -96,7 +96,7 @@ class _Log:
 def _logs(topics: TopicLogs, topic: str, noted: dict[int, int]) -> list[_Log]:
     """Ask where the partitions begin and end now."""
     places = topics.places([topic])
-    begins, ends = topics.begins(places), topics.ends(places)
+    begins, ends = topics.begin(places), topics.end(places)
     logs = []
     for place in places:
         was, end = noted.get(place[1], 0), ends[place]
@@ -114,7 +114,7 @@ def _read(topics: TopicLogs, log: _Log, most: int) -> None:
                 if log.count > most:
                     return
         except SourceGoneError:
-            begin = topics.begins([log.place])[log.place]
+            begin = topics.begin([log.place])[log.place]
             if begin <= log.at:
                 raise
             log.at = begin

@@ -14,7 +14,7 @@ from typing import Any
 
 from poundlock.checkpoint.participant import JSON
 from poundlock.connectors.kafka.client_loader import confluent
-from poundlock.connectors.kafka.partition_ranges import from_places
+from poundlock.connectors.kafka.offsets import from_places
 from poundlock.connectors.kafka.sink.message_encoder import Digest
 from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNames, slots
 from poundlock.connectors.kafka.sink.transactions import Described, Transactions, marker_text

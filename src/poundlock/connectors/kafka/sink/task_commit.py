@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON
-from poundlock.connectors.kafka.partition_ranges import from_places
+from poundlock.connectors.kafka.offsets import from_places
 from poundlock.connectors.kafka.sink.message_encoder import Digest
 from poundlock.connectors.kafka.sink.producer import (
     TIMED_OUT,

@@ -67,14 +67,14 @@ class BrokerConnection:
             if size is not None:
                 self._socket.setsockopt(socket.SOL_SOCKET, option, size)
         try:
-            if who.uses_tls:
+            if who.security.uses_tls:
                 self._socket = tls_context(who).wrap_socket(self._socket, server_hostname=self._host)
             self._ask_versions()
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
             raise
         except ssl.SSLError as error:
             raise TerminalError(f"no TLS connection to Kafka at {self._name}: {error}", next=_LOOK) from error
-        if who.uses_sasl:
+        if who.security.uses_sasl:
             self._log_in(who)
         self._socket.settimeout(self._settings.request_timeout_s + self._settings.max_wait_ms / 1000)
 
