@@ -15,6 +15,7 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -89,8 +90,8 @@ def login(security: KafkaSecurity) -> Login:
     Raises:
         DefinitionError: a secret or file cannot be read.
     """
-    read = {"password": secret, "client_secret": secret, "key_password": secret}
-    read |= {"ca": content, "certificate": content, "key": content}
+    read: dict[str, Callable[[str, str], str]] = dict.fromkeys(("password", "client_secret", "key_password"), secret)
+    read |= dict.fromkeys(("ca", "certificate", "key"), content)
     given = {name: (how, getattr(security, name)) for name, how in read.items()}
     return Login(
         security, **{name: how(text, f"Kafka {name}") for name, (how, text) in given.items() if text is not None}

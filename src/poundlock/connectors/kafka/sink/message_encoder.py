@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from poundlock.connectors.kafka.checks import is_topic
 from poundlock.connectors.kafka.sink.message_columns import (
     as_bytes,
     as_headers,
@@ -34,14 +34,8 @@ from poundlock.formats.origin import origin_of
 from poundlock.formats.reject import Reject
 from poundlock.formats.utf8 import row_values
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MASK = (1 << 64) - 1
 Bytes = Sequence[bytes | None]
-
-
-def is_topic(name: Any) -> bool:
-    """Return whether something can be the name of a topic."""
-    return isinstance(name, str) and _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from poundlock.checkpoint.participant import (
 )
 from poundlock.checkpoint.portable import Portable
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
+from poundlock.connectors.kafka.checks import check_columns, check_sink
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink import description as described
-from poundlock.connectors.kafka.sink.checks import check_columns, check_sink
 from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, effective_prefix, tags
 from poundlock.errors import DefinitionError
 from poundlock.values import Clock, SystemClock, duration, format_duration

@@ -16,6 +16,7 @@ from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.errors import deleted, expired, recreated, went_back
 from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
 from poundlock.connectors.kafka.source.admission import cut, share
+from poundlock.connectors.kafka.source.client_properties import parse
 from poundlock.connectors.kafka.source.decided_range import check_range
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
 from poundlock.connectors.kafka.source.pinned_start import PinnedStart, pin, read_pinned, words_of
@@ -38,12 +39,9 @@ class KafkaEnumerator:
     """Plans what is read of a KafkaSource. Used by one thread, but `committed` and `lag` may be called beside it.
 
     Args:
-        source: what to read.
+        source: what to read, bound to a job.
         cluster: asked for topics and offsets.
         workspace: the source's durable folder in the checkpoint.
-        group: whose offsets are committed; None or "" = none are.
-        previous: the identity in the newest decision that names this source; None on a first start.
-        records_per_split: greatest number of offsets in one split.
         monotonic: gives seconds that never go back.
     """
 
@@ -53,18 +51,15 @@ class KafkaEnumerator:
         cluster: Cluster,
         workspace: Storage,
         *,
-        group: str | None,
-        previous: Mapping[str, Any] | None,
-        records_per_split: int,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source, self._cluster, self._workspace, self._group = source, cluster, workspace, group
-        self._restored = previous is not None
-        before = previous or {}
+        self._source, self._cluster, self._workspace, self._group = source, cluster, workspace, source.group
+        self._restored = source.previous is not None
+        before = source.previous or {}
         self._until: Offsets | None = from_json(before["until"]) if "until" in before else None
         self._topics: dict[str, str] = dict(before.get("topics", {}))
         self._recall()
-        self._records_per_split, self._monotonic = records_per_split, monotonic
+        self._records_per_split, self._monotonic = parse(source.options).records_per_split, monotonic
         self._discovery = PartitionDiscovery(source, cluster, monotonic=monotonic)
         self._checked = False
         self._renewed: tuple[float, Offsets] | None = None
