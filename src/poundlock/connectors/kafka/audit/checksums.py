@@ -14,7 +14,7 @@ import pyarrow as pa
 from poundlock.audit.read_back import Decided
 from poundlock.connectors.kafka.offsets import Partition
 from poundlock.connectors.kafka.sink.message_encoder import Digest
-from poundlock.connectors.kafka.sink.producer import transaction_name
+from poundlock.connectors.kafka.sink.transaction_ids import transaction_name
 
 
 @dataclass(slots=True, kw_only=True)

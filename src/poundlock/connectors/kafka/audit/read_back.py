@@ -14,8 +14,7 @@ from poundlock.connectors.kafka.audit.checksums import TransactionSums
 from poundlock.connectors.kafka.audit.log_scan import PartitionLog, Scan
 from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
 from poundlock.connectors.kafka.offsets import Partition, to_places
-from poundlock.connectors.kafka.sink.producer import transaction_name
-from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
+from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, transaction_name
 from poundlock.connectors.kafka.sink.transactions import Transactions
 from poundlock.connectors.kafka.source.record_columns import to_batch
 from poundlock.connectors.kafka.wire.record_batches import BatchHeader, Records

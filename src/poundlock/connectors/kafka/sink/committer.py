@@ -7,15 +7,13 @@ the same fate as the data.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from poundlock.checkpoint.committer import timeout_warning
-from poundlock.checkpoint.participant import JSON, Aborted, Committed, Finding, Orphan, Prepared
+from poundlock.checkpoint.participant import Aborted, Committed, Finding, Orphan, Prepared
 from poundlock.checkpoint.sink_values import SinkValue
-from poundlock.connectors import reconcile as matching
-from poundlock.connectors.kafka.sink.producer import transaction_name
-from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
+from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, transaction_name
 from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, Transactions
 from poundlock.errors import CommitUnknown, DefinitionError, TerminalError, TransientError
 
@@ -33,6 +31,12 @@ _OVER = frozenset(
 )
 _FORGOTTEN = frozenset(("InvalidProducerIdMappingError", "TransactionalIdNotFoundError"))
 _DAY_MS = 86_400_000
+_LONGER = "make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
+OTHER_ROWS = (
+    "make what stands before the sink deterministic, and keep the parallelism until a checkpoint is decided; "
+    'commit_mode="two_phase" asks less'
+)
+"""What to do where tasks that commit by themselves give other rows than before."""
 
 
 class OpenTransaction(SinkValue, frozen=True):
@@ -79,14 +83,33 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
         if status is None or not status.is_open(payload.pid, payload.epoch):
             raise TransientError(
                 f"transaction {payload.transaction} is not open any more: {_say(status)}",
-                next="if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
+                next=f"if it ran out of time, {_LONGER}",
             )
         left = status.started_ms + status.timeout_ms - now_ms
         if left < min(status.timeout_ms // 10, 30_000):
             raise TransientError(
                 f"transaction {payload.transaction} has {left} ms left of {status.timeout_ms} ms",
-                next="make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated",
+                next=_LONGER,
             )
+
+
+def verify_tasks(
+    asked: Transactions, names: TransactionNames, named: Collection[str], checkpoint: int, marker_topic: str
+) -> None:
+    """Check that no task but those that have rows now has committed rows of a checkpoint, in an attempt that was cut otherwise.
+
+    Raises:
+        TerminalError: one has; the rows are visible, some of them twice.
+    """
+    for group in asked.groups():
+        if names.commits_itself(group) and group not in named:
+            marker = asked.marker(group, marker_topic, stable=False)
+            if isinstance(marker, Marker) and marker.checkpoint == checkpoint:
+                raise TerminalError(
+                    f"{group} has committed {marker.rows} messages of checkpoint {marker.checkpoint} in an earlier attempt, "
+                    "and none of its tasks gives them now",
+                    next=OTHER_ROWS,
+                )
 
 
 def commit(asked: Transactions, committable: OpenTransaction, now_ms: int) -> Committed | Aborted:
@@ -194,13 +217,6 @@ def _open(asked: Transactions, tids: Sequence[str]) -> dict[str, Described]:
 def _end_open(asked: Transactions, tids: Sequence[str]) -> None:
     for tid, status in _open(asked, tids).items():
         asked.end(tid, status.pid, status.epoch, commit=False)
-
-
-def match(
-    again: Sequence[JSON], done: Sequence[JSON], prepared: Sequence[Prepared]
-) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
-    """Tell what was produced once more apart; see `poundlock.connectors.reconcile`."""
-    return matching.match(again, done, prepared, rows="messages")
 
 
 def inspect(asked: Transactions, committable: OpenTransaction) -> Sequence[Finding]:

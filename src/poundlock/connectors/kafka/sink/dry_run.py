@@ -83,7 +83,7 @@ class MeasuringSender(Sender):
     def poll(self) -> None:
         """Nothing is under way."""
 
-    def prepare(self, checkpoint: int, digest: Digest) -> JSON:
+    def prepare(self, digest: Digest) -> JSON:
         self.abandon()
         return {}
 

@@ -36,6 +36,11 @@ def effective_prefix(given: str | None, job: str) -> str:
     return given or (f"{_DEFAULT}-{job}" if job else _DEFAULT)
 
 
+def transaction_name(tid: str, pid: int, epoch: int) -> str:
+    """Return the name of one transaction: what decisions say, and what a sweep finds."""
+    return f"{tid}@{pid}:{epoch}"
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionNames:
     """The transactional ids of one sink of one job: `<prefix>.<job>-<sink>.<host>.<slot>-<0 or 1, for even and odd checkpoints>`.
@@ -43,11 +48,6 @@ class TransactionNames:
     Older versions left out the last part, and so do tasks that commit by themselves.
 
     An id is also the name of the consumer group that holds the marker of its newest committed transaction.
-
-    Args:
-        prefix: the user's.
-        job: tag of the job.
-        sink: tag of the sink.
     """
 
     prefix: str

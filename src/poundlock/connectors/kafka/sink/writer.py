@@ -11,8 +11,9 @@ from typing import Any, cast
 
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.kafka.client_loader import confluent
-from poundlock.connectors.kafka.sink.message_encoder import Digest, MessageMaker, Messages, RowSpec
+from poundlock.connectors.kafka.sink.message_encoder import Digest, MessageMaker, Messages
 from poundlock.connectors.kafka.sink.producer import Sender
+from poundlock.connectors.kafka.sink.sink import KafkaSink
 from poundlock.errors import PoundlockError, TransientError
 from poundlock.failpoints import Failpoint, hit
 from poundlock.formats.chunk import Chunk
@@ -23,23 +24,17 @@ _AT_ONCE = 1000
 
 
 class KafkaWriter:
-    """Writes the rows of one task attempt.
+    """Writes the rows of one task attempt; `sender` takes messages to the broker."""
 
-    Args:
-        context: the task.
-        spec: what of a row is what of a message.
-        sender: takes messages to the broker.
-    """
-
-    def __init__(self, context: WriterContext, *, spec: RowSpec, sender: Sender) -> None:
+    def __init__(self, context: WriterContext, *, sink: KafkaSink, sender: Sender) -> None:
         self._context = context
-        self._maker = MessageMaker(spec, context.reject)
+        self._maker = MessageMaker(sink, context.reject)
         self._sender = sender
         self._digest = Digest()
         # The broker chooses partitions and times that rows do not give, and may replace times: a second digest leaves them out.
-        self._plain = Digest() if spec.partition is not None or spec.timestamp is not None else None
-        self._hashed: list[str] | None = _hashed(spec)
-        self._fixed = isinstance(spec.topic, str)
+        self._plain = Digest() if sink.partition is not None or sink.timestamp is not None else None
+        self._hashed: list[str] | None = _hashed(sink)
+        self._fixed = isinstance(sink.topic, str)
 
     def write(self, chunk: Chunk) -> int:
         """Send the rows of a chunk; return how many were taken. Raises TransientError when Kafka fails."""
@@ -112,7 +107,7 @@ class KafkaWriter:
             self._sender.abandon()
             return []
         with _explained(self._context, self._sender):
-            transaction = self._sender.prepare(self._context.checkpoint, self._digest)
+            transaction = self._sender.prepare(self._digest)
         common = {"v": 1, "rows": self._digest.rows, "bytes": self._digest.bytes, "digest": self._digest.text}
         plain = {} if self._plain is None else {"plain": self._plain.text}
         return [{**common, "hashed": self._hashed, **plain, **transaction}]
@@ -122,9 +117,9 @@ class KafkaWriter:
         self._sender.abandon()
 
 
-def _hashed(spec: RowSpec) -> list[str]:
+def _hashed(sink: KafkaSink) -> list[str]:
     """Return what beside the values the digest is of, for the audit to read the same; none if it is of the values alone."""
-    given = {"topic": not isinstance(spec.topic, str), **{n: getattr(spec, n) is not None for n in _PARTS}}
+    given = {"topic": not isinstance(sink.topic, str), **{n: getattr(sink, n) is not None for n in _PARTS}}
     return [name for name, is_given in given.items() if is_given]
 
 
