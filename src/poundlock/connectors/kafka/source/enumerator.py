@@ -17,12 +17,11 @@ from poundlock.connectors.kafka.errors import deleted, expired, recreated, went_
 from poundlock.connectors.kafka.offsets import Offsets, Partition, from_json, names, to_json
 from poundlock.connectors.kafka.source.admission import cut, share
 from poundlock.connectors.kafka.source.client_properties import parse
-from poundlock.connectors.kafka.source.decided_range import check_range
 from poundlock.connectors.kafka.source.partition_discovery import PartitionDiscovery
-from poundlock.connectors.kafka.source.pinned_start import PinnedStart, pin, read_pinned, words_of
 from poundlock.connectors.kafka.source.reader import payload
+from poundlock.connectors.kafka.source.starting_offsets import pin, read_pinned
 from poundlock.connectors.kafka.wire.range_fetch import OffsetRange
-from poundlock.errors import PoundlockError, TransientError
+from poundlock.errors import PoundlockError, SourceGoneError, TransientError
 from poundlock.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -58,6 +57,7 @@ class KafkaEnumerator:
         before = source.previous or {}
         self._until: Offsets | None = from_json(before["until"]) if "until" in before else None
         self._topics: dict[str, str] = dict(before.get("topics", {}))
+        self._words = f"start={source.start!r} end={source.end!r}"
         self._recall()
         self._records_per_split, self._monotonic = parse(source.options).records_per_split, monotonic
         self._discovery = PartitionDiscovery(source, cluster, monotonic=monotonic)
@@ -71,7 +71,7 @@ class KafkaEnumerator:
         pinned = read_pinned(self._workspace)
         if pinned is not None:
             self._topics = self._topics or dict(pinned.topics)
-            if self._until is None and pinned.words == words_of(self._source.start, self._source.end):
+            if self._until is None and pinned.words == self._words:
                 self._until = pinned.until_offsets
 
     # -- where it begins and ends --------------------------------------------------------------------------------------
@@ -86,23 +86,26 @@ class KafkaEnumerator:
             SourceGoneError: a committed offset has expired.
             TransientError: Kafka does not answer.
         """
-        return {} if self._restored else to_json(self._first_start().start_offsets)
+        return {} if self._restored else self._first_start()
 
-    def _first_start(self) -> PinnedStart:
+    def _first_start(self) -> Position:
+        """Return where the words of the start point, as the first start took them."""
         s = self._source
-        words = words_of(s.start, s.end)
         pinned = read_pinned(self._workspace)
-        if pinned is None or pinned.words != words:
+        if pinned is None or pinned.words != self._words:
             partitions = self._discovery.partitions()
             topics = self._cluster.topic_ids({topic for topic, _ in partitions})
             start = s.start.resolve(partitions, self._cluster, group=self._group)
             until = None if s.end is None else s.end.resolve(partitions, self._cluster, group=self._group, end=True)
-            pinned = pin(self._workspace, words, start, until, topics)
+            pinned = pin(self._workspace, self._words, start, until, topics)
+            first = pinned.start
         elif s.start.kind == "earliest":
             # What expired before anything was read is no loss: the earliest record is the one that is there now.
-            pinned = pinned.starting_at(self._cluster.begin(pinned.start_offsets))
+            first = to_json(self._cluster.begin(from_json(pinned.start)))
+        else:
+            first = pinned.start
         self._topics, self._until = {**pinned.topics, **self._topics}, pinned.until_offsets
-        return pinned
+        return first
 
     def _end(self, position: Offsets) -> Offsets | None:
         """Return where each partition ends, None for an unbounded source."""
@@ -255,7 +258,24 @@ class KafkaEnumerator:
 
     def check_range(self, start: Position, end: Position, identity: Mapping[str, Any]) -> None:
         """Raise SourceGoneError unless all records of a decided range are still there, and are those that were read."""
-        check_range(self._cluster, from_json(start), from_json(end), identity.get("topics", {}))
+        begun, known = from_json(start), identity.get("topics", {})
+        # A partition that the start does not name entered without a record.
+        read = {place: after for place, after in from_json(end).items() if begun.get(place, after) < after}
+        there, ids = self._cluster.partitions(), self._cluster.topic_ids({topic for topic, _ in read})
+        for topic, partition in sorted(read):
+            if partition not in there.get(topic, ()):
+                raise _cannot_be_read_again(f"topic {topic!r} partition {partition} is gone from Kafka")
+            if topic in known and ids.get(topic, known[topic]) != known[topic]:
+                was = f"its id was {known[topic]} and is {ids[topic]}"
+                raise _cannot_be_read_again(f"topic {topic!r} is not the one this checkpoint has read: {was}")
+        first, last = self._cluster.begin(read), self._cluster.end(read)
+        for place, after in sorted(read.items()):
+            what = f"topic {place[0]!r} partition {place[1]}"
+            if begun[place] < first[place]:
+                lost = f"offsets {begun[place]} to {min(after, first[place])}"
+                raise _cannot_be_read_again(f"{what}: {lost} of this checkpoint have expired or were deleted")
+            if after > last[place]:
+                raise _cannot_be_read_again(f"{what} ends at {last[place]}, and this checkpoint read up to {after}")
 
     def _check_ids(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         for topic, old in sorted(before.items()):
@@ -291,3 +311,7 @@ class KafkaEnumerator:
     def close(self) -> None:
         """Close the connections."""
         self._cluster.close()
+
+
+def _cannot_be_read_again(what: str) -> SourceGoneError:
+    return SourceGoneError(what, next="only checkpoints whose records Kafka still has can be read again")
