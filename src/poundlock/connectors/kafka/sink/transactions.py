@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -26,17 +26,11 @@ UNSTABLE = "UNSTABLE"  # a transaction of the marker's group is open
 _OFFSETS = "__consumer_offsets"  # where the markers are
 _T = TypeVar("_T")
 # Answers that say: ask again, the coordinator is busy with this id or has just moved.
-_AGAIN = frozenset(
-    (
-        "ConcurrentTransactionsError",
-        "NotCoordinatorError",
-        "CoordinatorNotAvailableError",
-        "CoordinatorLoadInProgressError",
-    )
-)
+_STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
+_AGAIN = _STALE | {"ConcurrentTransactionsError", "CoordinatorLoadInProgressError"}
 _ALLOW = "allow it WRITE and DESCRIBE on the transactional ids of the prefix, READ on its groups and the marker topic"
 _CONNECTIONS = 8  # to end transactions by
-_STALE = frozenset(("NotCoordinatorError", "CoordinatorNotAvailableError"))
+_METADATA_BYTES = 4000  # offset.metadata.max.bytes of brokers is 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +62,12 @@ class Described:
         return self.state in ("Empty", "CompleteCommit", "CompleteAbort", "Dead")
 
 
-_METADATA_BYTES = 4000  # offset.metadata.max.bytes of brokers is 4096
-
-
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The newest committed transaction of a transactional id, as it said itself.
+    """The newest committed transaction of a transactional id, as it said itself; equal if id, pid and epoch are.
 
-    Args:
-        tid, pid, epoch: which it is; markers are equal if these are.
-        checkpoint: of which checkpoint its messages are.
-        rows: how many there are.
-        digest: of them, 16 hex digits.
-        places: per topic, the partitions they are in, see `from_places`; None where it does not say.
+    `rows` and `digest` (16 hex digits) are of its messages; `places` are the partitions they are in, see `from_places`, None where it
+    does not say.
     """
 
     tid: str
@@ -109,39 +96,19 @@ def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str, places: 
 
 
 def _described(entry: Any) -> Described:
+    places: dict[str, list[int]] = {}
+    for place in sorted(entry.topic_partitions):
+        if place.topic != _OFFSETS:
+            places.setdefault(place.topic, []).append(int(place.partition))
     return Described(
         entry.state.value, int(entry.producer_id), int(entry.producer_epoch), int(entry.transaction_start_time_ms),
-        int(entry.transaction_timeout_ms), _places(entry.topic_partitions),
+        int(entry.transaction_timeout_ms), {topic: tuple(partitions) for topic, partitions in places.items()},
     )  # fmt: skip
 
 
-def _places(topic_partitions: Iterable[Any]) -> dict[str, Sequence[int]]:
-    places: dict[str, list[int]] = {}
-    for place in sorted(topic_partitions):
-        if place.topic != _OFFSETS:
-            places.setdefault(place.topic, []).append(int(place.partition))
-    return {topic: tuple(partitions) for topic, partitions in places.items()}
-
-
-@cache
-def _cached(process: int, servers: str, security: KafkaSecurity) -> Transactions:
-    return Transactions(servers, security.kafka_python)
-
-
 def transactions(servers: str, security: KafkaSecurity) -> Transactions:
-    """Return this process's connection for questions about transactions; a new connection costs 0.2 s.
-
-    Args:
-        servers: host:port, comma-separated.
-        security: how to log in.
-    """
-    return _cached(os.getpid(), servers, security)
-
-
-@cache
-def _pool(process: int, servers: str, security: KafkaSecurity) -> ConnectionPool[Transactions]:
-    make = partial(Transactions, servers, security.kafka_python)
-    return ConnectionPool(transactions(servers, security), make, _CONNECTIONS)
+    """Return this process's connection for questions about transactions; a new connection costs 0.2 s."""
+    return transaction_pool(servers, security).first
 
 
 def transaction_pool(servers: str, security: KafkaSecurity) -> ConnectionPool[Transactions]:
@@ -152,19 +119,20 @@ def transaction_pool(servers: str, security: KafkaSecurity) -> ConnectionPool[Tr
     return _pool(os.getpid(), servers, security)
 
 
+@cache
+def _pool(process: int, servers: str, security: KafkaSecurity) -> ConnectionPool[Transactions]:
+    make = partial(Transactions, servers, security.kafka_python)
+    return ConnectionPool(make(), make, _CONNECTIONS)
+
+
 class Transactions:
     """A connection, made when first asked and again after it broke. Threads may share it; they ask one after the other.
 
-    Args:
-        servers: host:port, comma-separated.
-        settings: returns further settings of kafka-python, such as those for security.
-        timeout: most seconds for one question.
+    `settings` returns further settings of kafka-python; `timeout` is the most seconds for one question.
     """
 
     def __init__(self, servers: str, settings: Callable[[], Mapping[str, Any]], *, timeout: float = 10) -> None:
-        self.servers = servers
-        self._settings = settings
-        self._timeout = timeout
+        self.servers, self._settings, self._timeout = servers, settings, timeout
         self._client: Any = None
         self._lock = threading.RLock()
         # Connections to coordinators behind which every partition had a leader. Another one is a broker that may just have
@@ -195,9 +163,8 @@ class Transactions:
             try:
                 return {tid: _described(entry) for tid, entry in admin.describe_transactions(tids).items()}
             except unknown:
-                if len(tids) < 2:
-                    return {}
-            return {tid: described for each in tids for tid, described in self.describe_all([each]).items()}
+                one_by_one = tids if len(tids) > 1 else ()
+            return {tid: described for each in one_by_one for tid, described in self.describe_all([each]).items()}
 
         return self.ask(ask) if tids else {}
 
@@ -225,7 +192,6 @@ class Transactions:
             transactional_id=tid, producer_id=pid, producer_epoch=epoch, committed=commit, max_version=4
         )
         kind = kafka_python("protocol.metadata").CoordinatorType.TRANSACTION
-
         errors = kafka_python("errors")
 
         async def send(admin: Any) -> tuple[Any, Any, Any]:
@@ -259,10 +225,11 @@ class Transactions:
         A coordinator that comes up before them would end the transaction and take partitions without a leader for
         deleted ones: what was committed to them would never be seen, and what was aborted would hold readers up.
         """
+        errors = kafka_python("errors")
         try:
             partitions = admin.describe_transactions([tid])[tid].topic_partitions
-        except kafka_python("errors").TransactionalIdNotFoundError:
-            partitions = set()
+        except errors.TransactionalIdNotFoundError:
+            return
         led = {
             (topic["name"], partition["partition_index"])
             for topic in (admin.describe_topics(sorted({p.topic for p in partitions})) if partitions else ())
@@ -270,15 +237,12 @@ class Transactions:
             if partition["leader_id"] >= 0
         }
         if any((p.topic, p.partition) not in led for p in partitions):
-            raise kafka_python("errors").LeaderNotAvailableError(f"partitions of {tid} have no leader")
+            raise errors.LeaderNotAvailableError(f"partitions of {tid} have no leader")
 
     def marker(self, group: str, topic: str, *, stable: bool) -> Marker | str | None:
-        """Return the marker a group holds, None if it holds none.
+        """Return the marker for the marker topic that a group holds, None if it holds none.
 
-        Args:
-            group: name of the group.
-            topic: the marker topic.
-            stable: answer UNSTABLE while a transaction of the group is open, not what was committed before it.
+        With `stable`, the answer is UNSTABLE while a transaction of the group is open, not what was committed before it.
         """
         fetch = kafka_python("protocol.consumer").OffsetFetchRequest
         group_of, errors = fetch.OffsetFetchRequestGroup, kafka_python("errors")
@@ -315,11 +279,7 @@ class Transactions:
                 time.sleep(0.05)
 
     def ask(self, question: Callable[[Any], _T], *, keep: bool = False) -> _T:
-        """Return the answer to a question, put again by a new connection until one comes.
-
-        Args:
-            question: asks the client.
-            keep: let an error that a broker answered through.
+        """Return the answer to a question, put again by a new connection until one comes; `keep` lets a broker's error through.
 
         Raises:
             TransientError: this user may not ask that.
@@ -332,10 +292,8 @@ class Transactions:
                 with self._lock:
                     return question(self._admin())
             except errors.AuthorizationError as error:
-                raise TransientError(
-                    f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}",
-                    next=_ALLOW,
-                ) from error
+                what = f"Kafka at {self.servers} refuses this user: {error or type(error).__name__}"
+                raise TransientError(what, next=_ALLOW) from error
             except (errors.KafkaError, OSError) as error:
                 if keep and isinstance(error, errors.BrokerResponseError):
                     raise
@@ -351,11 +309,9 @@ class Transactions:
     def _admin(self) -> Any:
         if self._client is None:
             logging.getLogger("kafka").addHandler(logging.NullHandler())
+            timeout_ms = int(self._timeout * 1000)
             self._client = admin_client(
-                bootstrap_servers=self.servers.split(","),
-                request_timeout_ms=int(self._timeout * 1000),
-                bootstrap_timeout_ms=int(self._timeout * 1000),
-                reconnect_backoff_max_ms=500,
-                **self._settings(),
-            )
+                bootstrap_servers=self.servers.split(","), request_timeout_ms=timeout_ms,
+                bootstrap_timeout_ms=timeout_ms, reconnect_backoff_max_ms=500, **self._settings(),
+            )  # fmt: skip
         return self._client

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pyarrow as pa
 
@@ -19,36 +20,28 @@ _XERIAL_HEADER = 16  # the magic, a version and the oldest version that can read
 
 
 def decompress(codec: int, data: memoryview) -> bytes:
-    """Return the bytes that a batch's records are.
-
-    Args:
-        codec: number of the compression, as a batch's attributes have it; not 0.
-        data: the compressed bytes.
+    """Return the bytes that a batch's records are, compressed by the codec of a number that is not 0.
 
     Raises:
         ValueError: the bytes are damaged, or the compression is not known.
         DefinitionError: this pyarrow was built without the compression.
     """
-    undo = _CODECS.get(codec)
-    if undo is None:
+    if codec not in _CODECS:
         raise ValueError(f"compression {codec} is not known")
+    name = NAMES[codec]
+    if not pa.Codec.is_available(name):
+        raise DefinitionError(
+            f"this pyarrow cannot read {name}, which records are compressed with",
+            next="pip install --force-reinstall --only-binary :all: pyarrow",
+        )
     try:
-        return undo(data)
+        return _CODECS[codec](data)
     except (zlib.error, EOFError, IndexError, OSError) as error:
-        raise ValueError(f"its {NAMES[codec]} data is damaged: {error}") from error
-
-
-def _stream(name: str) -> Callable[[memoryview], bytes]:
-    def undo(data: memoryview) -> bytes:
-        _require(name)
-        return pa.CompressedInputStream(pa.py_buffer(data), name).read()  # type: ignore[no-any-return]
-
-    return undo
+        raise ValueError(f"its {name} data is damaged: {error}") from error
 
 
 def _snappy(data: memoryview) -> bytes:
     """Java's clients cut the records into blocks behind a header of their own, librdkafka's do not."""
-    _require("snappy")
     if bytes(data[: len(_XERIAL)]) != _XERIAL:
         return _snappy_block(data)
     blocks, at = [], _XERIAL_HEADER
@@ -70,17 +63,10 @@ def _snappy_block(data: memoryview) -> bytes:
             return pa.Codec("snappy").decompress(data, size, asbytes=True)  # type: ignore[no-any-return]
 
 
-def _require(name: str) -> None:
-    if not pa.Codec.is_available(name):
-        raise DefinitionError(
-            f"this pyarrow cannot read {name}, which records are compressed with",
-            next="pip install --force-reinstall --only-binary :all: pyarrow",
-        )
+def _stream(name: str, data: memoryview) -> bytes:
+    return pa.CompressedInputStream(pa.py_buffer(data), name).read()  # type: ignore[no-any-return]
 
 
 _CODECS: Mapping[int, Callable[[memoryview], bytes]] = {
-    1: gzip.decompress,
-    2: _snappy,
-    3: _stream("lz4"),
-    4: _stream("zstd"),
-}
+    1: gzip.decompress, 2: _snappy, 3: partial(_stream, "lz4"), 4: partial(_stream, "zstd")
+}  # fmt: skip
