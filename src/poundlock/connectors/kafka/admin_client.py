@@ -15,10 +15,7 @@ _SCHEME = "poundlock-direct"
 
 
 def admin_client(**settings: Any) -> Any:
-    """Return a connected KafkaAdminClient.
-
-    Args:
-        settings: as it takes them.
+    """Return a connected KafkaAdminClient with such settings.
 
     Raises:
         kafka.errors.KafkaError: there is no connection within `bootstrap_timeout_ms`.

@@ -9,29 +9,17 @@ from poundlock.errors import DefinitionError
 
 
 def confluent(module: str = "") -> Any:
-    """Return the package confluent_kafka or a module of it.
-
-    Raises:
-        DefinitionError: it is not installed.
-    """
+    """Return the package confluent_kafka or a module of it. Raises DefinitionError if it is not installed."""
     return _load("confluent_kafka", "confluent-kafka", module)
 
 
 def kafka_python(module: str = "") -> Any:
-    """Return the package kafka (kafka-python) or a module of it.
-
-    Raises:
-        DefinitionError: it is not installed.
-    """
+    """Return the package kafka (kafka-python) or a module of it. Raises DefinitionError if it is not installed."""
     return _load("kafka", "kafka-python", module)
 
 
 def google_crc32c() -> Any:
-    """Return the package google_crc32c.
-
-    Raises:
-        DefinitionError: it is not installed.
-    """
+    """Return the package google_crc32c. Raises DefinitionError if it is not installed."""
     return _load("google_crc32c", "google-crc32c", "")
 
 

@@ -31,11 +31,8 @@ _TLS_ALERT = re.compile(r"SSL alert number (4\d|116)\b")
 class Cluster:
     """A connection to a cluster for questions; made cheaply, connects when first asked. Threads may share it.
 
-    Args:
-        servers: host:port, comma-separated.
-        settings: further settings of confluent-kafka, such as those for security.
-        committed_only: whether "end" means before the first open transaction, as read_committed readers see it.
-        timeout: most seconds for one question.
+    `settings` are further ones of confluent-kafka. With `committed_only`, "end" means before the first open transaction, as
+    read_committed readers see it. A question takes `timeout` seconds at most.
     """
 
     def __init__(
@@ -59,10 +56,7 @@ class Cluster:
     # -- topics --------------------------------------------------------------------------------------------------------
 
     def partitions(self, timeout: float | None = None) -> dict[str, list[int]]:
-        """Return all topics with their partitions; internal ones are left out.
-
-        Args:
-            timeout: most seconds to wait for the first server that answers.
+        """Return all topics with their partitions; internal ones are left out. `timeout` is for the first server that answers.
 
         Raises:
             DefinitionError: the servers refuse this user.
@@ -87,12 +81,9 @@ class Cluster:
 
     def _refusal(self) -> PoundlockError | None:
         kafka = confluent().KafkaError
+        refused = (kafka._AUTHENTICATION, kafka.SASL_AUTHENTICATION_FAILED, kafka.TOPIC_AUTHORIZATION_FAILED)
         for error in self._reported:
-            if error.code() in (
-                kafka._AUTHENTICATION,
-                kafka.SASL_AUTHENTICATION_FAILED,
-                kafka.TOPIC_AUTHORIZATION_FAILED,
-            ):
+            if error.code() in refused:
                 return DefinitionError(
                     f"Kafka at {self.servers} refuses this user: {text_of(error)}",
                     next="check username, password and mechanism in KafkaSecurity(…)",
@@ -236,15 +227,14 @@ class Cluster:
         """Return what a group committed; partitions without are left out."""
         kafka, consumer = confluent(), self._group(group).consumer
         wanted = [kafka.TopicPartition(t, p) for t, p in sorted(partitions)]
-        answer = (
-            self._patiently(lambda: consumer.committed(wanted, timeout=self._timeout), self._timeout) if wanted else []
-        )
+        if not wanted:
+            return {}
+        answer = self._patiently(lambda: consumer.committed(wanted, timeout=self._timeout), self._timeout)
         return {(tp.topic, tp.partition): tp.offset for tp in answer if tp.offset >= 0}
 
-    def commit(self, offsets: Mapping[Partition, int], group: str, *, wait: bool = False) -> None:
-        """Commit offsets for a group, without waiting for the answer unless asked to; an error becomes a warning."""
-        offsets_of = self._group(group)
-        (offsets_of.commit_now if wait else offsets_of.commit)(offsets)
+    def commit(self, offsets: Mapping[Partition, int], group: str) -> None:
+        """Commit offsets for a group, without waiting for the answer; an error becomes a warning."""
+        self._group(group).commit(offsets)
 
     def close(self) -> None:
         """Close all connections; a question asked later makes new ones."""

@@ -56,13 +56,7 @@ def to_lines(records: Records, topic: str, partition: int) -> Lines | None:
 
 
 def to_batch(records: Records, topic: str, partition: int, columns: Mapping[str, str]) -> Batch:
-    """Return some columns of the records.
-
-    Args:
-        records: what was read.
-        topic, partition: of which partition.
-        columns: by the name that each is to have, the field that it shows.
-    """
+    """Return some columns of the records of a partition: by the name that each is to have, the field that it shows."""
     made = {field: _MAKERS[field](records, topic, partition) for field in set(columns.values())}
     fields = [pa.field(name, TYPES[field]) for name, field in columns.items()]
     arrays = [made[field] for field in columns.values()]
@@ -104,17 +98,13 @@ def _timestamps(records: Records, topic: str, partition: int) -> pa.Array:
             f"has the timestamp {int(ms[row])}, which is not in milliseconds",
             next="correct the producer; start behind that record with StartingOffsets.offsets({…})",
         )
-    return pa.Array.from_buffers(TYPES["timestamp"], len(ms), [None, pa.py_buffer(ms * 1000)])
+    return _numbers(ms * 1000, TYPES["timestamp"])
 
 
 def _timestamp_types(records: Records, topic: str, partition: int) -> pa.Array:
-    names = pa.DictionaryArray.from_arrays(
-        pa.Array.from_buffers(
-            pa.int8(), len(records), [None, pa.py_buffer(records.is_log_append_time.astype(np.int8))]
-        ),
-        _texts(["CreateTime", "LogAppendTime"]),
-    )
-    return names.dictionary_decode()
+    kinds = _numbers(records.is_log_append_time.astype(np.int8), pa.int8())
+    names = _parts([b"CreateTime", b"LogAppendTime"], pa.string())
+    return pa.DictionaryArray.from_arrays(kinds, names).dictionary_decode()
 
 
 def _same_text(value: str, rows: int) -> pa.Array:
@@ -122,14 +112,6 @@ def _same_text(value: str, rows: int) -> pa.Array:
     coded = value.encode()
     bounds = np.arange(0, len(coded) * rows + 1, len(coded), dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(bounds), pa.py_buffer(coded * rows)])
-
-
-def _texts(values: Sequence[str]) -> pa.Array:
-    """Return a column of text."""
-    coded = [value.encode() for value in values]
-    bounds = np.zeros(len(coded) + 1, np.int32)
-    bounds[1:] = np.cumsum([len(value) for value in coded])
-    return pa.Array.from_buffers(pa.string(), len(coded), [None, pa.py_buffer(bounds), pa.py_buffer(b"".join(coded))])
 
 
 def _headers(records: Records, topic: str, partition: int) -> pa.Array:
@@ -173,6 +155,7 @@ def _headers_of(data: bytes) -> list[tuple[bytes, bytes | None]]:
 
 
 def _parts(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    """Return a column of text or bytes."""
     bounds = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value or b"") for value in values], out=bounds[1:])
     valid = None
