@@ -47,7 +47,8 @@ class Cluster:
         self._groups: dict[str, GroupOffsets] = {}
         self._making = threading.Lock()
 
-    def _admin(self) -> Any:
+    def admin(self) -> Any:
+        """Return confluent-kafka's client."""
         with self._making:
             if self._client is None:
                 self._client = confluent("admin").AdminClient({**self._conf, "error_cb": self._reported.append})
@@ -63,7 +64,7 @@ class Cluster:
             TransientError: no server answers in time; its `what` names each server and why.
         """
         self._reported.clear()
-        admin, end = self._admin(), time.monotonic() + (self._timeout if timeout is None else timeout)
+        admin, end = self.admin(), time.monotonic() + (self._timeout if timeout is None else timeout)
         while True:
             try:
                 # In slices, because a refused login is final and only shows in the callbacks that poll serves.
@@ -113,7 +114,7 @@ class Cluster:
         kafka, names = confluent(), sorted(topics)
         if not names:
             return {}
-        futures = self._admin().describe_topics(kafka.TopicCollection(names), request_timeout=self._timeout)
+        futures = self.admin().describe_topics(kafka.TopicCollection(names), request_timeout=self._timeout)
         ids: dict[str, str] = {}
         for name, future in futures.items():
             try:
@@ -134,7 +135,7 @@ class Cluster:
         kafka, resource = confluent(), confluent("admin").ConfigResource
         hidden = {kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, kafka.KafkaError.UNKNOWN_TOPIC_OR_PART}
         wanted = [resource(resource.Type.TOPIC, topic) for topic in sorted(topics)]
-        answers = self._admin().describe_configs(wanted, request_timeout=self._timeout) if wanted else {}
+        answers = self.admin().describe_configs(wanted, request_timeout=self._timeout) if wanted else {}
         compacted = set()
         for topic, answer in answers.items():
             try:
@@ -178,7 +179,7 @@ class Cluster:
     ) -> Offsets:
         kafka, admin = confluent(), confluent("admin")
         level = kafka.IsolationLevel.READ_COMMITTED if committed else kafka.IsolationLevel.READ_UNCOMMITTED
-        futures = self._admin().list_offsets(
+        futures = self.admin().list_offsets(
             {kafka.TopicPartition(t, p): spec(admin.OffsetSpec) for t, p in partitions},
             isolation_level=level,
             request_timeout=timeout,

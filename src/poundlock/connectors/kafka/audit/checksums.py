@@ -19,13 +19,9 @@ from poundlock.connectors.kafka.sink.transaction_ids import transaction_name
 
 @dataclass(slots=True, kw_only=True)
 class TransactionSums:
-    """A transaction.
+    """A transaction: where it was decided, whether it is to be compared and is known to have been committed, and what names it.
 
     Args:
-        record, checkpoint: where it was decided.
-        compared: whether it is to be compared.
-        carried_out: whether it is known to have been committed.
-        tid, pid, epoch: what names it.
         rows: how many messages it should have.
         digest: of them; with `hashed`, what it is of beside the values, None if that cannot be made again.
         plain: the digest without partitions and times, None where it is the same.
@@ -55,19 +51,11 @@ class TransactionSums:
         committable = decided.committable
         hashed = committable.get("hashed")
         return cls(
-            record=decided.record,
-            checkpoint=decided.checkpoint,
-            compared=decided.compared,
-            committed=decided.committed,
-            tid=sys.intern(committable["tid"]),
-            pid=int(committable["pid"]),
-            epoch=int(committable["epoch"]),
-            rows=int(committable["rows"]),
-            digest=committable["digest"],
+            record=decided.record, checkpoint=decided.checkpoint, compared=decided.compared, committed=decided.committed,
+            tid=sys.intern(committable["tid"]), pid=int(committable["pid"]), epoch=int(committable["epoch"]),
+            rows=int(committable["rows"]), digest=committable["digest"], plain=committable.get("plain"), places=places,
             hashed=None if hashed is None else tuple(map(sys.intern, hashed)),
-            plain=committable.get("plain"),
-            places=places,
-        )
+        )  # fmt: skip
 
     @property
     def name(self) -> str:

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 
 from poundlock.audit.read_back import AuditScope, Decided, Disagreement, ReadBack
 from poundlock.connectors.kafka.audit.checksums import TransactionSums
-from poundlock.connectors.kafka.audit.log_scan import PartitionLog, Scan
-from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
+from poundlock.connectors.kafka.audit.topic_logs import PartitionLog, Scan, TopicLogs
 from poundlock.connectors.kafka.offsets import Partition, to_places
 from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames, transaction_name
 from poundlock.connectors.kafka.sink.transactions import Transactions
@@ -37,9 +36,7 @@ class KafkaReading:
     """One audit of one sink.
 
     Args:
-        scope: of the audit.
-        asked: the cluster's transactions.
-        topics: the cluster's topics.
+        scope, asked, topics: of the audit, and the cluster's transactions and topics.
         names: the sink's transactional ids.
         topic: the sink's topic, None where it has several.
         wait_s: how long to wait for open transactions that hold readers up, seconds.
@@ -151,20 +148,12 @@ class KafkaReading:
                 wrong.append(self._wrong(transaction, what))
         room = sum(log.begin for log in self._logs.values())
         if removed > room:
-            wrong.append(
-                Disagreement(
-                    None,
-                    f"topic {self._topic_names()}",
-                    f"{removed} rows are gone, and the brokers removed {room} at most",
-                )
-            )
+            what = f"{removed} rows are gone, and the brokers removed {room} at most"
+            wrong.append(Disagreement(None, f"topic {self._topic_names()}", what))
         return ReadBack(
-            compared=compared,
-            disagreements=[*wrong, *self._undecided()],
-            removed=removed,
-            others=self._others,
+            compared=compared, disagreements=[*wrong, *self._undecided()], removed=removed, others=self._others,
             uncompared=list(self._uncompared()),
-        )
+        )  # fmt: skip
 
     def _what_differs(self, transaction: TransactionSums, holders: dict[Partition, str]) -> str:
         rows, left = transaction.rows, transaction.left
@@ -227,10 +216,9 @@ class KafkaReading:
                 continue
             topics = ", ".join(sorted({topic for topic, _ in nobodys.places}))
             where = "" if nobodys.checkpoint is None else f", behind those of checkpoint {nobodys.checkpoint}"
+            what = f"{nobodys.rows} rows of this sink's producers are visible{where}, and no decision names them"
             yield Disagreement(
-                None,
-                f"topic {topics}, transaction/{transaction_name(self._tids[name[0]], *name)}",
-                f"{nobodys.rows} rows of this sink's producers are visible{where}, and no decision names them",
+                None, f"topic {topics}, transaction/{transaction_name(self._tids[name[0]], *name)}", what
             )
 
     def _uncompared(self) -> Iterator[str]:

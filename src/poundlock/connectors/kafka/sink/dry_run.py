@@ -6,7 +6,7 @@ The broker is asked which topics there are, and for nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from poundlock.checkpoint.participant import JSON, WriterContext
@@ -27,24 +27,13 @@ _FRAME = 1000  # more than a message's own fields can take
 class MeasuringKafkaSink(KafkaSink):
     """Encodes as a KafkaSink does."""
 
-    @classmethod
-    def of(cls, sink: KafkaSink) -> MeasuringKafkaSink:
-        """Return what measures for a sink."""
-        return cls(**{part.name: getattr(sink, part.name) for part in fields(sink)})
-
     def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
         limit = int(self.client_options.get(_MAX_BYTES, _DEFAULT_BYTES))
         return MeasuringSender(self.bootstrap_servers, self.security.confluent(), limit)
 
 
 class MeasuringSender(Sender):
-    """Takes messages and forgets them.
-
-    Args:
-        servers: host:port, comma-separated.
-        login: confluent-kafka's settings to log in.
-        limit: largest message, bytes.
-    """
+    """Takes messages of up to a limit of bytes and forgets them."""
 
     def __init__(self, servers: str, login: Mapping[str, Any], limit: int) -> None:
         super().__init__(servers, login)

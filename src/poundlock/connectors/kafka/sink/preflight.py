@@ -28,13 +28,7 @@ _OLDEST = (3, 0)
 def preflight(sink: KafkaSink) -> None:
     """Raise unless the sink can work; see KafkaSink.preflight."""
     cluster = Cluster(sink.bootstrap_servers, sink.security.confluent(), timeout=_SECONDS)
-    try:
-        topics = set(cluster.partitions(_SECONDS))
-    finally:
-        cluster.close()
-    admin = confluent("admin").AdminClient(
-        {"bootstrap.servers": sink.bootstrap_servers, "log_level": 0, **sink.security.confluent()}
-    )
+    topics, admin = set(cluster.partitions(_SECONDS)), cluster.admin()
     once = sink.guarantee == "exactly-once"
     if once:
         _check_version(sink)
@@ -106,16 +100,11 @@ def _check_transactions(sink: KafkaSink, admin: Any) -> None:
     """Do what the tasks will, without a message, and abort it: the broker says whether that is allowed."""
     kafka = confluent()
     tid = f"{sink.effective_prefix}.preflight.{os.getpid()}"  # two jobs that start at once must not fence each other
-    producer = kafka.Producer(
-        {
-            "bootstrap.servers": sink.bootstrap_servers,
-            "log_level": 0,
-            **sink.security.confluent(),
-            "transactional.id": tid,
-            "transaction.timeout.ms": sink.timeout_ms,
-        },
-        logger=_log,  # what it calls fatal it would print besides
-    )
+    settings = {
+        "bootstrap.servers": sink.bootstrap_servers, "log_level": 0, **sink.security.confluent(), "transactional.id": tid,
+        "transaction.timeout.ms": sink.timeout_ms,
+    }  # fmt: skip
+    producer = kafka.Producer(settings, logger=_log)  # what it calls fatal it would print besides
     try:
         producer.list_topics(sink.marker_topic, timeout=_SECONDS)
         producer.init_transactions(_SECONDS)
@@ -151,13 +140,11 @@ def _most_ms(admin: Any) -> int | None:
 
 def _refused(sink: KafkaSink, error: Any, what: str, operation: str) -> DefinitionError | TransientError:
     kafka = confluent().KafkaError
-    code = error.args[0].code()
-    if code in (
-        kafka.TOPIC_AUTHORIZATION_FAILED,
-        kafka.GROUP_AUTHORIZATION_FAILED,
+    denied = (
+        kafka.TOPIC_AUTHORIZATION_FAILED, kafka.GROUP_AUTHORIZATION_FAILED, kafka.CLUSTER_AUTHORIZATION_FAILED,
         kafka.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        kafka.CLUSTER_AUTHORIZATION_FAILED,
-    ):
+    )  # fmt: skip
+    if error.args[0].code() in denied:
         return _denied(sink, what, operation)
     return TransientError(
         f"Kafka at {sink.bootstrap_servers}: {what} cannot be checked: {error.args[0].str()}",

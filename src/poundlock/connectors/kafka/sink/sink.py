@@ -346,7 +346,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     def measuring(self, folder: str) -> KafkaSink:
         from poundlock.connectors.kafka.sink.dry_run import MeasuringKafkaSink
 
-        return MeasuringKafkaSink.of(self)
+        return MeasuringKafkaSink(**{part.name: getattr(self, part.name) for part in fields(self)})
 
     # Parts
 

@@ -11,7 +11,7 @@ import pytest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from poundlock.audit.read_back import AuditScope, Decided, ReadBack
-from poundlock.connectors.kafka.audit import log_scan as scan
+from poundlock.connectors.kafka.audit import topic_logs as scan
 from poundlock.connectors.kafka.audit.read_back import KafkaReading
 from poundlock.connectors.kafka.errors import expired
 from poundlock.connectors.kafka.sink.message_encoder import Digest
