@@ -11,13 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from poundlock.checkpoint.participant import (
-    JSON,
-    Committed,
-    Kind,
-    Participant,
-    WriterContext,
-)
+from poundlock.checkpoint.participant import JSON, Committed, Kind, Participant, WriterContext
 from poundlock.checkpoint.sink_values import SinkValue
 from poundlock.errors import CommitUnknown, DefinitionError
 from poundlock.failpoints import Failpoint, hit
@@ -103,13 +97,7 @@ class PrintSink(Participant):
 
 
 class PrintWriter:
-    """The rows of one task attempt, as lines.
-
-    Args:
-        name: what stands before the number of the subtask.
-        subtask: index of the task.
-        limit: how many rows are kept.
-    """
+    """The rows of one task attempt, as lines, up to a limit."""
 
     def __init__(self, name: str, subtask: int, limit: int) -> None:
         self._name, self._subtask, self._limit = name, subtask, limit

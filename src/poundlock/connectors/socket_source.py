@@ -88,8 +88,7 @@ class SocketSource:
     def replay(self) -> ReplayPromise:
         """What a second reading of a range gives: what was written down before the driver died."""
         return ReplayPromise(
-            "received-once",
-            "what is on its way when the driver dies is lost; what was received is delivered once",
+            "received-once", "what is on its way when the driver dies is lost; what was received is delivered once"
         )
 
     def schema(self) -> pa.Schema:

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from poundlock.connectors.kafka.client_loader import confluent
@@ -114,17 +114,10 @@ class Cluster:
         kafka, names = confluent(), sorted(topics)
         if not names:
             return {}
-        futures = self.admin().describe_topics(kafka.TopicCollection(names), request_timeout=self._timeout)
-        ids: dict[str, str] = {}
-        for name, future in futures.items():
-            try:
-                topic_id = str(future.result(self._timeout + 5).topic_id)
-            except kafka.KafkaException as error:
-                if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise self._failed(f"topic {name} cannot be described", error) from error
-            else:
-                ids |= {name: topic_id} if topic_id != _NO_ID else {}
-        return ids
+        answers = self.admin().describe_topics(kafka.TopicCollection(names), request_timeout=self._timeout)
+        missing = {kafka.KafkaError.UNKNOWN_TOPIC_OR_PART}
+        described = self._each(answers, missing, lambda name: f"topic {name} cannot be described")
+        return {name: str(topic.topic_id) for name, topic in described if str(topic.topic_id) != _NO_ID}
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
         """Return those topics of which the brokers keep the newest record of a key only, as far as this user may know.
@@ -136,15 +129,19 @@ class Cluster:
         hidden = {kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, kafka.KafkaError.UNKNOWN_TOPIC_OR_PART}
         wanted = [resource(resource.Type.TOPIC, topic) for topic in sorted(topics)]
         answers = self.admin().describe_configs(wanted, request_timeout=self._timeout) if wanted else {}
-        compacted = set()
-        for topic, answer in answers.items():
+        settings = self._each(answers, hidden, lambda topic: f"the settings of topic {topic.name} cannot be looked up")
+        return {topic.name for topic, values in settings if "compact" in values["cleanup.policy"].value}
+
+    def _each(
+        self, answers: Mapping[_T, Any], skipped: Collection[int], failure: Callable[[_T], str]
+    ) -> Iterator[tuple[_T, Any]]:
+        """Yield what was asked for with its answer, but for what is answered by an error that is skipped."""
+        for asked, answer in answers.items():
             try:
-                if "compact" in answer.result(self._timeout + 5)["cleanup.policy"].value:
-                    compacted.add(topic.name)
-            except kafka.KafkaException as error:
-                if error.args[0].code() not in hidden:
-                    raise self._failed(f"the settings of topic {topic.name} cannot be looked up", error) from error
-        return compacted
+                yield asked, answer.result(self._timeout + 5)
+            except confluent().KafkaException as error:
+                if error.args[0].code() not in skipped:
+                    raise self._failed(failure(asked), error) from error
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 

@@ -74,8 +74,7 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
         left = status.started_ms + status.timeout_ms - now_ms
         if left < min(status.timeout_ms // 10, 30_000):
             raise TransientError(
-                f"transaction {payload.transaction} has {left} ms left of {status.timeout_ms} ms",
-                next=_LONGER,
+                f"transaction {payload.transaction} has {left} ms left of {status.timeout_ms} ms", next=_LONGER
             )
 
 

@@ -183,7 +183,7 @@ def _encoder(sink: KafkaSink) -> _Encode:
         return lambda batch: (_as_bytes(_column(batch, str(sink.value))), {})
     columns = None if sink.value is None else [sink.value] if isinstance(sink.value, str) else list(sink.value)
     if sink.format == "avro":
-        return AvroValues(columns, **sink.format_options).encode
+        return _avro(columns, **sink.format_options)
     return _rows((JsonEncoder if sink.format == "json" else CsvEncoder)(columns, (TO_TOPIC,)))
 
 
@@ -201,47 +201,42 @@ def _rows(encoder: JsonEncoder | CsvEncoder) -> _Encode:
     return encode
 
 
-class AvroValues:
-    """One binary Avro record a value.
+def _avro(
+    columns: Sequence[str] | None, *, avro_schema: str | Mapping[str, Any] | None = None, schema_id: int | None = None
+) -> _Encode:
+    """Return what makes one binary Avro record a value.
 
     Args:
         columns: the columns to write, None = all.
         avro_schema: of the record, as JSON text or as the object; None = made of the columns.
         schema_id: number of the schema in a registry, written in five bytes before each value; None = nothing is.
     """
+    head = b"" if schema_id is None else b"\0" + int(schema_id).to_bytes(4, "big")
+    given = json.loads(avro_schema) if isinstance(avro_schema, str) else avro_schema
+    parsed: Any = None
 
-    def __init__(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        avro_schema: str | Mapping[str, Any] | None = None,
-        schema_id: int | None = None,
-    ) -> None:
-        self._columns = columns
-        self._head = b"" if schema_id is None else b"\0" + int(schema_id).to_bytes(4, "big")
-        self._schema = json.loads(avro_schema) if isinstance(avro_schema, str) else avro_schema
-        self._parsed: Any = None
-
-    def encode(self, batch: pa.RecordBatch) -> _Encoded:
+    def encode(batch: pa.RecordBatch) -> _Encoded:
         from poundlock.formats.decode_avro import load_fastavro
         from poundlock.formats.encode import values
-        from poundlock.formats.encode_bulk import avro_schema
+        from poundlock.formats.encode_bulk import avro_schema as schema_of
 
+        nonlocal parsed
         fastavro = load_fastavro()
-        batch = select(batch, self._columns, frozenset((TO_TOPIC,)))
-        if self._parsed is None:
-            self._parsed = fastavro.parse_schema(self._schema or avro_schema(batch.schema))
-        columns = [values(column) for column in batch.columns]
+        batch = select(batch, columns, frozenset((TO_TOPIC,)))
+        if parsed is None:
+            parsed = fastavro.parse_schema(given or schema_of(batch.schema))
         names, out, bad = batch.schema.names, [], {}
-        for i, row in enumerate(zip(*columns, strict=True)):
+        for i, row in enumerate(zip(*(values(column) for column in batch.columns), strict=True)):
             stream = io.BytesIO()
-            stream.write(self._head)
+            stream.write(head)
             try:
-                fastavro.schemaless_writer(stream, self._parsed, dict(zip(names, row, strict=True)))
+                fastavro.schemaless_writer(stream, parsed, dict(zip(names, row, strict=True)))
             except Exception as error:  # fastavro raises what the value leads it to
                 bad[i] = f"cannot be written as Avro: {error or type(error).__name__}"
             out.append(stream.getvalue())
         return out, bad
+
+    return encode
 
 
 # --- parts of messages -------------------------------------------------------------------------------------------------

@@ -75,12 +75,7 @@ class Sender:
         return self._producer
 
     def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
-        """Be ready to send.
-
-        Args:
-            topic: the only one there will be, if it is known.
-            place: where the first row is from, see `Origin.at`.
-        """
+        """Be ready to send to a topic, the only one there will be if it is known, rows of which the first is from a place, see `Origin.at`."""
         if self._producer is None:
             self._open(topic)
 
@@ -200,15 +195,9 @@ class PlainSender(Sender):
 
 
 class TransactionalSender(Sender):
-    """Messages in one transaction, which shares its fate with a marker.
+    """Messages in one transaction of one of the sink's `names`, which shares its fate with a marker.
 
-    Args:
-        servers, settings: see Sender.
-        names: the sink's transactional ids.
-        context: the task.
-        asked: for questions about transactions.
-        marker_topic: the topic whose partition 0 the markers' offsets are for.
-        timeout_ms: when the broker aborts the transaction.
+    The markers' offsets are for partition 0 of `marker_topic`. After `timeout_ms` the broker aborts the transaction.
     """
 
     when_ended = TIMED_OUT

@@ -17,8 +17,7 @@ from functools import cache, partial
 from typing import Any, TypeVar
 
 from poundlock.connectors.commit_threads import ConnectionPool
-from poundlock.connectors.kafka.admin_client import admin_client
-from poundlock.connectors.kafka.client_loader import kafka_python
+from poundlock.connectors.kafka.client_loader import admin_client, kafka_python
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.errors import CommitUnknown, TransientError
 

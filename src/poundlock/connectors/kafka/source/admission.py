@@ -15,10 +15,6 @@ def share(waiting: Mapping[Partition, int], limit: int | None) -> Offsets:
 
     A tenth of the limit is spread evenly, so that a small partition is not held up by a large one; the rest goes in proportion to
     what waits, so that partitions with an old backlog stay in step in event time.
-
-    Args:
-        waiting: per partition, how many offsets wait.
-        limit: most offsets in all; None = no limit.
     """
     if limit is None or sum(waiting.values()) <= limit:
         return dict(waiting)
@@ -48,12 +44,8 @@ def _evenly(waiting: Mapping[Partition, int], limit: int) -> Offsets:
 def cut(
     ranges: Mapping[Partition, tuple[int, int]], *, most: int, at_least: int | None
 ) -> Iterator[tuple[Partition, int, int]]:
-    """Yield the ranges cut into pieces of about equal size, by partition and offset.
-
-    Args:
-        ranges: per partition, from which offset to which.
-        most: greatest number of offsets in a piece.
-        at_least: how many pieces there are to be, if there are as many offsets; None = as few as `most` allows.
+    """Yield the ranges cut into pieces of about equal size, by partition and offset: of `most` offsets, and `at_least` so many pieces,
+    if there are as many offsets; None = as few as `most` allows.
     """
     total = sum(after - first for first, after in ranges.values())
     size = most if at_least is None else max(1, min(most, total // at_least))

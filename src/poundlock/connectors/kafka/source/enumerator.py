@@ -35,13 +35,9 @@ Position = dict[str, dict[str, int]]
 
 
 class KafkaEnumerator:
-    """Plans what is read of a KafkaSource. Used by one thread, but `committed` and `lag` may be called beside it.
+    """Plans what is read of a KafkaSource that is bound to a job; see `Enumerator`.
 
-    Args:
-        source: what to read, bound to a job.
-        cluster: asked for topics and offsets.
-        workspace: the source's durable folder in the checkpoint.
-        monotonic: gives seconds that never go back.
+    Used by one thread, but `committed` and `lag` may be called beside it. `monotonic` gives seconds that never go back.
     """
 
     def __init__(
@@ -58,21 +54,15 @@ class KafkaEnumerator:
         self._until: Offsets | None = from_json(before["until"]) if "until" in before else None
         self._topics: dict[str, str] = dict(before.get("topics", {}))
         self._words = f"start={source.start!r} end={source.end!r}"
-        self._recall()
+        pinned = read_pinned(workspace) if self._restored else None
+        if pinned is not None:  # what the first start wrote down says what the newest decision does not
+            self._topics = self._topics or dict(pinned.topics)
+            if self._until is None and pinned.words == self._words:
+                self._until = pinned.until_offsets
         self._records_per_split, self._monotonic = parse(source.options).records_per_split, monotonic
         self._discovery = PartitionDiscovery(source, cluster, monotonic=monotonic)
         self._checked = False
         self._renewed: tuple[float, Offsets] | None = None
-
-    def _recall(self) -> None:
-        """Take what the first start wrote down for what the newest decision does not say."""
-        if not self._restored:
-            return
-        pinned = read_pinned(self._workspace)
-        if pinned is not None:
-            self._topics = self._topics or dict(pinned.topics)
-            if self._until is None and pinned.words == self._words:
-                self._until = pinned.until_offsets
 
     # -- where it begins and ends --------------------------------------------------------------------------------------
 
@@ -139,10 +129,6 @@ class KafkaEnumerator:
     def latest(self, start: Position, held: Collection[str] = ()) -> Position:
         """Return how far the next checkpoint may read: what can be read now, at most `max_records_per_checkpoint` of it.
 
-        Args:
-            start: the newest decided position.
-            held: names of partitions of which nothing is to be read this time.
-
         Raises:
             SourceGoneError: a topic was deleted or created again, or records behind `start` have expired.
             TransientError: Kafka does not answer.
@@ -154,12 +140,17 @@ class KafkaEnumerator:
             self._check_begin(read)
         until = self._end(position)
         added = self._added(position, until)
-        ends = self._ends(read)
+        try:
+            ends = self._cluster.end(read)
+        except TransientError:
+            self._check_there(read)
+            raise
         self._checked = True
         waiting = {}
         for place, offset in read.items():
             if ends[place] < offset:
-                raise self._went_back(place, offset, ends[place])
+                self._check_ids(self._topics, self._cluster.topic_ids({place[0]}))
+                raise went_back(*place, offset, ends[place])
             end = ends[place] if until is None else min(ends[place], max(until.get(place, 0), offset))
             if end > offset and names([place]) not in held:
                 waiting[place] = end - offset
@@ -180,13 +171,6 @@ class KafkaEnumerator:
         _log.info("partitions %s are read from their first offset on", names(sorted(new)))
         return self._cluster.begin(new)
 
-    def _ends(self, read: Offsets) -> Offsets:
-        try:
-            return self._cluster.end(read)
-        except TransientError:
-            self._check_there(read)
-            raise
-
     def _check_there(self, read: Offsets) -> None:
         """Raise SourceGoneError if a partition is not in Kafka any more."""
         there = self._cluster.partitions()
@@ -203,16 +187,10 @@ class KafkaEnumerator:
             if offset < begin[topic, partition]:
                 raise expired(topic, partition, offset, begin[topic, partition])
 
-    def _went_back(self, place: Partition, reached: int, end: int) -> PoundlockError:
-        self._check_ids(self._topics, self._cluster.topic_ids({place[0]}))
-        return went_back(*place, reached, end)
-
     def splits(self, start: Position, end: Position) -> Sequence[Split]:
         """Return the work between two positions; a partition that `start` does not name has none."""
         first, last = from_json(start), from_json(end)
-        ranges = {
-            place: (first[place], after) for place, after in last.items() if place in first and first[place] < after
-        }
+        ranges = {place: (first[place], after) for place, after in last.items() if first.get(place, after) < after}
         pieces = cut(ranges, most=self._records_per_split, at_least=self._source.min_partitions)
         return [self._split(OffsetRange(*place, begin, after)) for place, begin, after in pieces]
 
@@ -228,10 +206,6 @@ class KafkaEnumerator:
 
     def identity(self, start: Position, end: Position, previous: Mapping[str, Any]) -> dict[str, Any]:
         """Return what names the data in a range: {"topics": {name: id}}, with "until" where the source is bounded.
-
-        Args:
-            start, end: the range.
-            previous: the identity in the newest decision; {} if there is none.
 
         Raises:
             SourceGoneError: a topic was created again or deleted.

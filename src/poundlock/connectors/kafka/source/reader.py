@@ -5,7 +5,7 @@ The same split gives the same rows. A record that cannot be decoded goes to `rej
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from poundlock.connectors.base import ReaderContext, Split
@@ -25,10 +25,8 @@ VALUE = "value"
 
 def payload(wanted: OffsetRange, topic_id: str | None) -> dict[str, str | int]:
     """Return a range as a split carries it."""
-    made: dict[str, str | int] = {
-        "topic": wanted.topic, "partition": wanted.partition, "from": wanted.first, "to": wanted.after
-    }  # fmt: skip
-    return made if topic_id is None else {**made, "topic_id": topic_id}
+    known: dict[str, str | int] = {} if topic_id is None else {"topic_id": topic_id}
+    return {"topic": wanted.topic, "partition": wanted.partition, "from": wanted.first, "to": wanted.after, **known}
 
 
 class KafkaReader:
@@ -39,7 +37,6 @@ class KafkaReader:
         columns: by name, the field of the record that each column shows; without a decoder these are the rows.
         decoder: decodes the column `value`; None = rows stay as the record has them.
         committed: whether to leave out what aborted transactions wrote.
-        context: where bad records go, and what is needed.
     """
 
     def __init__(
@@ -52,7 +49,8 @@ class KafkaReader:
         context: ReaderContext,
     ) -> None:
         self._client, self._decoder, self._committed, self._context = client, decoder, committed, context
-        self._columns = _needed(columns, context.columns if decoder is None else None)
+        needed = context.columns if decoder is None and context.columns is not None else columns
+        self._columns = {name: field for name, field in columns.items() if name in needed}
         self._as_lines = self._columns == {VALUE: VALUE}
         self.bytes_read = 0
         """How many bytes the values of all records had that were read; a null value has none."""
@@ -87,7 +85,3 @@ class KafkaReader:
             if lines is not None:
                 return lines
         return to_batch(records, wanted.topic, wanted.partition, self._columns)
-
-
-def _needed(columns: Mapping[str, str], wanted: Sequence[str] | None) -> dict[str, str]:
-    return {name: field for name, field in columns.items() if wanted is None or name in wanted}

@@ -57,10 +57,7 @@ class StartingOffsets:
 
     @classmethod
     def offsets(
-        cls,
-        offsets: Mapping[Any, Any],
-        *,
-        otherwise: Literal["earliest", "latest", "fail"] | None = None,
+        cls, offsets: Mapping[Any, Any], *, otherwise: Literal["earliest", "latest", "fail"] | None = None
     ) -> StartingOffsets:
         """An offset for each partition.
 
