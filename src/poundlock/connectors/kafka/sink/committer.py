@@ -23,7 +23,7 @@ _DONE = "NoError"
 _FORGOTTEN = frozenset(("InvalidProducerIdMappingError", "TransactionalIdNotFoundError"))
 _OVER = _FORGOTTEN | {"InvalidTxnStateError", "ProducerFencedError", "InvalidProducerEpochError"}
 _DAY_MS = 86_400_000
-_LONGER = "make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
+LONGER = "make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
 OTHER_ROWS = (
     "make what stands before the sink deterministic, and keep the parallelism until a checkpoint is decided; "
     'commit_mode="two_phase" asks less'
@@ -69,12 +69,12 @@ def verify(asked: Transactions, names: TransactionNames, prepared: Sequence[Prep
         if status is None or not status.is_open(payload.pid, payload.epoch):
             raise TransientError(
                 f"transaction {payload.transaction} is not open any more: {_say(status)}",
-                next=f"if it ran out of time, {_LONGER}",
+                next=f"if it ran out of time, {LONGER}",
             )
         left = status.started_ms + status.timeout_ms - now_ms
         if left < min(status.timeout_ms // 10, 30_000):
             raise TransientError(
-                f"transaction {payload.transaction} has {left} ms left of {status.timeout_ms} ms", next=_LONGER
+                f"transaction {payload.transaction} has {left} ms left of {status.timeout_ms} ms", next=LONGER
             )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -47,6 +48,12 @@ class Messages:
     timestamps: Sequence[int | None] | None
     topics: str | Sequence[str]
     rows: Sequence[int]
+
+    def each(self) -> Iterator[tuple[Any, ...]]:
+        """Yield topic, value, key, headers, partition and timestamp of each message."""
+        n = len(self.values)
+        columns = (self.topics, self.values, self.keys, self.headers, self.partitions, self.timestamps)
+        return zip(*(repeat(c, n) if c is None or isinstance(c, str) else c for c in columns), strict=True)
 
 
 class Digest:

@@ -62,11 +62,6 @@ def newer(topics: TopicLogs, topic: str, recorded: JSON) -> Newer:
     )
 
 
-def unseen(sink: str) -> Newer:
-    """Return what a sink says whose records choose their topics."""
-    return Newer(unknown=f"{sink.partition(' (')[0]}: only a topic of a fixed name can be looked at")
-
-
 @dataclass(slots=True)
 class _Log:
     """One partition: its end at the cut, the offset that is read next, its end now, and what was met.

@@ -1,4 +1,4 @@
-"""A task's way to the broker: one open transaction, with a marker that shares its fate, or messages without one.
+"""A task's way to the broker: one transaction, with a marker that shares its fate, or messages without one.
 
 A transaction has an initialisation of its own, so (id, pid, epoch) names it and nothing else; the producer of a prepared
 one is dropped and never closed, for closing aborts it.
@@ -15,14 +15,13 @@ from typing import Any
 from poundlock.checkpoint.participant import JSON, WriterContext
 from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.offsets import from_places
+from poundlock.connectors.kafka.sink.committer import LONGER, OTHER_ROWS
 from poundlock.connectors.kafka.sink.message_encoder import Digest
 from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNames, slots, transaction_name
-from poundlock.connectors.kafka.sink.transactions import Described, Transactions, marker_text
-from poundlock.errors import TransientError
+from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, Transactions, marker_text
+from poundlock.errors import TerminalError, TransientError
 
-TIMED_OUT = (
-    "if it ran out of time, make transaction_timeout longer or the checkpoints smaller; the checkpoint is repeated"
-)
+_TIMED_OUT = f"if it ran out of time, {LONGER}"
 _POLL_EVERY = 1000
 _ANSWER_S = 30.0
 _TOPIC_S = 5.0
@@ -200,7 +199,7 @@ class TransactionalSender(Sender):
     The markers' offsets are for partition 0 of `marker_topic`. After `timeout_ms` the broker aborts the transaction.
     """
 
-    when_ended = TIMED_OUT
+    when_ended = _TIMED_OUT
 
     def __init__(
         self,
@@ -239,7 +238,7 @@ class TransactionalSender(Sender):
         """Return what the coordinator says of the transaction. Raises TransientError unless it is this one that is open."""
         status = self._asked.describe(self._tid)
         if status is None or not status.is_open(self._pid, self._epoch):
-            raise TransientError(f"transaction {self._tid} did not stay open: {status}", next=TIMED_OUT)
+            raise TransientError(f"transaction {self._tid} did not stay open: {status}", next=_TIMED_OUT)
         return status
 
     def _mark(self, text: str, seconds: float) -> None:
@@ -302,6 +301,65 @@ class TransactionSender(TransactionalSender):
     def abandon(self) -> None:
         super().abandon()
         self._release()
+
+
+class TaskSender(TransactionalSender):
+    """Messages in one transaction that the task commits itself; the time of one task must fit into its timeout.
+
+    Its transactional id is made of the partition it reads, so that only one attempt of it can write; its marker says which checkpoint
+    was the last it committed, so that a repetition produces nothing: it sends its messages once more, so that what is refused is
+    refused again, and aborts. This holds as long as the same rows come again; where they do not, the job stops.
+    """
+
+    _done: Marker | None = None
+
+    def begin(self, topic: str | None, place: Mapping[str, Any]) -> None:
+        if self._producer is not None:
+            return
+        self._begin(topic, self._names.of_task(place, self._context.subtask))
+        # Initialising the id ended whatever an earlier attempt had open, so the marker is stable, and stays as it is while
+        # this attempt is the newest: a newer one fences it.
+        marker, checkpoint = self._asked.marker(self._tid, self._marker_topic, stable=True), self._context.checkpoint
+        if marker == UNSTABLE:
+            raise TransientError(
+                f"a transaction of {self._tid} is still being ended", next="the checkpoint is repeated"
+            )
+        assert marker is None or isinstance(marker, Marker)
+        if marker is not None and marker.checkpoint > checkpoint:
+            raise TransientError(
+                f"{self._tid} has committed checkpoint {marker.checkpoint} and is now to write {checkpoint}",
+                next="if this repeats, Spark's checkpoint was set back: restore it to the newest decision of the ledger",
+            )
+        self._done = marker if marker is not None and marker.checkpoint == checkpoint else None
+
+    def prepare(self, digest: Digest) -> JSON:
+        self._flush(self._timeout_ms / 1000)
+        done = self._done
+        if done is not None:
+            self._check_same(done, digest)
+            self._producer.abort_transaction(_ANSWER_S)
+        else:
+            done = self._commit(digest)
+        self._check()
+        Sender.abandon(self)
+        places = {} if done.places is None else {"places": done.places}
+        named = self._named(done.tid, done.pid, done.epoch)
+        return {**named, "checkpoint": self._context.checkpoint, "committed": True, **places}
+
+    def _commit(self, digest: Digest) -> Marker:
+        places = from_places(self._status().places)
+        text = marker_text(self._tid, self._pid, self._epoch, digest.rows, digest.text, places)
+        self._mark(text, _ANSWER_S)
+        self._producer.commit_transaction(_ANSWER_S)
+        return Marker.of(text, self._context.checkpoint)
+
+    def _check_same(self, done: Marker, digest: Digest) -> None:
+        if (done.rows, done.digest) != (digest.rows, digest.text):
+            raise TerminalError(
+                f"{self._tid} has committed {done.rows} messages of checkpoint {self._context.checkpoint}, and now gives "
+                f"{digest.rows}, or others",
+                next=OTHER_ROWS,
+            )
 
 
 def group_metadata(group: str) -> Any:

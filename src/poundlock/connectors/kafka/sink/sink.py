@@ -28,7 +28,7 @@ from poundlock.checkpoint.participant import (
     WriterContext,
     unchecked,
 )
-from poundlock.checkpoint.portable import Portable
+from poundlock.checkpoint.portable import Newer, Portable
 from poundlock.connectors import reconcile
 from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.kafka.checks import check_columns, check_sink
@@ -41,7 +41,6 @@ from poundlock.values import Clock, SystemClock, duration, format_duration
 
 if TYPE_CHECKING:
     from poundlock.audit.read_back import AuditScope, Reading
-    from poundlock.checkpoint.portable import Newer
     from poundlock.connectors.kafka.audit.topic_logs import TopicLogs
     from poundlock.connectors.kafka.sink.producer import Sender
 
@@ -209,8 +208,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return KafkaWriter(context, sink=self, sender=self._sender(names, context))
 
     def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
-        from poundlock.connectors.kafka.sink.producer import PlainSender, TransactionSender
-        from poundlock.connectors.kafka.sink.task_commit import TaskSender
+        from poundlock.connectors.kafka.sink.producer import PlainSender, TaskSender, TransactionSender
 
         settings: dict[str, Any] = {
             **self.security.confluent(), "compression.type": self.compression, "acks": self.acks, **self.client_options
@@ -310,9 +308,12 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return note(self._topics(NOTE_S), self.topic) if isinstance(self.topic, str) else {}
 
     def newer(self, state: JSON, note: JSON) -> Newer:
-        from poundlock.connectors.kafka.sink.output_since import newer, unseen
+        from poundlock.connectors.kafka.sink.output_since import newer
 
-        return newer(self._topics(), self.topic, note) if isinstance(self.topic, str) else unseen(self.describe())
+        if not isinstance(self.topic, str):
+            name = self.describe().partition(" (")[0]
+            return Newer(unknown=f"{name}: only a topic of a fixed name can be looked at")
+        return newer(self._topics(), self.topic, note)
 
     # Auditable
 
