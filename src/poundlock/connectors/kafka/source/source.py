@@ -191,7 +191,7 @@ class KafkaSource:
         """Return the columns of the rows."""
         import pyarrow as pa
 
-        from poundlock.connectors.kafka.source.record_columns import TYPES
+        from poundlock.connectors.kafka.source.reader import TYPES
 
         columns = [pa.field(name, TYPES[field]) for name, field in self.columns.items()]
         decoder = self.decoder()

@@ -124,7 +124,12 @@ class StartingOffsets:
         if self.kind == "timestamp":
             return where.end(all_) | where.at(all_, self.timestamp_ms or 0)
         if self.kind == "committed":
-            offsets = where.committed(all_, self._group(group))
+            group = self.group or group
+            if group is None:
+                raise DefinitionError(
+                    "no group to take committed offsets from", next='give StartingOffsets.committed("group")'
+                )
+            offsets = where.committed(all_, group)
         else:
             offsets = dict(self.offsets_by_partition)
         if unknown := sorted(set(offsets) - set(all_)):
@@ -134,14 +139,6 @@ class StartingOffsets:
         if not end:
             self._check(offsets, where)
         return self._fill(offsets, all_, where, end)
-
-    def _group(self, own: str | None) -> str:
-        group = self.group or own
-        if group is None:
-            raise DefinitionError(
-                "no group to take committed offsets from", next='give StartingOffsets.committed("group")'
-            )
-        return group
 
     def _check(self, offsets: Offsets, where: Cluster) -> None:
         begin, end = where.begin(offsets), where.end(offsets)
