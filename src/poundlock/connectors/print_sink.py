@@ -100,9 +100,8 @@ class PrintWriter:
     """The rows of one task attempt, as lines, up to a limit."""
 
     def __init__(self, name: str, subtask: int, limit: int) -> None:
-        self._name, self._subtask, self._limit = name, subtask, limit
+        self._name, self._subtask, self._limit, self._rows = name, subtask, limit, 0
         self._lines: list[str] = []
-        self._rows = 0
 
     def write(self, chunk: Chunk) -> int:
         """Keep the rows as text, up to the limit."""

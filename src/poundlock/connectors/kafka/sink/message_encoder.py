@@ -162,15 +162,10 @@ class MessageMaker:
 
     def _without(self, rows: Batch, messages: Messages, bad: Mapping[int, str]) -> Messages:
         self._reject_rows(rows, bad)
-        keep = [i for i in range(len(messages.values)) if i not in bad]
-
-        def kept(column: Any) -> Any:
-            return column if column is None or isinstance(column, str) else [column[i] for i in keep]
-
-        return Messages(
-            kept(messages.values), kept(messages.keys), kept(messages.headers), kept(messages.partitions), kept(messages.timestamps),
-            kept(messages.topics), keep,
-        )  # fmt: skip
+        keep, m = [i for i in range(len(messages.values)) if i not in bad], messages
+        columns = (m.values, m.keys, m.headers, m.partitions, m.timestamps, m.topics)
+        kept: list[Any] = [c if c is None or isinstance(c, str) else [c[i] for i in keep] for c in columns]
+        return Messages(*kept, keep)
 
 
 def _cut(data: memoryview, ends: npt.NDArray[np.int64]) -> list[bytes]:

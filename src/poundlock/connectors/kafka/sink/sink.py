@@ -34,7 +34,7 @@ from poundlock.connectors.commit_threads import ConnectionPool, commit_each
 from poundlock.connectors.kafka.checks import check_columns, check_sink
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.sink import committer
-from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, effective_prefix, tags
+from poundlock.connectors.kafka.sink.transaction_ids import TO_TOPIC, TransactionNames, tags
 from poundlock.connectors.kafka.sink.transactions import Transactions, transaction_pool, transactions
 from poundlock.errors import DefinitionError
 from poundlock.values import Clock, SystemClock, duration, format_duration
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 Guarantee = Literal["exactly-once", "at-least-once", "none"]
 CommitMode = Literal["two_phase", "per_task"]
 _DESCRIBED = ("bootstrap_servers", "guarantee", "transactional_id_prefix", "marker_topic", "commit_mode")
+_SECURITY = sorted(part.name for part in fields(KafkaSecurity))
 _KINDS = {"exactly-once": Kind.TRANSACTIONAL, "at-least-once": Kind.APPEND, "none": Kind.FORGETFUL}
 
 
@@ -215,9 +216,8 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         }  # fmt: skip
         if not self._once:
             wait = self.guarantee == "at-least-once"
-            return PlainSender(
-                self.bootstrap_servers, settings | ({"enable.idempotence": True} if wait else {}), wait=wait
-            )
+            more = {"enable.idempotence": True} if wait else {}
+            return PlainSender(self.bootstrap_servers, settings | more, wait=wait)
         return (TaskSender if self._per_task else TransactionSender)(
             self.bootstrap_servers, settings, names=names, context=context, asked=self._asked(),
             marker_topic=self.marker_topic, timeout_ms=self.timeout_ms,
@@ -270,13 +270,13 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     # out; one that is kept in the environment or a file is there again.
 
     def describe_json(self) -> JSON:
-        security = {part.name: getattr(self.security, part.name) for part in fields(KafkaSecurity)}
+        security = {name: getattr(self.security, name) for name in _SECURITY}
         for name in ("password", "key_password", "client_secret"):
             if security[name] is not None and not security[name].startswith(("env:", "file:")):
                 security[name] = "env:POUNDLOCK_KAFKA_" + name.upper()
         values = {name: getattr(self, name) for name in _DESCRIBED} | {"transactional_id_prefix": self.effective_prefix}
-        topic = self.topic if isinstance(self.topic, str) else None
-        return {"v": 1, "kind": "kafka", **values, "topic": topic, "timeout_ms": self.timeout_ms, "security": security}
+        more = {"topic": self._fixed_topic, "timeout_ms": self.timeout_ms, "security": security}
+        return {"v": 1, "kind": "kafka", **values, **more}
 
     @classmethod
     def from_json(cls, description: JSON) -> KafkaSink:
@@ -289,12 +289,11 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
             raise DefinitionError(
                 f"a Kafka sink of version {description.get('v')!r} is not known here", next="use a newer poundlock"
             )
-        known = {part.name for part in fields(KafkaSecurity)}
         return cls(
             **{name: description[name] for name in _DESCRIBED if name in description},
             topic=description["topic"] or TopicExpression("topic"),
             transaction_timeout=f"{description['timeout_ms']} ms",
-            security=KafkaSecurity(**{n: v for n, v in description["security"].items() if n in known}),
+            security=KafkaSecurity(**{n: v for n, v in description["security"].items() if n in _SECURITY}),
         )
 
     def inspect(self, committable: JSON) -> Sequence[Finding]:
@@ -305,39 +304,34 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
     def note(self) -> JSON:
         from poundlock.connectors.kafka.sink.output_since import NOTE_S, note
 
-        return note(self._topics(NOTE_S), self.topic) if isinstance(self.topic, str) else {}
+        return {} if self._fixed_topic is None else note(self._topics(NOTE_S), self._fixed_topic)
 
     def newer(self, state: JSON, note: JSON) -> Newer:
         from poundlock.connectors.kafka.sink.output_since import newer
 
-        if not isinstance(self.topic, str):
+        if self._fixed_topic is None:
             name = self.describe().partition(" (")[0]
             return Newer(unknown=f"{name}: only a topic of a fixed name can be looked at")
-        return newer(self._topics(), self.topic, note)
+        return newer(self._topics(), self._fixed_topic, note)
 
     # Auditable
 
     @property
     def unaudited(self) -> str:
         """Why its output cannot be compared; "" if it can."""
-        if self._once:
-            return ""
-        return (
+        why = (
             f'it has guarantee="{self.guarantee}": no decision names its messages, and they may be there more than once'
         )
+        return "" if self._once else why
 
     def open_audit(self, scope: AuditScope) -> Reading:
         """Return an audit, which reads its topics."""
         from poundlock.connectors.kafka.audit.read_back import KafkaReading
 
         return KafkaReading(
-            scope,
-            asked=self._asked(),
-            topics=self._topics(),
-            names=self._names,
-            topic=self.topic if isinstance(self.topic, str) else None,
+            scope, asked=self._asked(), topics=self._topics(), names=self._names, topic=self._fixed_topic,
             wait_s=self.audit_wait_s,
-        )
+        )  # fmt: skip
 
     def rows_of(self, committable: JSON) -> int:
         return int(committable["rows"])
@@ -360,13 +354,17 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
         return self.commit_mode == "per_task"
 
     @property
+    def _fixed_topic(self) -> str | None:
+        return self.topic if isinstance(self.topic, str) else None
+
+    @property
     def _names(self) -> TransactionNames:
         return TransactionNames(self.effective_prefix, self.job_tag, self.sink_tag)
 
     @property
     def effective_prefix(self) -> str:
         """What the ids begin with, the job's own where the user gave none."""
-        return effective_prefix(self.transactional_id_prefix, self.job_tag)
+        return self.transactional_id_prefix or (f"poundlock-{self.job_tag}" if self.job_tag else "poundlock")
 
     def close(self) -> None:
         """Close the driver's connections; one is made again when it is needed again."""

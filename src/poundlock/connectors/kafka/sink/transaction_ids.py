@@ -22,18 +22,12 @@ from typing import Any
 
 TO_TOPIC = "__to_topic"  # the column in which the plan puts a computed topic
 _TASK = "per_task"
-_DEFAULT = "poundlock"
 PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def tags(job_id: str, sink: str) -> tuple[str, str]:
     """Return 8 hex digits that stand for a job, and 8 for one of its sinks."""
     return job_id[:8], hashlib.sha256(sink.encode()).hexdigest()[:8]
-
-
-def effective_prefix(given: str | None, job: str) -> str:
-    """Return what transactional ids begin with: what the user gave, else the job's own, "poundlock" while that is not known."""
-    return given or (f"{_DEFAULT}-{job}" if job else _DEFAULT)
 
 
 def transaction_name(tid: str, pid: int, epoch: int) -> str:
