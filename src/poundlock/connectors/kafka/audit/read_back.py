@@ -37,14 +37,7 @@ class _Nobodys:
 
 @dataclass
 class KafkaReading:
-    """One audit of one sink.
-
-    Args:
-        scope, asked, topics: of the audit, and the cluster's transactions and topics.
-        names: the sink's transactional ids.
-        topic: the sink's topic, None where it has several.
-        wait_s: how long to wait for open transactions that hold readers up, seconds.
-    """
+    """One audit of one sink."""
 
     whole = True
 
@@ -52,9 +45,9 @@ class KafkaReading:
     _: KW_ONLY
     asked: Transactions
     topics: TopicLogs
-    names: TransactionNames
-    topic: str | None
-    wait_s: float
+    names: TransactionNames  # the sink's
+    topic: str | None  # the sink's; None where it has several
+    wait_s: float  # how long to wait for open transactions that hold readers up
     _transactions: dict[tuple[int, int], TransactionSums] = field(default_factory=dict, init=False)
     _tids: dict[int, str] = field(default_factory=dict, init=False)  # of each producer of this sink
     _nobodys: dict[tuple[int, int], _Nobodys] = field(default_factory=dict, init=False)
@@ -235,29 +228,20 @@ class KafkaReading:
 
 @dataclass(slots=True, kw_only=True)
 class TransactionSums:
-    """One decided transaction, and the sums of what was met of it; small, for there are many, and no message is kept.
+    """One decided transaction, and the sums of what was met of it; small, for there are many, and no message is kept."""
 
-    It says where it was decided, whether it is to be compared and is known to have been committed, and what names it.
-
-    Args:
-        rows: how many messages it should have.
-        digest: of them; with `hashed`, what it is of beside the values, None if that cannot be made again.
-        plain: the digest without partitions and times, None where it is the same.
-        places: the partitions it wrote to; None: decided by a version that did not note them.
-    """
-
-    record: int
+    record: int  # with `checkpoint`, where it was decided
     checkpoint: int
-    compared: bool
-    committed: bool
+    compared: bool  # whether it is to be compared
+    committed: bool  # whether it is known to have been committed
     tid: str
     pid: int
     epoch: int
-    rows: int
-    digest: str
-    hashed: tuple[str, ...] | None
-    plain: str | None
-    places: frozenset[Partition] | None
+    rows: int  # how many messages it should have
+    digest: str  # of them
+    hashed: tuple[str, ...] | None  # what the digest is of beside the values, None if that cannot be made again
+    plain: str | None  # the digest without partitions and times, None where it is the same
+    places: frozenset[Partition] | None  # that it wrote to; None: decided by a version that did not note them
     seen: int = 0
     broker_time: bool = False
     _full: Digest | None = None

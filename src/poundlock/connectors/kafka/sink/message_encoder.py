@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from itertools import repeat
 from typing import Any
@@ -162,10 +162,12 @@ class MessageMaker:
 
     def _without(self, rows: Batch, messages: Messages, bad: Mapping[int, str]) -> Messages:
         self._reject_rows(rows, bad)
-        keep, m = [i for i in range(len(messages.values)) if i not in bad], messages
-        columns = (m.values, m.keys, m.headers, m.partitions, m.timestamps, m.topics)
-        kept: list[Any] = [c if c is None or isinstance(c, str) else [c[i] for i in keep] for c in columns]
-        return Messages(*kept, keep)
+        keep = [i for i in range(len(messages.values)) if i not in bad]
+        parts = ((part.name, getattr(messages, part.name)) for part in fields(messages))
+        kept: dict[str, Any] = {
+            name: part if part is None or isinstance(part, str) else [part[i] for i in keep] for name, part in parts
+        }
+        return Messages(**kept)
 
 
 def _cut(data: memoryview, ends: npt.NDArray[np.int64]) -> list[bytes]:

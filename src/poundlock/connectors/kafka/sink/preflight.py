@@ -33,9 +33,9 @@ def preflight(sink: KafkaSink) -> None:
     if once:
         _check_version(sink)
     if isinstance(sink.topic, str):
-        _check_topic(sink, admin, topics, sink.topic, sink.create_topic, "WRITE", "create_topic=3 makes it")
+        _check_topic(sink, admin, topics, sink.topic, sink.create_topic, "WRITE")
     if once:
-        _check_topic(sink, admin, topics, sink.marker_topic, 1, "READ", "")
+        _check_topic(sink, admin, topics, sink.marker_topic, 1, "READ")
         _check_transactions(sink, admin)
 
 
@@ -51,15 +51,13 @@ def _check_version(sink: KafkaSink) -> None:
         )
 
 
-def _check_topic(
-    sink: KafkaSink, admin: Any, topics: set[str], topic: str, create: int | None, operation: str, hint: str
-) -> None:
+def _check_topic(sink: KafkaSink, admin: Any, topics: set[str], topic: str, create: int | None, operation: str) -> None:
     kafka = confluent()
     if topic not in topics:
         if create is None:
             raise DefinitionError(
                 f"topic {topic!r} does not exist on Kafka at {sink.bootstrap_servers}",
-                next=f"kafka-topics.sh --create --topic {topic}; or {hint}",
+                next=f"kafka-topics.sh --create --topic {topic}; or create_topic=3 makes it",
             )
         _create(sink, admin, topic, create)
     try:
@@ -74,12 +72,10 @@ def _check_topic(
 def _described(admin: Any, topic: str) -> Any:
     """Return what the cluster says of a topic; one that was just made is not known everywhere at once."""
     kafka, end = confluent(), time.monotonic() + _SECONDS
+    how = {"include_authorized_operations": True, "request_timeout": _SECONDS}
     while True:
-        asked = admin.describe_topics(
-            kafka.TopicCollection([topic]), include_authorized_operations=True, request_timeout=_SECONDS
-        )
         try:
-            return asked[topic].result(_SECONDS)
+            return admin.describe_topics(kafka.TopicCollection([topic]), **how)[topic].result(_SECONDS)
         except kafka.KafkaException as error:
             if error.args[0].code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > end:
                 raise

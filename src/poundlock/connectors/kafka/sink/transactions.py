@@ -34,21 +34,14 @@ _METADATA_BYTES = 4000  # offset.metadata.max.bytes of brokers is 4096
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A transactional id as its coordinator sees it.
+    """A transactional id as its coordinator sees it, and the producer that initialised it last."""
 
-    Args:
-        state: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead" …
-        pid, epoch: of the producer that initialised it last.
-        started_ms: when its transaction began, the broker's clock, ms since the epoch; -1 if there is none.
-        timeout_ms: how long a transaction of it may be open.
-        places: per topic, the partitions its transaction has written to; the markers' are left out.
-    """
-
-    state: str
+    state: str  # "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead" …
     pid: int
     epoch: int
-    started_ms: int
-    timeout_ms: int
+    started_ms: int  # when its transaction began, the broker's clock, ms since the epoch; -1 if there is none
+    timeout_ms: int  # how long a transaction of it may be open
+    # Per topic, the partitions its transaction has written to; the markers' are left out.
     places: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def is_open(self, pid: int, epoch: int) -> bool:
@@ -63,28 +56,23 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The newest committed transaction of a transactional id, as it said itself; equal if id, pid and epoch are.
-
-    `rows` and `digest` (16 hex digits) are of its messages; `places` are the partitions they are in, see `from_places`, None where it
-    does not say.
-    """
+    """The newest committed transaction of a transactional id, as it said itself; equal if id, pid and epoch are."""
 
     tid: str
     pid: int
     epoch: int
     checkpoint: int = field(default=-1, compare=False)
     rows: int = field(default=0, compare=False)
-    digest: str = field(default="", compare=False)
-    places: Mapping[str, str] | None = field(default=None, compare=False)
+    digest: str = field(default="", compare=False)  # of the messages, 16 hex digits
+    places: Mapping[str, str] | None = field(
+        default=None, compare=False
+    )  # see `from_places`; None where it does not say
 
     @classmethod
     def of(cls, text: str, checkpoint: int) -> Marker:
         """Return the marker of what `marker_text` made."""
-        fields = json.loads(text)
-        return cls(
-            **{name: fields.get(name) for name in ("tid", "pid", "epoch", "rows", "digest", "places")},
-            checkpoint=checkpoint,
-        )
+        fields, names = json.loads(text), ("tid", "pid", "epoch", "rows", "digest", "places")
+        return cls(**{name: fields.get(name) for name in names}, checkpoint=checkpoint)
 
 
 def marker_text(tid: str, pid: int, epoch: int, rows: int, digest: str, places: Mapping[str, str] | None = None) -> str:

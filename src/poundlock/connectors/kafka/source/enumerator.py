@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from poundlock.connectors.base import Split
 from poundlock.connectors.kafka.cluster import Cluster
@@ -38,17 +40,10 @@ Position = dict[str, dict[str, int]]
 class KafkaEnumerator:
     """Plans what is read of a KafkaSource that is bound to a job; see `Enumerator`.
 
-    Used by one thread, but `committed` and `lag` may be called beside it. `monotonic` gives seconds that never go back.
+    Used by one thread, but `committed` and `lag` may be called beside it.
     """
 
-    def __init__(
-        self,
-        source: KafkaSource,
-        cluster: Cluster,
-        workspace: Storage,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, source: KafkaSource, cluster: Cluster, workspace: Storage) -> None:
         self._source, self._cluster, self._workspace, self._group = source, cluster, workspace, source.group
         self._restored = source.previous is not None
         before = source.previous or {}
@@ -60,8 +55,8 @@ class KafkaEnumerator:
             self._topics = self._topics or dict(pinned.topics)
             if self._until is None and pinned.words == self._words:
                 self._until = pinned.until_offsets
-        self._records_per_split, self._monotonic = parse(source.options).records_per_split, monotonic
-        self._discovery = PartitionDiscovery(source, cluster, monotonic=monotonic)
+        self._records_per_split = parse(source.options).records_per_split
+        self._discovery = PartitionDiscovery(source, cluster)
         self._checked = False
         self._renewed: tuple[float, Offsets] | None = None
 
@@ -89,14 +84,11 @@ class KafkaEnumerator:
             start = s.start.resolve(partitions, self._cluster, group=self._group)
             until = None if s.end is None else s.end.resolve(partitions, self._cluster, group=self._group, end=True)
             pinned = pin(self._workspace, self._words, start, until, topics)
-            first = pinned.start
         elif s.start.kind == "earliest":
             # What expired before anything was read is no loss: the earliest record is the one that is there now.
-            first = to_json(self._cluster.begin(from_json(pinned.start)))
-        else:
-            first = pinned.start
+            pinned = replace(pinned, start=to_json(self._cluster.begin(from_json(pinned.start))))
         self._topics, self._until = {**pinned.topics, **self._topics}, pinned.until_offsets
-        return first
+        return pinned.start
 
     def _end(self, position: Offsets) -> Offsets | None:
         """Return where each partition ends, None for an unbounded source."""
@@ -193,15 +185,12 @@ class KafkaEnumerator:
         first, last = from_json(start), from_json(end)
         ranges = {place: (first[place], after) for place, after in last.items() if first.get(place, after) < after}
         pieces = cut(ranges, most=self._records_per_split, at_least=self._source.min_partitions)
-        return [self._split(OffsetRange(*place, begin, after)) for place, begin, after in pieces]
-
-    def _split(self, wanted: OffsetRange) -> Split:
-        return Split(
-            f"{wanted.topic}-{wanted.partition:06d}-{wanted.first:020d}",
-            payload(wanted, self._topics.get(wanted.topic)),
-            wanted.after - wanted.first,
-            name=names([(wanted.topic, wanted.partition)]),
-        )
+        splits = []
+        for (topic, partition), begin, after in pieces:
+            wanted = payload(OffsetRange(topic, partition, begin, after), self._topics.get(topic))
+            name = names([(topic, partition)])
+            splits.append(Split(f"{topic}-{partition:06d}-{begin:020d}", wanted, after - begin, name=name))
+        return splits
 
     # -- what was read -------------------------------------------------------------------------------------------------
 
@@ -256,7 +245,7 @@ class KafkaEnumerator:
         """Commit a position for the group, so that lag tools see it. Does not wait; what goes wrong is only logged."""
         if self._group:
             offsets = self._read_only(from_json(position).items())
-            self._renewed = (self._monotonic(), offsets)
+            self._renewed = (time.monotonic(), offsets)
             self._cluster.commit(offsets, self._group)
 
     def _read_only(self, offsets: Iterable[tuple[Partition, int]]) -> Offsets:
@@ -267,7 +256,7 @@ class KafkaEnumerator:
 
         Also commits the group's offsets again once an hour, as brokers forget those of a group that is idle for long.
         """
-        if self._renewed and self._group and self._monotonic() - self._renewed[0] > _RENEW_S:
+        if self._renewed and self._group and time.monotonic() - self._renewed[0] > _RENEW_S:
             self.committed(to_json(self._renewed[1]))
         offsets = self._read_only(from_json(position).items())
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from poundlock.connectors.kafka.cluster import Cluster
@@ -22,12 +22,10 @@ _EVERY_S = 2.0
 
 
 class PartitionDiscovery:
-    """The partitions of one source. `monotonic` gives seconds that never go back."""
+    """The partitions of one source."""
 
-    def __init__(
-        self, source: KafkaSource, cluster: Cluster, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._source, self._cluster, self._monotonic = source, cluster, monotonic
+    def __init__(self, source: KafkaSource, cluster: Cluster) -> None:
+        self._source, self._cluster = source, cluster
         self._looked: float | None = None
 
     def partitions(self, timeout: float | None = None) -> list[Partition]:
@@ -38,7 +36,7 @@ class PartitionDiscovery:
             TransientError: no server answers; names them.
         """
         there, s = self._cluster.partitions(timeout), self._source
-        self._looked = self._monotonic()
+        self._looked = time.monotonic()
         if s.pattern is None:
             self._check_named(there)
         matching = self._matching(there)
@@ -52,10 +50,10 @@ class PartitionDiscovery:
     def partitions_if_due(self) -> Sequence[Partition]:
         """Return all partitions that the source reads if it is time to look again, else none. What is missing is left out."""
         named, looked = self._source.partitions is not None, self._looked
-        if looked is not None and (named or self._monotonic() - looked < _EVERY_S):
+        if looked is not None and (named or time.monotonic() - looked < _EVERY_S):
             return ()
         there = self._cluster.partitions()
-        self._looked = self._monotonic()
+        self._looked = time.monotonic()
         return self._matching(there)
 
     def _matching(self, there: Mapping[str, Sequence[int]]) -> list[Partition]:

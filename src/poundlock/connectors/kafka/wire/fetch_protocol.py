@@ -24,42 +24,29 @@ _PARTITION = struct.Struct(">ihqqq")
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """What is asked for: about `max_bytes`, a larger first batch comes whole; `min_bytes` are waited for `max_wait_ms`.
-
-    The topic's id is needed from version 13 on; `committed` shows nothing of transactions that are open.
-    """
+    """What is asked for."""
 
     topic: str
-    topic_id: uuid.UUID | None
+    topic_id: uuid.UUID | None  # needed from version 13 on
     partition: int
     offset: int
-    max_bytes: int
-    min_bytes: int
+    max_bytes: int  # about; a larger first batch comes whole
+    min_bytes: int  # to wait for, up to `max_wait_ms`
     max_wait_ms: int
-    committed: bool
+    committed: bool  # whether to see nothing of transactions that are open
 
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """What a broker answered.
+    """What a broker answered."""
 
-    Args:
-        error: number of the error of the request or of the partition; 0 for none.
-        high_watermark: offset after the last record that every replica has; -1 with some errors.
-        last_stable_offset: offset before which every transaction has ended.
-        log_start_offset: the first offset that is there.
-        aborted: the aborted transactions among the records.
-        records: the record batches.
-        padded: the same with SPARE bytes behind them.
-    """
-
-    error: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: Sequence[AbortedTransaction]
-    records: memoryview
-    padded: memoryview
+    error: int  # of the request or of the partition; 0 for none
+    high_watermark: int  # offset after the last record that every replica has; -1 with some errors
+    last_stable_offset: int  # offset before which every transaction has ended
+    log_start_offset: int  # the first offset that is there
+    aborted: Sequence[AbortedTransaction]  # among the records
+    records: memoryview  # the record batches
+    padded: memoryview  # the same with SPARE bytes behind them
 
 
 def version_for(broker: tuple[int, int], topic_id: uuid.UUID | None) -> int | None:

@@ -42,25 +42,16 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """The positions of the fields of some records; all arrays have one element a record.
+    """The positions of the fields of some records; all arrays have one element a record. A length of -1 is null."""
 
-    Args:
-        timestamp_start: where what is added to the batch's first timestamp is; `read_varints` gives it, in ms.
-        offset_delta: what is added to the batch's first offset.
-        key_start, key_length: where the key is; a length of -1 is a null key.
-        value_start, value_length: where the value is; a length of -1 is a null value.
-        headers_start: where the number of headers is; one byte behind the value in any case.
-        end: the byte behind the record.
-    """
-
-    timestamp_start: Integers
-    offset_delta: Integers
+    timestamp_start: Integers  # where what is added to the batch's first timestamp is; `read_varints` gives it, in ms
+    offset_delta: Integers  # what is added to the batch's first offset
     key_start: Integers
     key_length: Integers
     value_start: Integers
     value_length: Integers
-    headers_start: Integers
-    end: Integers
+    headers_start: Integers  # where the number of headers is; one byte behind the value in any case
+    end: Integers  # the byte behind the record
 
 
 def read_fields(data: Bytes, spans: Sequence[Span]) -> RecordFields:
