@@ -118,14 +118,12 @@ class PrintWriter:
         return len(chunk)
 
     def prepare(self) -> Sequence[JSON]:
-        """Return the lines."""
         if not self._rows:
             return []
         made = PrintedRows(v=1, name=self._name, subtask=self._subtask, rows=self._rows, lines=self._lines)
         return [made.to_json()]
 
     def abandon(self) -> None:
-        """Drop the lines."""
         self._lines = []
 
 

@@ -106,11 +106,7 @@ class Cluster:
         )
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Return the id of each topic; topics that are not there, or whose broker knows no ids, are left out.
-
-        Raises:
-            TransientError: no answer.
-        """
+        """Return the id of each topic; topics that are not there, or whose broker knows no ids, are left out."""
         kafka, names = confluent(), sorted(topics)
         if not names:
             return {}
@@ -120,11 +116,7 @@ class Cluster:
         return {name: str(topic.topic_id) for name, topic in described if str(topic.topic_id) != _NO_ID}
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
-        """Return those topics of which the brokers keep the newest record of a key only, as far as this user may know.
-
-        Raises:
-            TransientError: no answer.
-        """
+        """Return those topics of which the brokers keep the newest record of a key only, as far as this user may know."""
         kafka, resource = confluent(), confluent("admin").ConfigResource
         hidden = {kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, kafka.KafkaError.UNKNOWN_TOPIC_OR_PART}
         wanted = [resource(resource.Type.TOPIC, topic) for topic in sorted(topics)]
@@ -135,7 +127,7 @@ class Cluster:
     def _each(
         self, answers: Mapping[_T, Any], skipped: Collection[int], failure: Callable[[_T], str]
     ) -> Iterator[tuple[_T, Any]]:
-        """Yield what was asked for with its answer, but for what is answered by an error that is skipped."""
+        """Yield what was asked for with its answer, but for what is answered by an error that is skipped; others are a TransientError."""
         for asked, answer in answers.items():
             try:
                 yield asked, answer.result(self._timeout + 5)

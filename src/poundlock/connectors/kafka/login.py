@@ -85,11 +85,7 @@ class Login:
 
 
 def login(security: KafkaSecurity) -> Login:
-    """Return the login that settings describe, with secrets and files read on this machine.
-
-    Raises:
-        DefinitionError: a secret or file cannot be read.
-    """
+    """Return the login that settings describe, with secrets and files read here. Raises DefinitionError if one cannot be read."""
     read: dict[str, Callable[[str, str], str]] = dict.fromkeys(("password", "client_secret", "key_password"), secret)
     read |= dict.fromkeys(("ca", "certificate", "key"), content)
     given = {name: (how, getattr(security, name)) for name, how in read.items()}

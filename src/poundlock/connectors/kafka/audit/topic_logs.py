@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from poundlock.connectors.kafka.cluster import Cluster
 from poundlock.connectors.kafka.errors import went_back
 from poundlock.connectors.kafka.login import login
-from poundlock.connectors.kafka.offsets import Offsets, Partition, names
+from poundlock.connectors.kafka.offsets import Partition, names
 from poundlock.connectors.kafka.security import KafkaSecurity
 from poundlock.connectors.kafka.source.client_properties import FetchSettings
 from poundlock.connectors.kafka.wire.fetch_client import FetchClient, fetch_client
@@ -37,10 +37,6 @@ class TopicLogs(Cluster):
         """Return the partitions of topics; those that are gone, or that this user may not know of, have none."""
         known = self.partitions()
         return [(topic, number) for topic in sorted(topics) for number in known.get(topic, ())]
-
-    def stable(self, places: Iterable[Partition]) -> Offsets:
-        """Return the offset of partitions before which every transaction has ended."""
-        return self.end(places, committed=True)
 
     def read(self, place: Partition, first: int, after: int) -> Iterator[Records]:
         """Yield the records of a range as a read_committed reader gets them; see `fetch_range`."""
@@ -101,19 +97,13 @@ class Scan:
         """How far each partition was read."""
 
     def run(self, missing: Callable[[Sequence[PartitionLog]], bool], wait_s: float) -> None:
-        """Read all.
+        """Read all; raises as `fetch_range` does.
 
-        Args:
-            missing: whether something was not met yet that may stand behind the open transactions in such partitions.
-            wait_s: how long to wait for them if so, seconds.
-
-        Raises:
-            TransientError: a partition cannot be read.
-            TerminalError: it is damaged, or this user may not read it.
+        Open transactions in some partitions are waited for so many seconds if something is `missing` that may stand behind them.
         """
         since = time.monotonic()
         while open_logs := [log for log in self.logs.values() if not log.done]:
-            stable = self._topics.stable([log.place for log in open_logs])
+            stable = self._topics.end([log.place for log in open_logs], committed=True)
             further = [self._read(log, min(stable[log.place], log.end)) for log in open_logs]
             if any(further):
                 since = time.monotonic()

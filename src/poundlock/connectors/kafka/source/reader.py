@@ -48,13 +48,9 @@ def payload(wanted: OffsetRange, topic_id: str | None) -> dict[str, str | int]:
 
 
 class KafkaReader:
-    """Reads the splits of one task.
+    """Reads the splits of one task. `committed` leaves out what aborted transactions wrote.
 
-    Args:
-        client: the connections of this process.
-        columns: by name, the field of the record that each column shows; without a decoder these are the rows.
-        decoder: decodes the column `value`; None = rows stay as the record has them.
-        committed: whether to leave out what aborted transactions wrote.
+    `columns` are by name the field of the record that each shows; without a decoder, of the column `value`, these are the rows.
     """
 
     def __init__(

@@ -226,11 +226,7 @@ class PinnedStart(msgspec.Struct, frozen=True, tag_field="kind", tag="kafka-star
 
 
 def read_pinned(workspace: Storage) -> PinnedStart | None:
-    """Return what an earlier start wrote down, for whatever words, or None.
-
-    Raises:
-        TerminalError: the file cannot be read by this version.
-    """
+    """Return what an earlier start wrote down, for whatever words, or None. Raises TerminalError if this version cannot read it."""
     try:
         data = workspace.read(_FILE)
     except FileNotFoundError:

@@ -100,12 +100,7 @@ class FetchClient:
 
     @contextmanager
     def lent(self, address: Address) -> Iterator[BrokerConnection]:
-        """Lend a connection to a broker: one that is kept, else a new one.
-
-        Raises:
-            OSError: no connection.
-            TerminalError: the broker refuses this client.
-        """
+        """Lend a connection to a broker: one that is kept, else a new one, which raises as `BrokerConnection` does."""
         connection = self._take(address) or BrokerConnection(*address, self._who, self.settings)
         try:
             yield connection

@@ -63,11 +63,8 @@ class Cluster:
     def begin(self, places: Iterable[Any]) -> dict[tuple[str, int], int]:
         return dict.fromkeys(places, self.first)
 
-    def end(self, places: Iterable[Any]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(places, 2 * len(self.log))
-
-    def stable(self, places: Iterable[Any]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(places, self.stable_at)
+    def end(self, places: Iterable[Any], *, committed: bool = False) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(places, self.stable_at if committed else 2 * len(self.log))
 
     def compacted(self, topics: Iterable[str]) -> set[str]:
         return set()
