@@ -198,7 +198,7 @@ def test_a_plan_asks_once(plan: Plan, topic: str, monkeypatch: pytest.MonkeyPatc
     enumerator = plan(topics=topic)
     end = enumerator.latest(enumerator.initial())
     asked: list[str] = []
-    admin = enumerator._cluster._admin()
+    admin = enumerator._cluster.admin()
 
     class Counting:
         def __getattr__(self, name: str) -> Any:

@@ -69,9 +69,8 @@ class Cluster:
             try:
                 # In slices, because a refused login is final and only shows in the callbacks that poll serves.
                 topics = admin.list_topics(timeout=max(0.05, min(0.5, end - time.monotonic()))).topics
-                return {
-                    t: sorted(m.partitions) for t, m in topics.items() if m.error is None and not t.startswith("__")
-                }
+                there = {t: m for t, m in topics.items() if m.error is None and not t.startswith("__")}
+                return {topic: sorted(metadata.partitions) for topic, metadata in there.items()}
             except confluent().KafkaException as error:
                 admin.poll(0)
                 refused = self._refusal()
@@ -127,7 +126,7 @@ class Cluster:
     def _each(
         self, answers: Mapping[_T, Any], skipped: Collection[int], failure: Callable[[_T], str]
     ) -> Iterator[tuple[_T, Any]]:
-        """Yield what was asked for with its answer, but for what is answered by an error that is skipped; others are a TransientError."""
+        """Yield what was asked for with its answer, but for errors that are skipped; any other is a TransientError."""
         for asked, answer in answers.items():
             try:
                 yield asked, answer.result(self._timeout + 5)
@@ -160,25 +159,25 @@ class Cluster:
         committed: bool | None = None,
     ) -> Offsets:
         wanted, seconds = sorted(partitions), self._timeout if timeout is None else timeout
-        committed = self._committed_only if committed is None else committed
-        return self._patiently(lambda: self._list_once(wanted, spec, seconds, committed), seconds) if wanted else {}
+        if not wanted:
+            return {}
+        kafka, specs = confluent(), confluent("admin").OffsetSpec
+        only_committed = self._committed_only if committed is None else committed
+        level = kafka.IsolationLevel.READ_COMMITTED if only_committed else kafka.IsolationLevel.READ_UNCOMMITTED
 
-    def _list_once(
-        self, partitions: list[Partition], spec: Callable[[Any], Any], timeout: float, committed: bool
-    ) -> Offsets:
-        kafka, admin = confluent(), confluent("admin")
-        level = kafka.IsolationLevel.READ_COMMITTED if committed else kafka.IsolationLevel.READ_UNCOMMITTED
-        futures = self.admin().list_offsets(
-            {kafka.TopicPartition(t, p): spec(admin.OffsetSpec) for t, p in partitions},
-            isolation_level=level,
-            request_timeout=timeout,
-        )
-        offsets = {(tp.topic, tp.partition): int(f.result(timeout + 5).offset) for tp, f in futures.items()}
-        # A request that timed out comes back without an error, its offsets "invalid". Taken for numbers they would say
-        # that nothing waits, or that the topic is shorter than it was and hence another one.
-        if kafka.OFFSET_INVALID in offsets.values():
-            raise TransientError(f"Kafka at {self.servers}: offsets cannot be looked up: no answer in {timeout:g} s")
-        return offsets
+        def ask() -> Offsets:
+            asked = {kafka.TopicPartition(t, p): spec(specs) for t, p in wanted}
+            futures = self.admin().list_offsets(asked, isolation_level=level, request_timeout=seconds)
+            offsets = {(tp.topic, tp.partition): int(f.result(seconds + 5).offset) for tp, f in futures.items()}
+            # A request that timed out comes back without an error, its offsets "invalid". Taken for numbers they would say
+            # that nothing waits, or that the topic is shorter than it was and hence another one.
+            if kafka.OFFSET_INVALID in offsets.values():
+                raise TransientError(
+                    f"Kafka at {self.servers}: offsets cannot be looked up: no answer in {seconds:g} s"
+                )
+            return offsets
+
+        return self._patiently(ask, seconds)
 
     def _patiently(self, ask: Callable[[], _T], timeout: float) -> _T:
         """Ask again while a partition that was just made, or moved, has no leader that says so."""

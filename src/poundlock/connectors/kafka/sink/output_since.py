@@ -6,6 +6,7 @@ take offsets too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from poundlock.checkpoint.participant import JSON
@@ -45,8 +46,7 @@ def newer(topics: TopicLogs, topic: str, recorded: JSON) -> Newer:
         return Newer(unknown=str(recorded.get("unknown") or "the savepoint does not say where its topic ended"))
     if recorded["topic"] != topic:
         return Newer()  # the job writes elsewhere now, where nothing of the savepoint is
-    logs = _logs(topics, topic, {int(number): end for number, end in recorded["ends"].items()})
-    count = 0
+    logs, count = list(_logs(topics, topic, {int(number): end for number, end in recorded["ends"].items()})), 0
     for log in logs:
         if count <= _MOST:
             _read(topics, log, _MOST - count)
@@ -88,16 +88,14 @@ class _Log:
         self.at = batch.last_offset + 1
 
 
-def _logs(topics: TopicLogs, topic: str, noted: dict[int, int]) -> list[_Log]:
+def _logs(topics: TopicLogs, topic: str, noted: dict[int, int]) -> Iterator[_Log]:
     """Ask where the partitions begin and end now."""
     places = topics.places([topic])
     begins, ends = topics.begin(places), topics.end(places)
-    logs = []
     for place in places:
         was, end = noted.get(place[1], 0), ends[place]
         # A topic that ends before was made anew: all of it came since.
-        logs.append(_Log(place, was, max(was, begins[place]) if was <= end else begins[place], end))
-    return logs
+        yield _Log(place, was, max(was, begins[place]) if was <= end else begins[place], end)
 
 
 def _read(topics: TopicLogs, log: _Log, most: int) -> None:
