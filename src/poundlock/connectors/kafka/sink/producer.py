@@ -17,13 +17,15 @@ from poundlock.connectors.kafka.client_loader import confluent
 from poundlock.connectors.kafka.offsets import from_places
 from poundlock.connectors.kafka.sink.committer import LONGER, OTHER_ROWS
 from poundlock.connectors.kafka.sink.message_encoder import Digest
+from poundlock.connectors.kafka.sink.sink import KafkaSink
 from poundlock.connectors.kafka.sink.transaction_ids import Slot, TransactionNames, slots, transaction_name
-from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, Transactions, marker_text
+from poundlock.connectors.kafka.sink.transactions import UNSTABLE, Described, Marker, marker_text, transactions
 from poundlock.errors import TerminalError, TransientError
 
 _TIMED_OUT = f"if it ran out of time, {LONGER}"
 _POLL_EVERY = 1000
 _ANSWER_S = 30.0
+_COMMIT_S = 60.0  # for a task that commits by itself
 _TOPIC_S = 5.0
 
 
@@ -196,25 +198,18 @@ class PlainSender(Sender):
 class TransactionalSender(Sender):
     """Messages in one transaction of one of the sink's `names`, which shares its fate with a marker.
 
-    The markers' offsets are for partition 0 of `marker_topic`. After `timeout_ms` the broker aborts the transaction.
+    The markers' offsets are for partition 0 of the sink's marker topic. After the sink's timeout the broker aborts the transaction.
     """
 
     when_ended = _TIMED_OUT
 
     def __init__(
-        self,
-        servers: str,
-        settings: Mapping[str, Any],
-        *,
-        names: TransactionNames,
-        context: WriterContext,
-        asked: Transactions,
-        marker_topic: str,
-        timeout_ms: int,
+        self, sink: KafkaSink, settings: Mapping[str, Any], names: TransactionNames, context: WriterContext
     ) -> None:
-        super().__init__(servers, settings)
-        self._names, self._context, self._asked = names, context, asked
-        self._marker_topic, self._timeout_ms = marker_topic, timeout_ms
+        super().__init__(sink.bootstrap_servers, settings)
+        self._names, self._context = names, context
+        self._asked = transactions(sink.bootstrap_servers, sink.security)
+        self._marker_topic, self._timeout_ms = sink.marker_topic, sink.timeout_ms
         self._tid, self._pid, self._epoch = "", -1, -1
 
     def _begin(self, topic: str | None, tid: str) -> None:
@@ -223,8 +218,7 @@ class TransactionalSender(Sender):
         Should another have initialised the id in between, this learns of that one, and the marker that follows is refused: both
         cannot be the newest.
         """
-        own = {"transactional.id": tid, "transaction.timeout.ms": self._timeout_ms}
-        producer = self._open(topic, **own)
+        producer = self._open(topic, **{"transactional.id": tid, "transaction.timeout.ms": self._timeout_ms})
         for _ in range(2):  # connections that are there already spare the next call librdkafka's pause of half a second
             producer.list_topics(self._marker_topic, timeout=_ANSWER_S)
         producer.init_transactions(_ANSWER_S)
@@ -337,7 +331,7 @@ class TaskSender(TransactionalSender):
         done = self._done
         if done is not None:
             self._check_same(done, digest)
-            self._producer.abort_transaction(_ANSWER_S)
+            self._producer.abort_transaction(_COMMIT_S)
         else:
             done = self._commit(digest)
         self._check()
@@ -349,8 +343,8 @@ class TaskSender(TransactionalSender):
     def _commit(self, digest: Digest) -> Marker:
         places = from_places(self._status().places)
         text = marker_text(self._tid, self._pid, self._epoch, digest.rows, digest.text, places)
-        self._mark(text, _ANSWER_S)
-        self._producer.commit_transaction(_ANSWER_S)
+        self._mark(text, _COMMIT_S)
+        self._producer.commit_transaction(_COMMIT_S)
         return Marker.of(text, self._context.checkpoint)
 
     def _check_same(self, done: Marker, digest: Digest) -> None:

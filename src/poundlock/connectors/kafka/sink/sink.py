@@ -218,10 +218,7 @@ class KafkaSink(Bindable, Portable, Repeatable, Early, Inspectable, Auditable, M
             wait = self.guarantee == "at-least-once"
             more = {"enable.idempotence": True} if wait else {}
             return PlainSender(self.bootstrap_servers, settings | more, wait=wait)
-        return (TaskSender if self._per_task else TransactionSender)(
-            self.bootstrap_servers, settings, names=names, context=context, asked=self._asked(),
-            marker_topic=self.marker_topic, timeout_ms=self.timeout_ms,
-        )  # fmt: skip
+        return (TaskSender if self._per_task else TransactionSender)(self, settings, names, context)
 
     # Participant, driver side
 
