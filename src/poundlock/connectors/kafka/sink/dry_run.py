@@ -18,8 +18,6 @@ from poundlock.connectors.kafka.sink.transaction_ids import TransactionNames
 from poundlock.errors import TransientError
 
 _MAX_BYTES = "message.max.bytes"
-_DEFAULT_BYTES = 1_000_000
-_NOWHERE = "127.0.0.1:1"
 _FRAME = 1000  # more than a message's own fields can take
 
 
@@ -28,7 +26,7 @@ class MeasuringKafkaSink(KafkaSink):
     """Encodes as a KafkaSink does."""
 
     def _sender(self, names: TransactionNames, context: WriterContext) -> Sender:
-        limit = int(self.client_options.get(_MAX_BYTES, _DEFAULT_BYTES))
+        limit = int(self.client_options.get(_MAX_BYTES, 1_000_000))
         return MeasuringSender(self.bootstrap_servers, self.security.confluent(), limit)
 
 
@@ -60,7 +58,7 @@ class MeasuringSender(Sender):
     def _too_large(self, value: bytes | None, key: bytes | None, more: Mapping[str, Any]) -> bool:
         """Ask the client that would send it, with no broker at its end."""
         kafka = confluent()
-        producer = kafka.Producer({"bootstrap.servers": _NOWHERE, "log_level": 0, _MAX_BYTES: self._limit})
+        producer = kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, _MAX_BYTES: self._limit})
         try:
             producer.produce("topic", value, key, headers=more.get("headers"))
         except kafka.KafkaException as error:

@@ -56,10 +56,8 @@ class TransactionNames:
     def of_task(self, place: Mapping[str, Any], subtask: int) -> str:
         """Return the id of a task that commits by itself; no host's name has a "_" in it.
 
-        Args:
-            place: where its first row is from. Spark numbers the tasks that read Kafka otherwise on a replay, so their ids
-                are made of topic and partition.
-            subtask: its number, which counts where rows come out of a shuffle.
+        Spark numbers the tasks that read Kafka otherwise on a replay, so their ids are made of the topic and partition that the first
+        row is from. The task's number counts where rows come out of a shuffle.
         """
         if "partition" not in place:
             return self.at(_TASK, subtask)

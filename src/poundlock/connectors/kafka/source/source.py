@@ -216,8 +216,8 @@ class KafkaSource:
         Raises:
             DefinitionError: a secret or certificate cannot be read.
         """
-        bound = copy.copy(self)
-        for field_name, value in (("who", login(self.security)), ("job", job), ("name", name), ("previous", previous)):
+        bound, known = copy.copy(self), {"who": login(self.security), "job": job, "name": name, "previous": previous}
+        for field_name, value in known.items():
             object.__setattr__(bound, field_name, value)
         return bound
 

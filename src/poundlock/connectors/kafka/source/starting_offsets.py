@@ -21,6 +21,7 @@ from poundlock.storage.base import Storage
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FILE = "start.json"
+Otherwise = Literal["earliest", "latest", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class StartingOffsets:
     offsets_by_partition: Mapping[Partition, int] = field(default_factory=dict)
     timestamp_ms: int | None = None
     group: str | None = None
-    otherwise: Literal["earliest", "latest", "fail"] | None = None
+    otherwise: Otherwise | None = None
 
     @classmethod
     def earliest(cls) -> StartingOffsets:
@@ -56,9 +57,7 @@ class StartingOffsets:
         return cls("timestamp", timestamp_ms=_milliseconds(when))
 
     @classmethod
-    def offsets(
-        cls, offsets: Mapping[Any, Any], *, otherwise: Literal["earliest", "latest", "fail"] | None = None
-    ) -> StartingOffsets:
+    def offsets(cls, offsets: Mapping[Any, Any], *, otherwise: Otherwise | None = None) -> StartingOffsets:
         """An offset for each partition.
 
         Args:
@@ -68,9 +67,7 @@ class StartingOffsets:
         return cls("offsets", offsets_by_partition=_parse(offsets), otherwise=otherwise)
 
     @classmethod
-    def committed(
-        cls, group: str | None = None, *, otherwise: Literal["earliest", "latest", "fail"] = "earliest"
-    ) -> StartingOffsets:
+    def committed(cls, group: str | None = None, *, otherwise: Otherwise = "earliest") -> StartingOffsets:
         """What a consumer group committed to Kafka.
 
         Args:
@@ -104,13 +101,9 @@ class StartingOffsets:
     def resolve(
         self, partitions: Iterable[Partition], where: Cluster, *, group: str | None, end: bool = False
     ) -> Offsets:
-        """Return the offset of every partition.
+        """Return the offset of every partition that is read. `group` is the source's own.
 
-        Args:
-            partitions: all partitions that are read.
-            where: the cluster to ask.
-            group: the source's own group.
-            end: whether this is where reading ends; offsets may then lie beyond what is there.
+        Where this is the `end` of reading, offsets may lie beyond what is there.
 
         Raises:
             DefinitionError: an offset is not in the topic, a named partition is not read, or one is missing.
